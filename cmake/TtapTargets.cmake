@@ -1,0 +1,25 @@
+# One static library per folder; `ttap`, the shared library that is installed, is made of all of them.
+find_program(TTAP_CCACHE ccache)
+if(TTAP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TTAP_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${TTAP_CCACHE})
+endif()
+
+add_library(ttap_flags INTERFACE)
+target_compile_options(ttap_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Wno-sign-conversion>)
+# One rounding everywhere: a multiply and an add are fused only where the code says so.
+target_compile_options(ttap_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
+if(TTAP_SANITIZE)
+  target_compile_options(ttap_flags INTERFACE -fsanitize=${TTAP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(ttap_flags INTERFACE -fsanitize=${TTAP_SANITIZE})
+endif()
+
+# ttap_folder(NAME sources… [USES folder or package targets…])
+function(ttap_folder name)
+  cmake_parse_arguments(arg "" "" "USES;PRIVATE_USES" ${ARGN})
+  add_library(ttap_${name} STATIC ${arg_UNPARSED_ARGUMENTS})
+  target_include_directories(ttap_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_compile_definitions(ttap_${name} PRIVATE TTAP_BUILDING)
+  target_link_libraries(ttap_${name} PUBLIC ttap_flags ${arg_USES} PRIVATE ${arg_PRIVATE_USES})
+  set_property(GLOBAL APPEND PROPERTY TTAP_FOLDERS ttap_${name})
+endfunction()

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "ttap/api.h"
+#include "ttap/result.h"
+#include "ttap/tensor_view.h"
+
+namespace ttap {
+
+// 128 bits over the logical bytes in C order (docs/fingerprint.md): strides, CPU and thread count do not matter,
+// order, sign and length do. Not a defence against an adversary.
+struct Hash128 {
+  uint64_t low = 0;
+  uint64_t high = 0;
+  bool operator==(const Hash128&) const = default;
+};
+
+// 32 hexadecimal digits, high half first.
+TTAP_API std::string to_string(const Hash128& hash);
+
+// Over the real values of a tensor: a complex element has two, a packed f4 element has two. What can be infinite or
+// NaN is counted; everything from `min` down is over the finite values only, in double, and NaN when there is none
+// (l1 and l2 are then 0; min_abs_nonzero is NaN when every finite value is zero). Integers of 64 bits are rounded to
+// double.
+struct Stats {
+  uint64_t count = 0;
+  uint64_t nan = 0;
+  uint64_t pos_inf = 0;
+  uint64_t neg_inf = 0;
+  uint64_t zeros = 0;
+  uint64_t subnormals = 0;  // of the tensor's own format
+  double min = std::numeric_limits<double>::quiet_NaN();
+  double max = std::numeric_limits<double>::quiet_NaN();
+  double max_abs = std::numeric_limits<double>::quiet_NaN();
+  double min_abs_nonzero = std::numeric_limits<double>::quiet_NaN();
+  double mean = std::numeric_limits<double>::quiet_NaN();
+  double std = std::numeric_limits<double>::quiet_NaN();  // population: divided by the count, as NumPy does
+  double l1 = 0;
+  double l2 = 0;
+
+  uint64_t finite() const { return count - nan - pos_inf - neg_inf; }
+};
+
+struct Fingerprint {
+  Hash128 hash;
+  Stats stats;
+};
+
+// The vector paths compiled in; kBest is what this CPU runs fastest. Asking for one that the CPU lacks gives the next
+// lower one. All give the same hash; the statistics may differ in the last bits of a sum.
+enum class SimdPath : uint8_t { kBest, kScalar, kAvx2, kAvx512 };
+
+struct FingerprintOptions {
+  unsigned threads = 1;  // for large tensors; 0 means one per core
+  SimdPath path = SimdPath::kBest;
+};
+
+// The view must pass check().
+TTAP_API Fingerprint fingerprint(const TensorView& view, const FingerprintOptions& options = {});
+
+// The path that `wanted` gives on this CPU, by name ("scalar", "avx2", "avx512").
+TTAP_API std::string_view simd_path_name(SimdPath wanted = SimdPath::kBest);
+
+}  // namespace ttap
