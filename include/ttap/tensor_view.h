@@ -9,8 +9,6 @@
 #include "ttap/dtype.h"
 #include "ttap/result.h"
 
-struct DLTensor;
-
 namespace ttap {
 
 inline constexpr size_t kMaxDims = 64;
@@ -40,8 +38,5 @@ TTAP_API Result<uint64_t> checked_element_count(std::span<const int64_t> shape, 
 
 // C order strides of a shape.
 TTAP_API std::vector<int64_t> contiguous_strides(std::span<const int64_t> shape);
-
-// A view of a DLPack tensor in CPU-readable memory. It points into `tensor`, which must outlive it.
-TTAP_API Result<TensorView> view_of(const DLTensor& tensor);
 
 }  // namespace ttap
