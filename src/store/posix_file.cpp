@@ -47,22 +47,24 @@ Status FileDescriptor::close(const std::filesystem::path& path) {
   return {};
 }
 
-Status write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::path& path) {
+Status write_all(int fd, uint64_t offset, std::span<const std::byte> bytes, const std::filesystem::path& path) {
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  return write_all(fd, std::span(&part, 1), path);
+  return write_all(fd, offset, std::span(&part, 1), path);
 }
 
-Status write_all(int fd, std::span<iovec> parts, const std::filesystem::path& path) {
+Status write_all(int fd, uint64_t offset, std::span<iovec> parts, const std::filesystem::path& path) {
   while (!parts.empty()) {
     if (parts.front().iov_len == 0) {
       parts = parts.subspan(1);
       continue;
     }
-    const ssize_t written = ::writev(fd, parts.data(), static_cast<int>(std::min<size_t>(parts.size(), IOV_MAX)));
+    const int count = static_cast<int>(std::min<size_t>(parts.size(), IOV_MAX));
+    const ssize_t written = ::pwritev(fd, parts.data(), count, static_cast<off_t>(offset));
     if (written < 0) {
       if (errno == EINTR) continue;
       return errno_error("cannot write", path);
     }
+    offset += static_cast<uint64_t>(written);
     auto left = static_cast<size_t>(written);
     while (left > 0) {
       const size_t step = std::min(left, parts.front().iov_len);
@@ -93,7 +95,7 @@ OutputFile::~OutputFile() {
 }
 
 Status OutputFile::write(std::span<const std::byte> bytes) {
-  TTAP_TRY(write_all(file_.get(), bytes, partial_));
+  TTAP_TRY(write_all(file_.get(), position_, bytes, partial_));
   position_ += bytes.size();
   return {};
 }

@@ -33,10 +33,9 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// All of `bytes`, or an error: short writes are continued, EINTR is retried.
-Status write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::path& path);
-// The same for a gathered write; `parts` is used up.
-Status write_all(int fd, std::span<iovec> parts, const std::filesystem::path& path);
+// All of `parts` at `offset`, or an error: short writes are continued, EINTR is retried. `parts` is used up.
+Status write_all(int fd, uint64_t offset, std::span<iovec> parts, const std::filesystem::path& path);
+Status write_all(int fd, uint64_t offset, std::span<const std::byte> bytes, const std::filesystem::path& path);
 
 // A file that appears under its name only when it is whole: written to `<name>.partial`, renamed by commit(),
 // removed when dropped before that.

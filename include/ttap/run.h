@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ttap/api.h"
+#include "ttap/key.h"
+#include "ttap/record.h"
+#include "ttap/result.h"
+#include "ttap/tensor_view.h"
+
+// Reading what was recorded: a Run has Ranks, a Rank has passes, a Pass has events and tensors.
+namespace ttap {
+
+// Every one of them can be read; a recording is made as segments and exported to the others.
+enum class Format : uint8_t { kSegment, kPt, kSafetensors, kNpy };
+TTAP_API std::string_view to_string(Format format);  // "ttap", "pt", "safetensors", "npy"
+TTAP_API std::optional<Format> format_from_name(std::string_view name);
+
+struct PassInfo {
+  std::filesystem::path path;
+  Format format = Format::kSegment;
+  uint32_t number = 0;
+  Ending ending = Ending::kComplete;
+  bool being_written = false;       // incomplete because its process is still at work
+  uint64_t file_bytes = 0;
+  uint64_t readable_bytes = 0;      // less than file_bytes when the tail is torn or damaged
+  std::string problem = {};         // what the reader met at readable_bytes; empty when the file is sound
+  uint64_t started_unix_ns = 0;
+  DropCounts drops = {};
+  std::string metadata_json = "{}";  // what the recorder wrote about the program
+  std::vector<std::string> notes = {};  // what a foreign file holds besides tensors
+};
+
+// One pass, open for reading. Cheap to move; records and views it hands out live as long as it does. Reading from
+// several threads is fine.
+class TTAP_API Pass {
+ public:
+  // A pass file of any format, or a folder of .npy files.
+  static Result<Pass> open(const std::filesystem::path& path);
+  Pass(Pass&&) noexcept;
+  Pass& operator=(Pass&&) noexcept;
+  ~Pass();
+
+  const PassInfo& info() const;
+  size_t event_count() const;
+  EventRecord event(size_t index) const;
+  size_t tensor_count() const;
+  TensorRecord tensor(size_t index) const;  // in execution order
+
+  std::optional<size_t> find(const Key& key) const;
+  // The bytes of a tensor, in C order where TensorTap wrote them. They are checked against the recorded hash; a
+  // difference is kCorrupt. kNotRecorded when only metadata or a fingerprint was kept.
+  Result<TensorView> read(size_t index) const;
+
+  class Source;  // one per format, in src/store
+
+ private:
+  explicit Pass(std::unique_ptr<Source> source);
+  std::unique_ptr<Source> source_;
+};
+
+// A pass found in a rank's folder and not opened yet.
+struct PassFile {
+  std::filesystem::path path;
+  Format format = Format::kSegment;
+  uint32_t number = 0;
+};
+
+struct Rank {
+  std::filesystem::path path;
+  uint32_t number = 0;
+  int64_t pid = 0;
+  std::vector<PassFile> passes = {};  // by number
+};
+
+struct TTAP_API Run {
+  std::filesystem::path path;
+  std::vector<Rank> ranks = {};  // by number, then by process
+
+  // A run directory, a rank directory, or a single pass: the latter two give a run with one rank.
+  static Result<Run> open(const std::filesystem::path& path);
+};
+
+// Makes a finished file of what a dead process left: cuts the torn tail, adds the index, takes `.incomplete` off the
+// name. How the pass ended stays `incomplete`. Refuses while the process still writes.
+struct Recovered {
+  std::filesystem::path path;
+  uint64_t tensors = 0;
+  uint64_t cut_bytes = 0;
+};
+TTAP_API Result<Recovered> recover_pass(const std::filesystem::path& path);
+
+// Writes a pass in another format: a file, or for kNpy a folder. Tensors without bytes are left out and counted.
+struct Exported {
+  std::filesystem::path path;
+  uint64_t tensors = 0;
+  uint64_t without_bytes = 0;
+};
+TTAP_API Result<Exported> export_pass(const Pass& pass, Format format, const std::filesystem::path& directory);
+
+}  // namespace ttap

@@ -1,0 +1,258 @@
+#include "format/segment_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/crc32c.h"
+#include "format/frame.h"
+
+namespace ttap::format {
+namespace {
+
+template <class T>
+T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+Error corrupt(uint64_t offset, std::string message) {
+  return {.code = ErrorCode::kCorrupt, .message = std::move(message), .offset = offset};
+}
+
+// Inside a frame, whose offset take_frame() adds.
+Error bad(std::string message) { return {ErrorCode::kCorrupt, std::move(message)}; }
+
+Error truncated(uint64_t offset, std::string message) {
+  return {.code = ErrorCode::kTruncated, .message = std::move(message), .offset = offset};
+}
+
+}  // namespace
+
+Result<SegmentView> SegmentView::parse(std::span<const std::byte> bytes) {
+  TTAP_CHECK(reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment == 0);
+  const size_t magic_size = std::min(bytes.size(), sizeof kFileMagic);
+  if (magic_size == 0) return truncated(0, "the file is empty");
+  if (std::memcmp(bytes.data(), kFileMagic, magic_size) != 0)
+    return Error{ErrorCode::kNotThisFormat, "not a TensorTap segment"};
+  if (bytes.size() < sizeof(FileHeader)) return truncated(bytes.size(), "the file ends inside its header");
+  SegmentView view(bytes);
+  view.header_ = load<FileHeader>(bytes.data());
+  if (!is_valid(view.header_)) return corrupt(0, "the checksum of the file header does not hold");
+  if (view.header_.version_major > kVersionMajor)
+    return Error{.code = ErrorCode::kVersion,
+                 .message = fmt::format("segment version {}.{}; this build reads up to {}.x", view.header_.version_major,
+                                        view.header_.version_minor, kVersionMajor),
+                 .hint = "use a newer ttap"};
+  if (!view.read_by_index()) view.read_by_scan();
+  return view;
+}
+
+bool SegmentView::read_by_index() {
+  if (bytes_.size() < sizeof(FileHeader) + sizeof(FrameHeader) + sizeof(Trailer)) return false;
+  const auto trailer = load<Trailer>(bytes_.data() + bytes_.size() - sizeof(Trailer));
+  if (bytes_.size() % kAlignment != 0 || !is_valid(trailer) || trailer.file_bytes != bytes_.size()) return false;
+  const uint64_t index_limit = bytes_.size() - sizeof(Trailer) - sizeof(FrameHeader);
+  if (trailer.index_offset % kAlignment != 0 || trailer.index_offset > index_limit) return false;
+  const auto header = load<FrameHeader>(bytes_.data() + trailer.index_offset);
+  const uint64_t room = index_limit - trailer.index_offset;
+  if (!is_valid(header) || static_cast<FrameType>(header.type) != FrameType::kIndex) return false;
+  if (header.payload_bytes > room || header.payload_bytes != uint64_t{header.row_count} * sizeof(IndexRow)) return false;
+  const auto payload = bytes_.subspan(trailer.index_offset + sizeof header, header.payload_bytes);
+  if (crc32c(payload) != header.payload_crc) return false;
+
+  uint64_t end_of_last = sizeof(FileHeader);
+  for (uint32_t i = 0; i < header.row_count; ++i) {
+    const auto row = load<IndexRow>(payload.data() + i * sizeof(IndexRow));
+    const bool in_order = row.offset % kAlignment == 0 && row.offset >= end_of_last && row.offset < trailer.index_offset;
+    if (!in_order) return forget_all(), false;
+    const auto length = take_frame(row.offset);
+    if (!length.ok()) return forget_all(), false;
+    end_of_last = row.offset + *length;
+  }
+  has_index_ = true;
+  readable_bytes_ = bytes_.size();
+  return true;
+}
+
+void SegmentView::read_by_scan() {
+  uint64_t offset = sizeof(FileHeader);
+  while (offset < bytes_.size()) {
+    const auto rest = bytes_.subspan(offset);
+    if (rest.size() == sizeof(Trailer) && is_valid(load<Trailer>(rest.data()))) {
+      offset = bytes_.size();
+      break;
+    }
+    const auto length = take_frame(offset);
+    if (!length.ok()) {
+      problem_ = length.error().describe();
+      break;
+    }
+    offset += *length;
+  }
+  readable_bytes_ = offset;
+}
+
+void SegmentView::forget_all() {
+  begin_json_ = "{}";
+  end_json_.reset();
+  strings_.assign(1, 0);
+  event_frames_.clear();
+  tensor_frames_.clear();
+  event_count_ = tensor_count_ = 0;
+}
+
+Result<uint64_t> SegmentView::take_frame(uint64_t offset) {
+  const auto rest = bytes_.subspan(offset);
+  if (rest.size() < sizeof(FrameHeader)) return truncated(offset, "the file ends inside a frame header");
+  const auto header = load<FrameHeader>(rest.data());
+  if (!is_valid(header)) return corrupt(offset, "no valid frame header here");
+  const uint64_t room = rest.size() - sizeof header;
+  if (header.payload_bytes > room || align_up(header.payload_bytes) > room)
+    return truncated(offset, fmt::format("a frame of {} bytes, and only {} are there", header.payload_bytes, room));
+  const uint64_t length = sizeof header + align_up(header.payload_bytes);
+  const auto type = static_cast<FrameType>(header.type);
+  if (type == FrameType::kBlobs) return length;
+
+  const auto payload = rest.subspan(sizeof header, header.payload_bytes);
+  if (crc32c(payload) != header.payload_crc) return corrupt(offset, "the checksum of a frame does not hold");
+  const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
+  Status taken;
+  switch (type) {
+    case FrameType::kBegin: begin_json_ = text; break;
+    case FrameType::kEnd: end_json_ = text; break;
+    case FrameType::kStrings: taken = take_strings(payload, header.row_count); break;
+    case FrameType::kEvents: taken = take_events(payload, header.row_count); break;
+    case FrameType::kTensors: taken = take_tensors(payload, header.row_count); break;
+    default: break;  // the index, or a type of a later minor version
+  }
+  if (!taken.ok()) return corrupt(offset, taken.error().message);
+  return length;
+}
+
+Status SegmentView::take_strings(std::span<const std::byte> payload, uint32_t count) {
+  size_t at = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (payload.size() - at < sizeof(StringHeader)) return bad("the string table ends early");
+    const auto header = load<StringHeader>(payload.data() + at);
+    if (string_entry_bytes(header.length) > payload.size() - at) return bad("a string is longer than its frame");
+    strings_.push_back(static_cast<uint64_t>(payload.data() + at - bytes_.data()));
+    at += string_entry_bytes(header.length);
+  }
+  if (at != payload.size()) return bad("the string table has bytes left over");
+  return {};
+}
+
+Status SegmentView::take_events(std::span<const std::byte> payload, uint32_t count) {
+  if (payload.size() != uint64_t{count} * sizeof(EventRow)) return bad("an event table of the wrong size");
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto row = load<EventRow>(payload.data() + i * sizeof(EventRow));
+    const bool strings_exist = std::max({row.name, row.kind, row.stack}) < strings_.size();
+    const bool parent_exists = row.parent == kNoEvent || row.parent < event_count_ + i;
+    if (!strings_exist || !parent_exists) return bad("an event refers to something that is not there");
+  }
+  event_frames_.push_back({event_count_, count, payload.data()});
+  event_count_ += count;
+  return {};
+}
+
+Status SegmentView::take_tensors(std::span<const std::byte> payload, uint32_t count) {
+  if (payload.size() != uint64_t{count} * sizeof(TensorRow)) return bad("a tensor table of the wrong size");
+  for (uint32_t i = 0; i < count; ++i) TTAP_TRY(check(load<TensorRow>(payload.data() + i * sizeof(TensorRow))));
+  tensor_frames_.push_back({tensor_count_, count, payload.data()});
+  tensor_count_ += count;
+  return {};
+}
+
+Status SegmentView::check(const TensorRow& row) const {
+  const uint32_t largest = std::max({row.name, row.role, row.path, row.device, row.shape, row.strides});
+  if (largest >= strings_.size()) return bad("a tensor refers to a string that is not there");
+  if (row.event != kNoEvent && row.event >= event_count_)
+    return bad("a tensor refers to an event that is not there");
+  const auto dtype = dtype_from_number(row.dtype);
+  if (!dtype) return bad(fmt::format("unknown dtype number {}", row.dtype));
+  if (row.level > static_cast<uint8_t>(Level::kFull)) return bad(fmt::format("unknown level {}", row.level));
+  if (row.call == 0) return bad("call numbers begin at 1");
+  for (uint32_t number : {row.shape, row.strides})
+    if (string(number).size() % sizeof(int64_t) != 0) return bad("a shape that is not a list of int64");
+  const auto shape = numbers(row.shape);
+  const auto strides = numbers(row.strides);
+  if (!strides.empty() && strides.size() != shape.size()) return bad("strides of another length than the shape");
+  const auto elements = checked_element_count(shape, *dtype);
+  if (!elements.ok() || row.byte_count != *elements * size_of(*dtype))
+    return bad("shape, dtype and byte count do not agree");
+  if ((row.flags & kHasBytes) == 0) return {};
+  if ((row.flags & kHasFingerprint) == 0) return bad("bytes without a hash to check them by");
+  const bool inside = row.blob_offset % kAlignment == 0 && row.blob_offset <= bytes_.size() &&
+                      row.byte_count <= bytes_.size() - row.blob_offset;
+  if (!inside) return bad("the bytes of a tensor lie outside the file");
+  return {};
+}
+
+std::string_view SegmentView::string(uint32_t number) const {
+  TTAP_CHECK(number < strings_.size());
+  if (number == 0) return {};
+  const std::byte* entry = bytes_.data() + strings_[number];
+  return {reinterpret_cast<const char*>(entry + sizeof(StringHeader)), load<StringHeader>(entry).length};
+}
+
+std::span<const int64_t> SegmentView::numbers(uint32_t number) const {
+  // Strings begin on multiples of 8, so their bytes can be read as numbers in place.
+  const std::string_view text = string(number);
+  return {reinterpret_cast<const int64_t*>(text.data()), text.size() / sizeof(int64_t)};
+}
+
+namespace {
+
+// The frame that holds row `index`, by number of its first row.
+template <class Frames>
+const auto& frame_of(const Frames& frames, size_t index) {
+  return *(std::ranges::upper_bound(frames, index, {}, [](const auto& frame) { return frame.first; }) - 1);
+}
+
+}  // namespace
+
+EventRecord SegmentView::event(size_t index) const {
+  TTAP_CHECK(index < event_count_);
+  const RowFrame& frame = frame_of(event_frames_, index);
+  const auto row = load<EventRow>(frame.rows + (index - frame.first) * sizeof(EventRow));
+  return {string(row.name), string(row.kind), row.call, row.parent, row.thread, row.time_ns, string(row.stack)};
+}
+
+TensorRow SegmentView::tensor_row(size_t index) const {
+  TTAP_CHECK(index < tensor_count_);
+  const RowFrame& frame = frame_of(tensor_frames_, index);
+  return load<TensorRow>(frame.rows + (index - frame.first) * sizeof(TensorRow));
+}
+
+TensorRecord SegmentView::tensor(size_t index) const {
+  const TensorRow row = tensor_row(index);
+  TensorRecord record;
+  record.name = string(row.name);
+  record.call = row.call;
+  record.role = string(row.role);
+  record.path = string(row.path);
+  record.event = row.event;
+  record.dtype = static_cast<DType>(row.dtype);
+  record.shape = numbers(row.shape);
+  record.strides = numbers(row.strides);
+  record.device = string(row.device);
+  record.level = static_cast<Level>(row.level);
+  record.has_fingerprint = (row.flags & kHasFingerprint) != 0;
+  record.fingerprint = {{row.hash_low, row.hash_high},
+                        {row.count, row.nan, row.pos_inf, row.neg_inf, row.zeros, row.subnormals, row.min, row.max,
+                         row.max_abs, row.min_abs_nonzero, row.mean, row.std, row.l1, row.l2}};
+  record.has_bytes = (row.flags & kHasBytes) != 0;
+  record.byte_count = row.byte_count;
+  return record;
+}
+
+std::span<const std::byte> SegmentView::blob(size_t index) const {
+  const TensorRow row = tensor_row(index);
+  if ((row.flags & kHasBytes) == 0) return {};
+  return bytes_.subspan(row.blob_offset, row.byte_count);
+}
+
+}  // namespace ttap::format

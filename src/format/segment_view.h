@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/layout.h"
+#include "ttap/record.h"
+#include "ttap/result.h"
+
+namespace ttap::format {
+
+// The records of a segment, read in place. Every row that it hands out has been checked: its strings exist, its dtype
+// and shape make sense, its bytes lie inside the file. What follows the first frame that does not hold is not shown.
+// The bytes must outlive the view.
+class SegmentView {
+ public:
+  // `bytes` must begin on a multiple of 64, as a mapped file does.
+  // Fails with kNotThisFormat, kVersion, kTruncated or kCorrupt only when not even the file header can be used.
+  static Result<SegmentView> parse(std::span<const std::byte> bytes);
+
+  const FileHeader& header() const { return header_; }
+  std::string_view begin_json() const { return begin_json_; }
+  std::optional<std::string_view> end_json() const { return end_json_; }
+  // How far the file is sound, and what was met there; empty when it ends well.
+  uint64_t readable_bytes() const { return readable_bytes_; }
+  const std::string& problem() const { return problem_; }
+  bool has_index() const { return has_index_; }
+
+  size_t event_count() const { return event_count_; }
+  EventRecord event(size_t index) const;
+  size_t tensor_count() const { return tensor_count_; }
+  TensorRecord tensor(size_t index) const;
+  // The row behind tensor(index), for those who compare strings by number.
+  TensorRow tensor_row(size_t index) const;
+  // Empty when the row has no bytes.
+  std::span<const std::byte> blob(size_t index) const;
+
+  size_t string_count() const { return strings_.size(); }
+  std::string_view string(uint32_t number) const;
+
+ private:
+  // A frame of rows; `first` is the number of its first row.
+  struct RowFrame {
+    size_t first;
+    size_t count;
+    const std::byte* rows;
+  };
+
+  explicit SegmentView(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  bool read_by_index();
+  void read_by_scan();
+  // Takes in the frame at `offset`; its length with padding, or why it does not hold.
+  Result<uint64_t> take_frame(uint64_t offset);
+  Status take_strings(std::span<const std::byte> payload, uint32_t count);
+  Status take_events(std::span<const std::byte> payload, uint32_t count);
+  Status take_tensors(std::span<const std::byte> payload, uint32_t count);
+  Status check(const TensorRow& row) const;
+  std::span<const int64_t> numbers(uint32_t number) const;
+  void forget_all();
+
+  std::span<const std::byte> bytes_;
+  FileHeader header_{};
+  std::string_view begin_json_ = "{}";
+  std::optional<std::string_view> end_json_;
+  uint64_t readable_bytes_ = 0;
+  std::string problem_;
+  bool has_index_ = false;
+  std::vector<uint64_t> strings_{0};  // offset of each string's header; [0] stands for the empty string
+  std::vector<RowFrame> event_frames_;
+  std::vector<RowFrame> tensor_frames_;
+  size_t event_count_ = 0;
+  size_t tensor_count_ = 0;
+};
+
+}  // namespace ttap::format

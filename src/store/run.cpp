@@ -1,0 +1,105 @@
+#include "ttap/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "store/run_layout.h"
+
+namespace ttap {
+namespace fs = std::filesystem;
+namespace {
+
+// The entries of a directory; an error instead of the exception.
+Result<std::vector<fs::directory_entry>> entries_of(const fs::path& directory) {
+  std::error_code error;
+  std::vector<fs::directory_entry> entries;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) entries.push_back(*it);
+  if (error) return Error{ErrorCode::kIo, fmt::format("cannot list: {}", error.message()), directory.string()};
+  return entries;
+}
+
+Result<Rank> open_rank(const fs::path& directory) {
+  Rank rank{.path = directory};
+  if (const auto name = parse_rank_directory_name(directory.filename().string())) {
+    rank.number = name->rank;
+    rank.pid = name->pid;
+  }
+  TTAP_ASSIGN(const auto entries, entries_of(directory));
+  for (const auto& entry : entries) {
+    std::error_code ignored;
+    if (auto pass = parse_pass_name(entry.path(), entry.is_directory(ignored))) rank.passes.push_back(std::move(*pass));
+  }
+  std::ranges::sort(rank.passes, {}, [](const PassFile& p) { return std::tie(p.number, p.path); });
+  return rank;
+}
+
+}  // namespace
+
+std::string_view to_string(Format format) {
+  switch (format) {
+    case Format::kSegment: return "ttap";
+    case Format::kPt: return "pt";
+    case Format::kSafetensors: return "safetensors";
+    case Format::kNpy: return "npy";
+  }
+  return "?";
+}
+
+std::optional<Format> format_from_name(std::string_view name) {
+  for (Format format : {Format::kSegment, Format::kPt, Format::kSafetensors, Format::kNpy})
+    if (to_string(format) == name) return format;
+  return std::nullopt;
+}
+
+Result<Run> Run::open(const fs::path& given) {
+  std::error_code error;
+  const fs::file_status status = fs::status(given, error);
+  if (status.type() == fs::file_type::not_found)
+    return Error{.code = ErrorCode::kNotFound, .message = "no such file or directory", .path = given.string()};
+  if (status.type() == fs::file_type::none)
+    return Error{ErrorCode::kIo, fmt::format("cannot stat: {}", error.message()), given.string()};
+  // A trailing slash would hide the name that tells the rank or the pass.
+  const fs::path path = given.has_filename() ? given : given.parent_path();
+  const bool is_directory = status.type() == fs::file_type::directory;
+
+  Run run{.path = path};
+  if (!is_directory || parse_pass_name(path, true)) {
+    auto pass = parse_pass_name(path, is_directory);
+    Rank rank{.path = path.parent_path()};
+    rank.passes.push_back(pass ? std::move(*pass) : PassFile{.path = path});
+    if (const auto name = parse_rank_directory_name(rank.path.filename().string())) {
+      rank.number = name->rank;
+      rank.pid = name->pid;
+    }
+    run.ranks.push_back(std::move(rank));
+    return run;
+  }
+
+  TTAP_ASSIGN(const auto entries, entries_of(path));
+  for (const auto& entry : entries) {
+    std::error_code ignored;
+    if (!entry.is_directory(ignored) || !parse_rank_directory_name(entry.path().filename().string())) continue;
+    TTAP_ASSIGN(Rank rank, open_rank(entry.path()));
+    run.ranks.push_back(std::move(rank));
+  }
+  if (run.ranks.empty()) {
+    TTAP_ASSIGN(Rank rank, open_rank(path));
+    if (!rank.passes.empty() || parse_rank_directory_name(path.filename().string())) {
+      run.ranks.push_back(std::move(rank));
+    } else if (std::ranges::any_of(entries, [](const auto& e) { return e.path().extension() == ".npy"; })) {
+      rank.passes.push_back({.path = path, .format = Format::kNpy});
+      run.ranks.push_back(std::move(rank));
+    }
+  }
+  if (run.ranks.empty())
+    return Error{.code = ErrorCode::kNotFound,
+                 .message = "nothing recorded here: no rank directory, no pass file, no .npy file",
+                 .path = path.string(),
+                 .hint = "give a run directory, a rank directory, or one pass file"};
+  std::ranges::sort(run.ranks, {}, [](const Rank& r) { return std::tie(r.number, r.pid); });
+  return run;
+}
+
+}  // namespace ttap

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ttap/run.h"
+
+// The names inside a run directory.
+namespace ttap {
+
+std::string rank_directory_name(uint32_t rank, int64_t pid);       // rank0_pid7
+std::string pass_stem(uint32_t number);                            // pass00003
+struct RankName {
+  uint32_t rank;
+  int64_t pid;
+};
+std::optional<RankName> parse_rank_directory_name(std::string_view name);
+// From `pass00003.pt`, `pass00003.ttap.incomplete`, or for npy the folder `pass00003`.
+std::optional<PassFile> parse_pass_name(const std::filesystem::path& path, bool is_directory);
+
+}  // namespace ttap

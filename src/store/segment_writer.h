@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "format/layout.h"
+#include "format/string_table.h"
+#include "store/posix_file.h"
+#include "ttap/record.h"
+#include "ttap/result.h"
+
+namespace ttap {
+
+// While a segment is being written its name ends in this.
+inline constexpr std::string_view kIncompleteSuffix = ".incomplete";
+
+// Writes one segment. Rows and small blobs are collected and go to the file in one write, at flush(); a large blob is
+// written piece by piece. What cannot be written is taken back, so the file is always sound up to the last flush.
+// Used by one thread.
+class SegmentWriter {
+ public:
+  struct Options {
+    bool deduplicate = true;
+    bool sync = false;  // fdatasync before the file gets its final name
+  };
+
+  // Creates `<path>.incomplete` and locks it; `path` must not exist.
+  static Result<SegmentWriter> create(const std::filesystem::path& path, uint32_t pass_number,
+                                      uint64_t started_unix_ns, std::string_view begin_json, const Options& options);
+  SegmentWriter(SegmentWriter&&) = default;
+
+  // Event numbers count up; a gap (an event that was lost) is filled with nameless rows.
+  void add_event(uint32_t number, const EventRecord& event);
+
+  // Adds a row. With has_bytes set, `bytes` (in C order, alive until the flush) are stored, or an earlier blob with
+  // the same hash is referred to. Returns how many bytes of blob the row will cost.
+  uint64_t add_tensor(const TensorRecord& tensor, uint64_t time_ns, std::span<const std::byte> bytes);
+
+  // A blob too large to hold at once: begin, write its pieces in order, then add the row with add_tensor_of_large().
+  // A failure takes the blob back; the row can then still be added without bytes. Nothing may be pending at begin.
+  Status begin_large(uint64_t byte_count);
+  Status write_large(std::span<const std::byte> piece);
+  void add_tensor_of_large(const TensorRecord& tensor, uint64_t time_ns);
+  void abandon_large();
+
+  // What a flush could not keep.
+  struct Outcome {
+    uint64_t tensors_without_bytes = 0;  // the row is there, its bytes are not
+    uint64_t tensors_lost = 0;
+    std::optional<Error> error;
+  };
+  Outcome flush();
+  size_t pending_rows() const { return tensors_.size() + events_.size(); }
+  uint64_t pending_bytes() const { return blob_bytes_; }
+  bool has_blob(const Hash128& hash) const { return blobs_.contains(hash); }
+
+  // Of what is in the file.
+  uint64_t file_bytes() const { return position_; }
+  uint64_t tensor_count() const { return tensor_count_; }
+
+  // Ends the segment: end record, index, trailer, final name. `make_room` is called once when the disk is full.
+  Status finish(std::string_view end_json, const std::function<void()>& make_room);
+
+ private:
+  struct HashOfHash {
+    size_t operator()(const Hash128& hash) const { return hash.low; }
+  };
+  SegmentWriter(std::filesystem::path path, std::filesystem::path incomplete, FileDescriptor file, Options options)
+      : path_(std::move(path)), incomplete_(std::move(incomplete)), file_(std::move(file)), options_(options) {}
+  Status write_pending();
+  void strip_pending_blobs();
+  void forget_pending();
+  format::TensorRow row_of(const TensorRecord& tensor, uint64_t time_ns);
+
+  std::filesystem::path path_;
+  std::filesystem::path incomplete_;
+  FileDescriptor file_;
+  Options options_;
+  uint64_t position_ = 0;  // end of what is in the file
+  uint64_t tensor_count_ = 0;
+  uint32_t event_count_ = 0;
+  format::StringTable strings_;
+  std::vector<format::IndexRow> index_;
+  std::unordered_map<Hash128, uint64_t, HashOfHash> blobs_;  // where the bytes with this hash are
+
+  // Collected since the last flush.
+  std::vector<format::EventRow> events_;
+  std::vector<format::TensorRow> tensors_;
+  std::vector<std::span<const std::byte>> blob_parts_;
+  std::vector<Hash128> new_hashes_;
+  uint64_t blob_bytes_ = 0;  // with padding
+
+  struct Large {
+    uint64_t byte_count;
+    uint64_t written;
+  };
+  std::optional<Large> large_;  // being written behind position_
+};
+
+// The end record of a segment, as JSON and back.
+struct EndRecord {
+  Ending ending = Ending::kComplete;
+  DropCounts drops = {};
+  bool recovered = false;
+};
+std::string to_json(const EndRecord& end);
+EndRecord end_record_from_json(std::string_view json);  // what cannot be read keeps its default, ending incomplete
+
+// END, INDEX and trailer for a segment that ends at `position`: what finish() and recovery append.
+std::vector<std::byte> make_segment_tail(uint64_t position, std::string_view end_json,
+                                         std::vector<format::IndexRow> index);
+
+}  // namespace ttap
