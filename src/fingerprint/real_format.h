@@ -114,7 +114,7 @@ StatsPart plain_stats(const std::byte* data, size_t count) {
     squares += offset * offset;
   }
   // `distance` is what rounding left of the mean.
-  part.mean = near_mean + distance / finite;
+  set_mean(part, near_mean, distance / finite);
   part.m2 = std::fmax(squares - distance * distance / finite, 0.0);
   return part;
 }

@@ -236,7 +236,7 @@ struct ShiftedSums {
     const double shift = near != nullptr ? *near : mean_of<Loader>(data, count);
     const Sums sums = sum_up<Loader, true>(data, count, shift);
     const double n = static_cast<double>(count);
-    part.mean = shift + sums.sum / n;
+    set_mean(part, shift, sums.sum / n);
     part.m2 = sums.squares - sums.sum * sums.sum / n;
     if (part.m2 < 0) part.m2 = 0;
     part.l1 = sums.l1;
@@ -254,6 +254,7 @@ struct WidenedSums {
     const Sums sums = sum_up<LoadF32, false>(reinterpret_cast<const std::byte*>(wide), count, 0);
     const double n = static_cast<double>(count);
     part.mean = sums.sum / n;
+    part.mean_rest = __builtin_fma(-part.mean, n, sums.sum) / n;
     const double a = n * sums.squares;
     const double b = sums.sum * sums.sum;
     const double a_rest = __builtin_fma(n, sums.squares, -a);
