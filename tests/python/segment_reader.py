@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hash128 import hash128
+from hash128 import hash128_fast
 
 DTYPES = {
     1: ("bool", 1), 2: ("u8", 1), 3: ("u16", 2), 4: ("u32", 4), 5: ("u64", 8), 6: ("i8", 1), 7: ("i16", 2),
@@ -77,7 +77,7 @@ class Tensor:
     level: str
     time_ns: int
     byte_count: int
-    hash: tuple[int, int] | None
+    hash: str | None
     stats: dict[str, float] | None
     data: bytes | None
 
@@ -189,7 +189,7 @@ class _Reader:
             if offset % 64 or offset + byte_count > len(self.data):
                 raise Damaged("bytes outside the file")
             data = self.data[offset : offset + byte_count]
-            if hash128(data) != (low, high):
+            if hash128_fast(data) != f"{high:016x}{low:016x}":
                 raise Damaged("bytes that do not have their hash")
         return Tensor(
             name=self.strings[name],
@@ -204,7 +204,7 @@ class _Reader:
             level=LEVELS[level],
             time_ns=time_ns,
             byte_count=byte_count,
-            hash=(low, high) if flags & 1 else None,
+            hash=f"{high:016x}{low:016x}" if flags & 1 else None,
             stats=dict(zip(STATS, stats, strict=True)) if flags & 1 else None,
             data=data,
         )
