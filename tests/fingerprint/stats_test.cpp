@@ -260,8 +260,8 @@ TEST_P(StatsOf, a_single_special_value_is_found_anywhere) {
 TEST_P(StatsOf, a_large_tensor_agrees_and_threads_do_not_show) {
   Random random(13);
   const Bytes bytes = with_corners(GetParam(), (size_t{5} << 20) / size_of(GetParam()) + 777, random);
-  expect_agreement(bytes, GetParam(), "large");
   const Stats one = stats_of(bytes, GetParam());
+  EXPECT_TRUE(agrees(one, reference(bytes, GetParam())));
   for (unsigned threads : {2u, 3u, 4u}) EXPECT_TRUE(identical(stats_of(bytes, GetParam(), {threads, SimdPath::kBest}), one));
 }
 
