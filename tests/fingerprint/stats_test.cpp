@@ -256,6 +256,21 @@ TEST_P(StatsOf, one_kind_of_value_only) {
     }
 }
 
+TEST_P(StatsOf, values_of_one_sign_only) {
+  Random random(14);
+  for (const bool negative : {false, true})
+    for (size_t count : {40, 64, 200, 5000}) {
+      Bytes bytes = any_bits(GetParam(), static_cast<size_t>(count), random);
+      const size_t size = real_size(GetParam());
+      for (size_t last = size - 1; last < bytes.size(); last += size) {
+        // Such a byte on top makes a finite number of moderate size in every float format.
+        bytes[last] =
+            negative ? std::byte{0xBE} ^ (bytes[last] & std::byte{1}) : std::byte{0x3E} ^ (bytes[last] & std::byte{1});
+      }
+      expect_agreement(bytes, GetParam(), negative ? "negative" : "positive");
+    }
+}
+
 TEST_P(StatsOf, a_single_special_value_is_found_anywhere) {
   uint64_t usual = 0x3A;
   std::vector<uint64_t> specials = {0, 1, 0x7C, 0x7F, 0x80, 0xFC, 0xFF, ~uint64_t{0}};
@@ -316,6 +331,15 @@ TEST(Spread, survives_two_neighbouring_values_of_16_bits) {
       for (size_t i : {0, 5000, 8999}) ++values[static_cast<size_t>(i)];
       expect_agreement(bytes_of(values), dtype, "a neighbour or two");
     }
+}
+
+TEST(Spread, survives_two_neighbouring_integers_of_16_bits) {
+  // The sums are exact, but their products need more than 53 bits.
+  std::vector<uint16_t> values(6000, 65535);
+  for (size_t i : {0, 2500, 5999}) --values[static_cast<size_t>(i)];
+  expect_agreement(bytes_of(values), DType::kU16, "65535 and 65534");
+  for (uint16_t& value : values) value = static_cast<uint16_t>(value ^ 0x7FFF);
+  expect_agreement(bytes_of(values), DType::kI16, "-32768 and -32767");
 }
 
 TEST(Spread, survives_a_mean_that_jumps) {
