@@ -190,7 +190,11 @@ Status write_npy_folder(const fs::path& folder, std::span<const NamedTensor> ten
     return status;
   }
   fs::rename(partial, whole, failure);
-  if (failure) return failed("cannot rename the finished folder", failure);
+  if (failure) {
+    std::error_code ignored;
+    fs::remove_all(partial, ignored);
+    return failed("cannot rename the finished folder", failure);
+  }
   return {};
 }
 

@@ -19,7 +19,8 @@ struct PtOptions {
 //   kForbidden      the pickle wants to call or build something else: the message names it
 //   kVersion        written before PyTorch 1.6 (not a zip archive)     kNotThisFormat  neither of the two
 //   kTruncated      the archive is cut short                           kCorrupt        a checksum or the structure
-//   kUnsupported    big-endian, compressed, quantized or sparse tensors, pickle protocols 0 and 1
+//   kUnsupported    big-endian or compressed files, quantized, sparse or lazily conjugated tensors,
+//                   pickle protocols 0 and 1, two tensors whose keys would be the same ({1: …, "1": …})
 //   kTooLarge       nested deeper than 64 levels, or shared references that unfold beyond what the file justifies
 Result<ForeignTensors> parse_pt(std::span<const std::byte> bytes, const PtOptions& options = {});
 Result<ForeignTensors> read_pt(const std::filesystem::path& path, const PtOptions& options = {});
