@@ -6,13 +6,15 @@
 #include "store/pt.h"
 #include "store/safetensors.h"
 #include "store/zip_archive.h"
+#include "ttap/recorder.h"
 
-// fuzz_seeds DIR: one small file per dtype and layout for each fuzzer, in DIR/npy, DIR/pt, DIR/safetensors.
+// make_seeds DIR: one small file per dtype and layout for each fuzzer, in DIR/npy, DIR/pt, DIR/safetensors,
+// DIR/segment.
 int main(int argc, char** argv) {
   using namespace ttap;
-  if (argc != 2) return std::fprintf(stderr, "fuzz_seeds DIR\n"), 2;
+  if (argc != 2) return std::fprintf(stderr, "make_seeds DIR\n"), 2;
   const std::filesystem::path root = argv[1];
-  for (const char* format : {"npy", "pt", "safetensors"}) std::filesystem::create_directories(root / format);
+  for (const char* format : {"npy", "pt", "safetensors", "segment"}) std::filesystem::create_directories(root / format);
   for (const auto& sample : test::sample_tensors()) {
     const NamedTensor tensors[] = {{"a", sample.view()}, {"b/0", sample.view()}};
     const auto pt = root / "pt" / (sample.name + ".pt");
@@ -26,7 +28,15 @@ int main(int argc, char** argv) {
     const auto pickle = archive->find("archive/data.pkl")->data;
     std::FILE* out = std::fopen((root / "pt" / (sample.name + ".pkl")).c_str(), "wb");
     if (out == nullptr || std::fwrite(pickle.data(), 1, pickle.size(), out) != pickle.size() || std::fclose(out) != 0)
-      return std::perror("fuzz_seeds"), 1;
+      return std::perror("make_seeds"), 1;
+
+    auto recorder = Recorder::create({.directory = root / "run", .rank = 0});
+    if (!recorder.ok()) return std::fprintf(stderr, "%s\n", recorder.error().describe().c_str()), 1;
+    (*recorder)->capture("a", sample.view());
+    (*recorder)->capture("b", sample.view(), {.role = "in", .path = "/0"});
+    if (!(*recorder)->close().ok()) return 1;
+    std::filesystem::rename((*recorder)->rank_directory() / "pass00000.ttap", root / "segment" / (sample.name + ".ttap"));
   }
+  std::filesystem::remove_all(root / "run");
   return 0;
 }
