@@ -16,8 +16,9 @@ int main(int argc, char** argv) {
   for (const auto& sample : test::sample_tensors()) {
     const NamedTensor tensors[] = {{"a", sample.view()}, {"b/0", sample.view()}};
     const auto pt = root / "pt" / (sample.name + ".pt");
-    const Status results[] = {write_npy(root / "npy" / (sample.name + ".npy"), sample.view()), write_pt(pt, tensors),
-                              write_safetensors(root / "safetensors" / (sample.name + ".safetensors"), tensors)};
+    const Status results[] = {
+        write_npy(root / "npy" / (sample.name + ".npy"), sample.view()), write_pt(pt, tensors),
+        write_safetensors(root / "safetensors" / (sample.name + ".safetensors"), tensors)};
     for (const Status& status : results)
       if (!status.ok()) return std::fprintf(stderr, "%s\n", status.error().describe().c_str()), 1;
     // The pickle alone, for the fuzzer's way around the archive.
@@ -25,7 +26,8 @@ int main(int argc, char** argv) {
     const auto archive = ZipArchive::open((*file)->bytes());
     const auto pickle = archive->find("archive/data.pkl")->data;
     std::FILE* out = std::fopen((root / "pt" / (sample.name + ".pkl")).c_str(), "wb");
-    if (out == nullptr || std::fwrite(pickle.data(), 1, pickle.size(), out) != pickle.size() || std::fclose(out) != 0)
+    if (out == nullptr || std::fwrite(pickle.data(), 1, pickle.size(), out) != pickle.size() ||
+        std::fclose(out) != 0)
       return std::perror("fuzz_seeds"), 1;
   }
   return 0;
