@@ -18,8 +18,9 @@ int main(int argc, char** argv) {
   for (const auto& sample : test::sample_tensors()) {
     const NamedTensor tensors[] = {{"a", sample.view()}, {"b/0", sample.view()}};
     const auto pt = root / "pt" / (sample.name + ".pt");
-    const Status results[] = {write_npy(root / "npy" / (sample.name + ".npy"), sample.view()), write_pt(pt, tensors),
-                              write_safetensors(root / "safetensors" / (sample.name + ".safetensors"), tensors)};
+    const Status results[] = {
+        write_npy(root / "npy" / (sample.name + ".npy"), sample.view()), write_pt(pt, tensors),
+        write_safetensors(root / "safetensors" / (sample.name + ".safetensors"), tensors)};
     for (const Status& status : results)
       if (!status.ok()) return std::fprintf(stderr, "%s\n", status.error().describe().c_str()), 1;
     // The pickle alone, for the fuzzer's way around the archive.

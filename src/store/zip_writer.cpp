@@ -15,8 +15,8 @@ constexpr uint16_t kPlainVersion = 20, k64Version = 45;
 bool is_large(uint64_t value) { return value >= zip::kSee64; }
 uint32_t low_or_see64(uint64_t value) { return is_large(value) ? zip::kSee64 : static_cast<uint32_t>(value); }
 
-// The zip64 extra field; empty when neither number needs it. torch.save puts the same one into both headers, and
-// torch can be told to compute where storages lie instead of looking, so byte counts must agree.
+// The zip64 extra field; empty when neither number needs it. torch.save puts the same one into both headers,
+// and torch can be told to compute where storages lie instead of looking, so byte counts must agree.
 std::string extra64(uint64_t size, uint64_t header) {
   std::string fields;
   if (is_large(size)) {
@@ -38,7 +38,8 @@ uint16_t flags_of(uint64_t size) { return size == 0 ? zip::kUtf8Name : zip::kUtf
 
 Status ZipWriter::begin_entry(std::string_view name, uint64_t size) {
   TTAP_CHECK(name.size() < zip::kSee64Short);
-  Entry& entry = entries_.emplace_back(Entry{.name = std::string(name), .header = file_.position(), .size = size});
+  Entry& entry =
+      entries_.emplace_back(Entry{.name = std::string(name), .header = file_.position(), .size = size});
   std::string extra = extra64(size, entry.header);
   const bool large = !extra.empty();
   // "FB", the padding that torch.save puts in.
@@ -64,7 +65,8 @@ Status ZipWriter::begin_entry(std::string_view name, uint64_t size) {
 Status ZipWriter::write(std::span<const std::byte> bytes) {
   Entry& entry = entries_.back();
   written_ += bytes.size();
-  entry.crc = static_cast<uint32_t>(::crc32_z(entry.crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+  entry.crc =
+      static_cast<uint32_t>(::crc32_z(entry.crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
   return file_.write(bytes);
 }
 
