@@ -149,11 +149,11 @@ Result<NpyHeader> parse_npy_header(std::span<const std::byte> file) {
   if (!text.starts_with(kMagic.substr(0, text.size())))
     return Error{.code = ErrorCode::kNotThisFormat, .message = "not a .npy file", .offset = 0};
   if (text.size() < kMagic.size() + 2) return truncated();
-  const int version = text[6];
+  const auto version = static_cast<uint8_t>(file[6]);
   if (version < 1 || version > 3 || text[7] != 0)
     return Error{
         .code = ErrorCode::kVersion,
-        .message = fmt::format("version {}.{} of .npy is not known", version, static_cast<int>(text[7])),
+        .message = fmt::format("version {}.{} of .npy is not known", version, static_cast<uint8_t>(file[7])),
         .offset = 6};
   const size_t length_bytes = version == 1 ? 2 : 4;
   const size_t begin = kMagic.size() + 2 + length_bytes;

@@ -273,9 +273,8 @@ class Machine {
       case 'C':
         return push_text(counted(1), PickleKind::kBytes);
       case 0x8e:
+      case 0x96:  // BYTEARRAY8
         return push_text(counted(8), PickleKind::kBytes);
-      case 0x96:
-        return push_text(counted(8), PickleKind::kBytes);  // BYTEARRAY8
       case 'U':
         return push_string(counted(1));
       case 'T':

@@ -29,6 +29,7 @@ Error corrupt(std::string message, uint64_t offset) {
 // nor overlaps.
 Status check_ranges(const std::vector<SafetensorsEntry>& entries, uint64_t data_size, uint64_t data_begin) {
   std::vector<const SafetensorsEntry*> by_offset;
+  by_offset.reserve(entries.size());
   for (const SafetensorsEntry& entry : entries) by_offset.push_back(&entry);
   std::ranges::sort(by_offset, {}, [](const auto* entry) { return std::pair(entry->begin, entry->end); });
   uint64_t reached = 0;

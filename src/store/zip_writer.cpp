@@ -112,7 +112,9 @@ Status ZipWriter::finish() {
     append<uint16_t>(record, static_cast<uint16_t>(extra.size()));
     record.append(10, '\0');  // no comment, disk 0, no attributes
     append<uint32_t>(record, low_or_see64(entry.header));
-    TTAP_TRY(write_text(record + entry.name + extra));
+    record += entry.name;
+    record += extra;
+    TTAP_TRY(write_text(record));
   }
   const uint64_t end = file_.position();
   const uint64_t size = end - begin, count = entries_.size();
