@@ -30,11 +30,8 @@ logged examples cmake --build $programs
 rm -rf build/demo
 mkdir -p build/demo
 
-if [[ ! -x $programs/record_demo || ! -x .venv/bin/ttap ]]; then  # GUARD: goes when both have arrived
-  shown $programs/key_demo
-  exit
-fi
 shown $programs/record_demo $run
+[[ -x .venv/bin/ttap ]] || exit 0  # GUARD: goes when the command has arrived
 shown .venv/bin/ttap ls $run
 shown .venv/bin/ttap show $run
 shown 1 .venv/bin/ttap check $run
