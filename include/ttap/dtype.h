@@ -35,11 +35,10 @@ enum class DType : uint8_t {
 };
 
 inline constexpr DType kAllDTypes[] = {
-    DType::kBool,     DType::kU8,     DType::kU16,        DType::kU32,        DType::kU64,
-    DType::kI8,       DType::kI16,    DType::kI32,        DType::kI64,        DType::kF16,
-    DType::kBF16,     DType::kF32,    DType::kF64,        DType::kC64,        DType::kC128,
-    DType::kF8E4M3FN, DType::kF8E5M2, DType::kF8E4M3FNUZ, DType::kF8E5M2FNUZ, DType::kF8E8M0FNU,
-    DType::kF4E2M1FNx2};
+    DType::kBool,       DType::kU8,        DType::kU16,       DType::kU32,      DType::kU64,    DType::kI8,
+    DType::kI16,        DType::kI32,       DType::kI64,       DType::kF16,      DType::kBF16,   DType::kF32,
+    DType::kF64,        DType::kC64,       DType::kC128,      DType::kF8E4M3FN, DType::kF8E5M2, DType::kF8E4M3FNUZ,
+    DType::kF8E5M2FNUZ, DType::kF8E8M0FNU, DType::kF4E2M1FNx2};
 
 enum class DTypeKind : uint8_t { kBool, kUnsigned, kSigned, kFloat, kComplex };
 

@@ -39,15 +39,15 @@ struct TensorRecord {
   std::string_view path;
   uint32_t event = kNoEvent;
   DType dtype = DType::kF32;
-  std::optional<DType> true_dtype;   // set when the bytes were widened on the way out (.npy of bf16, fp8, …)
+  std::optional<DType> true_dtype;  // set when the bytes were widened on the way out (.npy of bf16, fp8, …)
   std::span<const int64_t> shape;
   std::span<const int64_t> strides;  // of the tensor as it was captured; its stored bytes are in C order
   std::string_view device = "cpu";
   Level level = Level::kFull;
   bool has_fingerprint = false;
-  Fingerprint fingerprint;           // meaningful when has_fingerprint
+  Fingerprint fingerprint;  // meaningful when has_fingerprint
   bool has_bytes = false;
-  uint64_t byte_count = 0;           // of the logical tensor, kept or not
+  uint64_t byte_count = 0;  // of the logical tensor, kept or not
 
   Key key() const { return {std::string(name), call, std::string(role), std::string(path)}; }
 };

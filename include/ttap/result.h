@@ -34,9 +34,9 @@ TTAP_API const char* to_string(ErrorCode code);
 struct TTAP_API Error {
   ErrorCode code = ErrorCode::kInvalidArgument;
   std::string message;
-  std::string path = {};                  // the file, if there is one
-  std::optional<uint64_t> offset = {};    // where in it
-  std::string hint = {};                  // how to mend it
+  std::string path = {};                // the file, if there is one
+  std::optional<uint64_t> offset = {};  // where in it
+  std::string hint = {};                // how to mend it
 
   std::string describe() const;
   Error&& with_path(std::string p) && {
@@ -50,8 +50,7 @@ namespace detail {
 }
 
 // Guards our own bugs, never data; stays on in release builds.
-#define TTAP_CHECK(condition) \
-  ((condition) ? void(0) : ::ttap::detail::check_failed(#condition, __FILE__, __LINE__))
+#define TTAP_CHECK(condition) ((condition) ? void(0) : ::ttap::detail::check_failed(#condition, __FILE__, __LINE__))
 
 // Either a value or an Error. Reading the wrong one is a bug of ours and aborts.
 template <class T>
@@ -99,17 +98,17 @@ using Status = Result<void>;
 #define TTAP_CONCAT(a, b) TTAP_CONCAT_(a, b)
 
 // TTAP_TRY(expr): return the error of a Status, or go on.
-#define TTAP_TRY(expr)                                                    \
-  do {                                                                    \
-    auto ttap_status = (expr);                                            \
-    if (!ttap_status.ok()) return std::move(ttap_status).error();         \
+#define TTAP_TRY(expr)                                            \
+  do {                                                            \
+    auto ttap_status = (expr);                                    \
+    if (!ttap_status.ok()) return std::move(ttap_status).error(); \
   } while (0)
 
 // TTAP_ASSIGN(auto x, expr): x is the value of a Result, or the function returns its error.
 #define TTAP_ASSIGN(lhs, expr) TTAP_ASSIGN_(TTAP_CONCAT(ttap_result_, __LINE__), lhs, expr)
-#define TTAP_ASSIGN_(result, lhs, expr)                   \
-  auto result = (expr);                                   \
-  if (!result.ok()) return std::move(result).error();     \
+#define TTAP_ASSIGN_(result, lhs, expr)               \
+  auto result = (expr);                               \
+  if (!result.ok()) return std::move(result).error(); \
   lhs = std::move(result).value()
 
 }  // namespace ttap

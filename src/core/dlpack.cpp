@@ -58,7 +58,7 @@ Result<TensorView> view_of(const DLTensor& tensor) {
                  fmt::format("DLPack dtype with code {}, {} bits, {} lanes is not one TensorTap knows",
                              static_cast<int>(tensor.dtype.code), static_cast<int>(tensor.dtype.bits),
                              static_cast<int>(tensor.dtype.lanes))};
-  if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr)) 
+  if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr))
     return Error{ErrorCode::kInvalidArgument, "DLPack tensor without a shape"};
   const auto ndim = static_cast<size_t>(tensor.ndim);
   TensorView view;

@@ -31,7 +31,8 @@ TTAP_HD inline float f32_of_small(uint32_t bits) {
   float magnitude;
   if (exponent == 0) {
     // Subnormal: mantissa · 2^(1 − BIAS − MANTISSA); the power of two is a normal float in every format here.
-    magnitude = static_cast<float>(mantissa) * detail::float_of_bits(static_cast<uint32_t>(127 + 1 - BIAS - MANTISSA) << 23);
+    magnitude =
+        static_cast<float>(mantissa) * detail::float_of_bits(static_cast<uint32_t>(127 + 1 - BIAS - MANTISSA) << 23);
   } else {
     magnitude = detail::float_of_bits(((exponent + 127 - BIAS) << 23) | (mantissa << (23 - MANTISSA)));
   }
@@ -79,8 +80,7 @@ TTAP_HD inline float f32_of_e2m1fn(uint8_t bits) { return f32_of_small<2, 1, 1>(
 
 // Of the float formats of at most 16 bits, which widen to float exactly.
 TTAP_HD inline bool widens_to_f32(DType dtype) {
-  return dtype == DType::kF16 || dtype == DType::kBF16 ||
-         (dtype >= DType::kF8E4M3FN && dtype <= DType::kF4E2M1FNx2);
+  return dtype == DType::kF16 || dtype == DType::kBF16 || (dtype >= DType::kF8E4M3FN && dtype <= DType::kF4E2M1FNx2);
 }
 
 // Value number `part` (0, or 1 for the second of a complex or packed f4 element) of the element at `element`,

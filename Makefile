@@ -1,0 +1,46 @@
+# The front door; the work is in scripts/. Every target sets up what it needs, once.
+#   PYTHON=…   an interpreter to use instead of python3; its PyTorch is used, none is downloaded
+#   SECONDS=…  how long `make fuzz` runs each fuzzer
+PYTHON ?=
+SECONDS ?= 60
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint fuzz asan tsan setup build clean
+
+help: ## this list
+	@echo "make TARGET [PYTHON=/path/to/python]"
+	@awk -F ':.*## ' '/^[a-z ]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: build ## record a small run, then list, show, check and export it
+	@scripts/demo.sh
+
+test: build ## all C++ and Python tests
+	@scripts/test.sh
+
+bench: build ## the benchmarks
+	@scripts/bench.sh
+
+lint: ## formatting, clang-tidy and ruff
+	@scripts/setup.sh clang lint
+	@scripts/build.sh dev
+	@scripts/lint.sh
+
+fuzz: ## every fuzzer for SECONDS=60 each
+	@scripts/setup.sh clang
+	@scripts/build.sh asan
+	@scripts/fuzz.sh $(SECONDS)
+
+asan tsan: ## the C++ tests under AddressSanitizer and UBSan (asan) or ThreadSanitizer (tsan)
+	@scripts/setup.sh clang
+	@scripts/build.sh $@
+	@ctest --preset $@
+
+setup: ## apt packages, and .venv/ with what the tests import
+	@scripts/setup.sh test
+
+build: setup ## the library and the command, installed into .venv/
+	@scripts/build.sh dev
+
+clean: ## removes build/; .venv/ stays
+	@rm -rf build

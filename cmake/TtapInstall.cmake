@@ -1,0 +1,21 @@
+# Two components: `runtime` is what a machine needs to run (the command and the library), `development` is what
+# find_package(ttap) needs besides.
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ttap)
+
+install(TARGETS ttap EXPORT ttapTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development)
+if(TARGET ttap_cli)
+  set_target_properties(ttap_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  install(TARGETS ttap_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+endif()
+
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ttap DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(EXPORT ttapTargets NAMESPACE ttap:: DESTINATION ${package_dir} COMPONENT development)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/ttapConfig.cmake.in ${PROJECT_BINARY_DIR}/ttapConfig.cmake
+  INSTALL_DESTINATION ${package_dir})
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/ttapConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/ttapConfig.cmake ${PROJECT_BINARY_DIR}/ttapConfigVersion.cmake
+  DESTINATION ${package_dir} COMPONENT development)

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# fuzz.sh N: runs every fuzzer for N seconds. It starts from fuzz/corpus/NAME, keeps what it learns in
+# build/fuzz/NAME, and leaves an input that broke something beside it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/logged.sh
+
+seconds=$1
+shopt -s nullglob
+failed=0
+fuzzers=()
+for file in build/asan/fuzz/fuzz_*; do
+  if [[ -f $file && -x $file ]]; then fuzzers+=("$file"); fi
+done
+((${#fuzzers[@]})) || { say "no fuzzer in build/asan/fuzz"; exit 1; }
+for fuzzer in "${fuzzers[@]}"; do
+  name=$(basename "$fuzzer")
+  name=${name#fuzz_}
+  mkdir -p "build/fuzz/$name/corpus"
+  seeds=(fuzz/corpus/"$name"/)
+  say "$name for $seconds s"
+  if logged "fuzz-$name" "$fuzzer" -max_total_time="$seconds" -timeout=25 -artifact_prefix="build/fuzz/$name/" \
+    "build/fuzz/$name/corpus" "${seeds[@]}"; then
+    say "$name: $(grep -E '^Done ' "build/logs/fuzz-$name.log" || echo done), nothing found"
+  else
+    failed=1
+  fi
+done
+exit $failed

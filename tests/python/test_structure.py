@@ -1,0 +1,143 @@
+"""The shape of the house: who may include whom, and what a file may be called and weigh."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# The folders each folder may use directly; what those may use, it may use as well.
+USES = {
+    "core": [],
+    "fingerprint": ["core"],
+    "quant": ["core", "fingerprint"],
+    "format": ["core", "fingerprint"],
+    "store": ["fingerprint", "quant", "format"],
+    "cuda": ["core", "fingerprint"],
+    "capture": ["store", "cuda"],
+    "analyze": ["core", "fingerprint", "quant", "store"],
+    "torch": ["capture"],
+    "cli": ["capture", "analyze"],
+}
+
+# Public headers stand alone but for these.
+PUBLIC_NEEDS = {"dlpack.h": ["dlpack/dlpack.h"]}
+
+LONGEST = 500
+# Files that are longer, each with its reason.
+LONGER = {}
+
+SAYS_NOTHING = {"util", "utils", "common", "helper", "helpers", "misc", "manager"}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+CODE = {".h", ".cpp", ".cu", ".cuh", ".py", ".js", ".ts", ".sh", ".cmake"}
+CPP = {".h", ".cpp", ".cu", ".cuh"}
+
+
+def all_files():
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if listed.returncode == 0:
+        paths = [ROOT / line for line in listed.stdout.splitlines()]
+    else:  # an archive without its history
+        ours = ("include", "src", "cli", "python", "tests", "fuzz", "bench", "examples", "scripts", "cmake")
+        paths = [path for top in ours for path in (ROOT / top).rglob("*")]
+    return sorted(path for path in paths if path.is_file() and "__pycache__" not in path.parts)
+
+
+FILES = all_files()
+
+
+def cpp_files(*tops):
+    return [path for path in FILES if path.suffix in CPP and path.relative_to(ROOT).parts[0] in tops]
+
+
+def includes(path):
+    return INCLUDE.findall(path.read_text())
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+def folder_of(path):
+    top, second = path.relative_to(ROOT).parts[:2]
+    return second if top == "src" else top
+
+
+def reach(folder):
+    """All that `folder` may include: itself, and what it uses, directly or through another."""
+    reached = {folder}
+    for used in USES[folder]:
+        reached |= reach(used)
+    return reached
+
+
+def wrong_includes(folder, found):
+    """Those of the (bracket, header) pairs that `folder` may not include."""
+    wrong = []
+    for bracket, header in found:
+        first = header.split("/")[0]
+        if header.startswith("..") or (bracket == "<" and first in {*USES, "ttap"} and first != "torch"):
+            wrong.append(header)
+        elif bracket == '"' and first != "ttap" and "/" in header and first not in reach(folder):
+            wrong.append(header)
+        elif folder != "torch" and re.match(r"(torch|ATen|c10|caffe2|pybind11|Python\.h)\b", header):
+            wrong.append(header)
+    return wrong
+
+
+@pytest.mark.parametrize("path", cpp_files("src", "cli"), ids=name_of)
+def test_includes_follow_the_direction(path):
+    folder = folder_of(path)
+    assert folder in USES, "a new folder needs a place in USES"
+    assert wrong_includes(folder, includes(path)) == []
+
+
+def test_a_wrong_direction_is_noticed():
+    assert wrong_includes("core", [('"', "store/foreign.h")]) == ["store/foreign.h"]
+    assert wrong_includes("store", [('"', "capture/ring.h")]) == ["capture/ring.h"]
+    assert wrong_includes("capture", [('"', "analyze/align.h")]) == ["analyze/align.h"]
+    assert wrong_includes("cli", [('"', "torch/op_source.h")]) == ["torch/op_source.h"]
+    assert wrong_includes("cli", [("<", "torch/torch.h")]) == ["torch/torch.h"]
+    assert wrong_includes("store", [("<", "core/crc32c.h")]) == ["core/crc32c.h"]
+    assert wrong_includes("store", [('"', "../core/crc32c.h")]) == ["../core/crc32c.h"]
+    assert wrong_includes("analyze", [('"', "store/foreign.h"), ('"', "ttap/key.h"), ("<", "vector")]) == []
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.match("src/*/CMakeLists.txt")], ids=name_of)
+def test_targets_follow_the_direction(path):
+    used = set(re.findall(r"\bttap_(\w+)", path.read_text())) - {"folder", "flags"}
+    assert used <= reach(folder_of(path))
+
+
+@pytest.mark.parametrize("path", cpp_files("include"), ids=name_of)
+def test_public_headers_include_public_headers_and_the_standard_library_only(path):
+    allowed = PUBLIC_NEEDS.get(path.name, [])
+    for bracket, header in includes(path):
+        public = bracket == '"' and header.startswith("ttap/") and (ROOT / "include" / header).is_file()
+        standard = bracket == "<" and re.fullmatch(r"[a-z0-9_]+", header)
+        assert public or standard or header in allowed, header
+
+
+@pytest.mark.parametrize("path", cpp_files("include", "src", "cli"), ids=name_of)
+def test_headers_are_guarded(path):
+    if path.suffix in {".h", ".cuh"}:
+        assert "#pragma once" in path.read_text()
+
+
+def test_every_name_says_what_is_inside():
+    names = {name_of(path): re.split(r"[/._]", name_of(path).lower()) for path in FILES}
+    assert [name for name, words in names.items() if SAYS_NOTHING & set(words)] == []
+
+
+def test_no_file_outgrows_its_reason():
+    lengths = {name_of(p): len(p.read_text().splitlines()) for p in FILES if p.suffix in CODE}
+    too_long = {name for name, length in lengths.items() if length > LONGEST}
+    assert too_long == set(LONGER), "split the file, or give it a reason in LONGER (or take an old one out)"
