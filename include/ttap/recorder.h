@@ -1,0 +1,157 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ttap/api.h"
+#include "ttap/record.h"
+#include "ttap/result.h"
+#include "ttap/tensor_view.h"
+
+namespace ttap {
+
+// What capture() does when the staging memory is full.
+enum class WhenFull : uint8_t {
+  kBlock,  // wait for the writer: nothing is lost
+  kDrop,   // go on at once: the tensor is counted as dropped
+};
+
+struct LevelRule {
+  std::string pattern;  // a PCRE2 pattern, searched for in the name
+  Level level = Level::kFull;
+};
+
+struct RecorderOptions {
+  std::filesystem::path directory;  // of the run; made if missing. Passes that are there already are kept and counted on from
+  std::optional<uint32_t> rank = {};  // default: RANK, OMPI_COMM_WORLD_RANK or SLURM_PROCID, else 0
+
+  // Which names are recorded: those in which any pattern is found. None given: every name; an empty list: no name.
+  std::optional<std::vector<std::string>> filter = {};
+  Level level = Level::kFull;
+  std::vector<LevelRule> level_rules = {};  // the first that matches overrides `level`
+
+  uint64_t staging_bytes = uint64_t{256} << 20;  // all memory between capture() and the disk; at least 64 KiB
+  WhenFull when_full = WhenFull::kBlock;
+  uint64_t quota_bytes = 0;   // for everything this process writes; 0: no limit
+  bool deduplicate = true;    // the same bytes are stored once per pass
+  bool sync = false;          // fdatasync each pass before it gets its final name
+  bool strict = false;        // capture() throws instead of counting
+  std::string metadata_json = "{}";  // an object about the program, kept in the run and in every pass
+
+  // `base` overlaid with TTAP_DIR, TTAP_LEVEL, TTAP_FILTER (a JSON list, or one pattern), TTAP_STAGING_BYTES,
+  // TTAP_WHEN_FULL (block, drop), TTAP_QUOTA_BYTES, TTAP_STRICT (0, 1). Sizes take K, M, G, T (powers of 1024).
+  TTAP_API static Result<RecorderOptions> from_environment(RecorderOptions base);
+};
+
+// Where a tensor stands within its event.
+struct Place {
+  std::string_view role = "out";
+  std::string_view path = {};  // see append_path()
+  std::string_view device = "cpu";
+};
+
+struct EventInfo {
+  std::string_view name;
+  std::string_view kind = "op";
+  uint32_t parent = kNoEvent;  // Event::number of the caller
+  std::string_view stack = {};
+};
+
+// An event of the open pass, to hang tensors on. Plain data; good until its pass ends.
+struct Event {
+  uint32_t number = kNoEvent;  // kNoEvent too when the event itself was dropped
+  uint32_t call = 0;
+  uint32_t pass = 0;
+  const void* name = nullptr;  // the recorder's; null when the filter rejects the name
+
+  bool wanted() const { return name != nullptr; }
+};
+
+// What a recorder saw, kept and did not keep: its coverage.
+struct TTAP_API Report {
+  uint64_t passes = 0;
+  uint64_t tensors = 0;         // recorded, at whatever level
+  uint64_t tensor_bytes = 0;    // of those, before deduplication
+  uint64_t deduplicated = 0;    // tensors whose bytes were there already
+  uint64_t file_bytes = 0;      // written
+  uint64_t names_seen = 0;
+  uint64_t names_recorded = 0;  // that the filter let through
+  std::vector<std::pair<std::string, uint64_t>> patterns = {};  // of filter and level rules, with the names each matched
+  DropCounts drops = {};
+  std::string first_error = {};      // of the background threads
+  uint64_t staging_peak_bytes = 0;
+
+  // One line, then one for everything that was not kept.
+  std::string describe() const;
+};
+
+// Records tensors into a run directory. capture() copies the tensor and returns; two threads of the recorder
+// fingerprint, deduplicate and write. Every method may be called from any thread. A process forked from the recording
+// one records nothing.
+class TTAP_API Recorder {
+ public:
+  static Result<std::unique_ptr<Recorder>> create(const RecorderOptions& options);
+  ~Recorder();  // closes; errors are then only in the run's coverage.json
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  // A pass is one step of the program and one file. Beginning one ends the one before it. What is captured outside a
+  // pass begins one by itself. Returns its number; numbers count up, also over empty and aborted passes.
+  uint32_t begin_pass();
+  void end_pass(Ending ending = Ending::kComplete);
+
+  // Whether a tensor of this name would be kept at all: decided once per name.
+  bool wants(std::string_view name);
+
+  // One tensor as an event of its own. Never fails the program: what cannot be recorded is counted. (With
+  // `strict` it throws std::runtime_error.)
+  void capture(std::string_view name, const TensorView& tensor, const Place& place = {});
+  // The same, and the error is the caller's.
+  Status try_capture(std::string_view name, const TensorView& tensor, const Place& place = {});
+
+  // An event with any number of tensors, which capture() adds. Tensors of an unwanted event cost nothing.
+  Event begin_event(const EventInfo& info);
+  void capture(const Event& event, const TensorView& tensor, const Place& place = {});
+  Status try_capture(const Event& event, const TensorView& tensor, const Place& place = {});
+
+  // Returns when everything captured so far is in the file.
+  Status flush();
+  // Ends the open pass, writes coverage.json, stops the threads. The first error of the background, if any.
+  Status close();
+
+  Report report() const;
+  const std::filesystem::path& rank_directory() const;
+
+ private:
+  class Impl;
+  explicit Recorder(std::unique_ptr<Impl> impl);
+  void raise_if_strict(const Status& status) const;
+  std::unique_ptr<Impl> impl_;
+};
+
+// A pass as a scope: aborted when it is left by an exception.
+class PassScope {
+ public:
+  explicit PassScope(Recorder& recorder)
+      : recorder_(recorder), number_(recorder.begin_pass()), exceptions_(std::uncaught_exceptions()) {}
+  ~PassScope() {
+    recorder_.end_pass(std::uncaught_exceptions() > exceptions_ ? Ending::kAborted : Ending::kComplete);
+  }
+  PassScope(const PassScope&) = delete;
+  PassScope& operator=(const PassScope&) = delete;
+  uint32_t number() const { return number_; }
+
+ private:
+  Recorder& recorder_;
+  uint32_t number_;
+  int exceptions_;
+};
+
+}  // namespace ttap

@@ -1,0 +1,123 @@
+#include "capture/coverage.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "store/posix_file.h"
+#include "store/run_layout.h"
+#include "ttap/run.h"
+#include "ttap/version.h"
+
+namespace ttap {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Names and paths may hold any bytes; JSON may not.
+std::string dump(const Json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+uint32_t rank_of_environment() {
+  for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+    const char* text = std::getenv(variable);
+    if (text == nullptr) continue;
+    uint32_t rank = 0;
+    const char* end = text + std::string_view(text).size();
+    if (std::from_chars(text, end, rank).ptr == end && end != text) return rank;
+  }
+  return 0;
+}
+
+std::vector<std::string> command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+Status write_json(const std::filesystem::path& path, const Json& json) {
+  TTAP_ASSIGN(OutputFile file, OutputFile::create(path));
+  const std::string text = dump(json, 2) + "\n";
+  TTAP_TRY(file.write(std::as_bytes(std::span(text))));
+  return file.commit();
+}
+
+}  // namespace
+
+Result<RankStart> make_rank_directory(const RecorderOptions& options) {
+  const auto about_program = Json::parse(options.metadata_json, nullptr, /*allow_exceptions=*/false);
+  if (!about_program.is_object())
+    return Error{ErrorCode::kInvalidArgument, "RecorderOptions::metadata_json is not a JSON object"};
+  const uint32_t rank = options.rank.value_or(rank_of_environment());
+  const int64_t pid = ::getpid();
+  RankStart start;
+  start.directory = options.directory / rank_directory_name(rank, pid);
+  std::error_code error;
+  std::filesystem::create_directories(start.directory, error);
+  if (error)
+    return Error{.code = ErrorCode::kIo,
+                 .message = fmt::format("cannot make the directory: {}", error.message()),
+                 .path = start.directory.string(),
+                 .hint = "choose a directory this user may write to"};
+  TTAP_ASSIGN(const Run existing, Run::open(start.directory));
+  for (const PassFile& pass : existing.ranks.at(0).passes) start.first_pass = std::max(start.first_pass, pass.number + 1);
+
+  const Json json = {{"tensortap", version()}, {"rank", rank},           {"pid", pid},
+                     {"host", host_name()},    {"command", command_line()}, {"program", about_program}};
+  start.metadata_json = dump(json);
+  TTAP_TRY(write_json(start.directory / "rank.json", json));
+  return start;
+}
+
+Status write_coverage(const std::filesystem::path& rank_directory, const Report& report) {
+  Json patterns = Json::array();
+  for (const auto& [pattern, names] : report.patterns) patterns.push_back({{"pattern", pattern}, {"names", names}});
+  const DropCounts& drops = report.drops;
+  const Json json = {{"passes", report.passes},
+                     {"tensors", report.tensors},
+                     {"tensor_bytes", report.tensor_bytes},
+                     {"deduplicated", report.deduplicated},
+                     {"file_bytes", report.file_bytes},
+                     {"names", {{"seen", report.names_seen}, {"recorded", report.names_recorded}}},
+                     {"patterns", patterns},
+                     {"drops",
+                      {{"staging_full", drops.staging_full},
+                       {"quota", drops.quota},
+                       {"disk_full", drops.disk_full},
+                       {"io_error", drops.io_error},
+                       {"unsupported", drops.unsupported}}},
+                     {"first_error", report.first_error},
+                     {"staging_peak_bytes", report.staging_peak_bytes}};
+  return write_json(rank_directory / "coverage.json", json);
+}
+
+std::string Report::describe() const {
+  std::string text = fmt::format("{} tensors ({} bytes) of {} names in {} passes; {} bytes written, {} deduplicated",
+                                 tensors, tensor_bytes, names_recorded, passes, file_bytes, deduplicated);
+  const auto line = [&](uint64_t count, std::string_view what) {
+    if (count > 0) text += fmt::format("\nnot recorded: {} {}", count, what);
+  };
+  line(drops.staging_full, "dropped, the staging memory was full");
+  line(drops.quota, "without bytes, the quota was reached");
+  line(drops.disk_full, "without bytes or lost, the disk was full");
+  line(drops.io_error, "lost to write errors");
+  line(drops.unsupported, "that could not be read");
+  for (const auto& [pattern, names] : patterns)
+    if (names == 0) text += fmt::format("\nthe pattern '{}' matched none of the {} names seen", pattern, names_seen);
+  if (!first_error.empty()) text += fmt::format("\nfirst error: {}", first_error);
+  return text;
+}
+
+}  // namespace ttap

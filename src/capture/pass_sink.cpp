@@ -1,0 +1,250 @@
+#include "capture/pass_sink.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "store/run_layout.h"
+
+namespace ttap {
+namespace {
+
+constexpr size_t kBatchRows = 512;
+// Kept on disk as an empty promise, so that a full disk still has room to end the pass properly.
+constexpr size_t kReserveBytes = 256 << 10;
+
+TensorRecord record_of(const StagedTensor& tensor) {
+  TensorRecord record;
+  record.name = tensor.name->name;
+  record.call = tensor.call;
+  record.role = tensor.role;
+  record.path = tensor.path;
+  record.event = tensor.event;
+  record.dtype = tensor.dtype;
+  record.shape = tensor.shape;
+  record.strides = tensor.strides;
+  record.device = tensor.device;
+  record.level = tensor.level;
+  record.byte_count = tensor.byte_count;
+  return record;
+}
+
+void set_fingerprint(TensorRecord& record, const Fingerprint& fingerprint) {
+  record.has_fingerprint = true;
+  record.fingerprint = fingerprint;
+}
+
+}  // namespace
+
+struct PassSink::Large {
+  StagedTensor staged;  // its spans and views point into the copies below
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;
+  std::string role, path, device;
+  bool keeping;  // bytes are going to the file
+};
+
+bool PassSink::batch_is_full() const {
+  return writer_ && (writer_->pending_rows() >= kBatchRows || writer_->pending_bytes() >= options_.batch_bytes);
+}
+
+void PassSink::take(StagingRing::Record* record) {
+  switch (kind_of(record)) {
+    case StagedKind::kBeginPass: return begin_pass(staged_as<StagedBeginPass>(record));
+    case StagedKind::kEndPass: return end_pass(staged_as<StagedEndPass>(record).ending);
+    case StagedKind::kEvent: {
+      const auto& event = staged_as<StagedEvent>(record);
+      if (writer_)
+        writer_->add_event(event.number, {event.name->name, event.kind, event.call, event.parent, event.thread,
+                                          event.time_ns, event.stack});
+      return;
+    }
+    case StagedKind::kTensor: return take_tensor(staged_as<StagedTensor>(record));
+    case StagedKind::kPiece: return take_piece(staged_as<StagedPiece>(record).payload);
+    case StagedKind::kFlush:
+    case StagedKind::kStop: return;
+  }
+}
+
+void PassSink::begin_pass(const StagedBeginPass& begin) {
+  pass_open_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    ++totals_.passes;
+  }
+  hold_reserve();
+  auto writer = SegmentWriter::create(options_.rank_directory / (pass_stem(begin.number) + ".ttap"), begin.number,
+                                      begin.unix_ns, options_.begin_json, options_.segment);
+  if (!writer.ok()) return note(writer.error());
+  writer_.emplace(std::move(writer).value());
+}
+
+void PassSink::end_pass(Ending ending) {
+  flush();
+  pass_open_ = false;
+  EndRecord end{.ending = ending};
+  {
+    const std::lock_guard lock(mutex_);
+    end.drops = std::exchange(pass_drops_, {});
+  }
+  if (!writer_) return;
+  const Status finished = writer_->finish(to_json(end), [this] { release_reserve(); });
+  if (!finished.ok()) note(finished.error());
+  finished_bytes_ += writer_->file_bytes();
+  writer_.reset();
+  count_file_bytes();
+}
+
+void PassSink::take_tensor(const StagedTensor& tensor) {
+  // No file could be made for this pass: the reason is noted, its tensors are lost.
+  if (!writer_) return count_drop(&DropCounts::io_error, 1);
+  if (!quota_allows_rows()) return count_drop(&DropCounts::quota, 1);
+  if (tensor.own_event)
+    writer_->add_event(tensor.event,
+                       {tensor.name->name, "capture", tensor.call, kNoEvent, tensor.thread, tensor.time_ns, {}});
+  if (!tensor.payload.last) return start_large(tensor);
+
+  TensorRecord record = record_of(tensor);
+  if (tensor.level >= Level::kFingerprint) set_fingerprint(record, tensor.payload.fingerprint);
+  record.has_bytes = tensor.level == Level::kFull;
+  if (record.has_bytes && !quota_allows_blob(tensor.byte_count) && !writer_->has_blob(record.fingerprint.hash)) {
+    record.has_bytes = false;
+    count_drop(&DropCounts::quota, 1);
+  }
+  const uint64_t cost = writer_->add_tensor(record, tensor.time_ns, tensor.payload.bytes);
+  const std::lock_guard lock(mutex_);
+  ++totals_.tensors;
+  totals_.tensor_bytes += tensor.byte_count;
+  if (record.has_bytes && cost == 0 && tensor.byte_count > 0) ++totals_.deduplicated;
+}
+
+void PassSink::start_large(const StagedTensor& tensor) {
+  flush();
+  large_ = std::make_shared<Large>(Large{tensor,
+                                         {tensor.shape.begin(), tensor.shape.end()},
+                                         {tensor.strides.begin(), tensor.strides.end()},
+                                         std::string(tensor.role),
+                                         std::string(tensor.path),
+                                         std::string(tensor.device),
+                                         false});
+  large_->staged.shape = large_->shape;
+  large_->staged.strides = large_->strides;
+  large_->staged.role = large_->role;
+  large_->staged.path = large_->path;
+  large_->staged.device = large_->device;
+  if (tensor.level == Level::kFull) {
+    if (quota_allows_blob(tensor.byte_count)) {
+      const Status begun = writer_->begin_large(tensor.byte_count);
+      large_->keeping = begun.ok();
+      if (!begun.ok()) {
+        note(begun.error());
+        count_drop(cause_of(begun.error()), 1);
+      }
+    } else {
+      count_drop(&DropCounts::quota, 1);
+    }
+  }
+  take_piece(tensor.payload);
+}
+
+void PassSink::take_piece(const StagedPayload& payload) {
+  if (!large_) return;  // its first piece was dropped
+  if (large_->keeping) {
+    const Status written = writer_->write_large(payload.bytes);
+    if (!written.ok()) {
+      large_->keeping = false;
+      note(written.error());
+      count_drop(cause_of(written.error()), 1);
+    }
+  }
+  if (!payload.last) return;
+  TensorRecord record = record_of(large_->staged);
+  set_fingerprint(record, payload.fingerprint);
+  bool deduplicated = false;
+  if (large_->keeping) {
+    record.has_bytes = true;
+    deduplicated = writer_->has_blob(record.fingerprint.hash);
+    writer_->add_tensor_of_large(record, large_->staged.time_ns);
+  } else {
+    writer_->add_tensor(record, large_->staged.time_ns, {});
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    ++totals_.tensors;
+    totals_.tensor_bytes += record.byte_count;
+    if (deduplicated) ++totals_.deduplicated;
+  }
+  large_.reset();
+}
+
+void PassSink::flush() {
+  if (!has_batch()) return;
+  const SegmentWriter::Outcome outcome = writer_->flush();
+  count_file_bytes();
+  if (!outcome.error) return;
+  note(*outcome.error);
+  count_drop(cause_of(*outcome.error), outcome.tensors_without_bytes + outcome.tensors_lost);
+  const std::lock_guard lock(mutex_);
+  totals_.tensors -= std::min(totals_.tensors, outcome.tensors_lost);
+}
+
+uint64_t PassSink::bytes_used() const {
+  return finished_bytes_ + (writer_ ? writer_->file_bytes() + writer_->pending_bytes() : 0);
+}
+
+// What blobs leave free for rows, so that fingerprints go on for a while after the bytes stop.
+uint64_t PassSink::quota_headroom() const { return std::min<uint64_t>(options_.quota_bytes / 16, 1 << 20); }
+
+bool PassSink::quota_allows_blob(uint64_t bytes) const {
+  if (options_.quota_bytes == 0) return true;
+  const uint64_t limit = options_.quota_bytes - quota_headroom();
+  const uint64_t used = bytes_used();
+  return used <= limit && bytes <= limit - used;
+}
+
+bool PassSink::quota_allows_rows() const {
+  constexpr uint64_t kRoughRowBytes = 512;
+  return options_.quota_bytes == 0 ||
+         bytes_used() + (writer_->pending_rows() + 1) * kRoughRowBytes <= options_.quota_bytes;
+}
+
+void PassSink::count_drop(uint64_t DropCounts::*cause, uint64_t count) {
+  const std::lock_guard lock(mutex_);
+  pass_drops_.*cause += count;
+  totals_.drops.*cause += count;
+}
+
+uint64_t DropCounts::*PassSink::cause_of(const Error& error) {
+  return error.code == ErrorCode::kNoSpace ? &DropCounts::disk_full : &DropCounts::io_error;
+}
+
+void PassSink::count_file_bytes() {
+  const std::lock_guard lock(mutex_);
+  totals_.file_bytes = bytes_used();
+}
+
+void PassSink::note(const Error& error) {
+  const std::lock_guard lock(mutex_);
+  if (totals_.first_error.empty()) totals_.first_error = error.describe();
+}
+
+Report PassSink::totals() const {
+  const std::lock_guard lock(mutex_);
+  return totals_;
+}
+
+void PassSink::hold_reserve() {
+  auto file = FileDescriptor::open(reserve_path(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC);
+  if (!file.ok()) return;  // there already, or no room: then the end of a pass may be lost on a full disk
+  static constexpr std::array<std::byte, 64 << 10> kFill{};
+  for (size_t at = 0; at < kReserveBytes; at += kFill.size())
+    if (!write_all(file->get(), at, kFill, reserve_path()).ok()) return;
+}
+
+void PassSink::release_reserve() { ::unlink(reserve_path().c_str()); }
+
+}  // namespace ttap

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "capture/staged.h"
+#include "store/segment_writer.h"
+#include "ttap/recorder.h"
+
+namespace ttap {
+
+// The writer thread's side: takes staged records in order and makes passes of them. Whatever goes wrong is counted
+// here and stays here.
+class PassSink {
+ public:
+  struct Options {
+    std::filesystem::path rank_directory;
+    SegmentWriter::Options segment;
+    uint64_t quota_bytes = 0;
+    uint64_t batch_bytes = 0;  // a batch is flushed when its blobs reach this
+    std::string begin_json;    // an object, kept at the start of every pass
+  };
+  explicit PassSink(Options options) : options_(std::move(options)) {}
+
+  // The record must stay in place until has_batch() is false again.
+  void take(StagingRing::Record* record);
+  bool has_batch() const { return writer_ && writer_->pending_rows() > 0; }
+  bool batch_is_full() const;
+  void flush();
+
+  // Counted on the producers' side, for the pass that is open.
+  void count_staging_full() { count_drop(&DropCounts::staging_full, 1); }
+  void count_unsupported() { count_drop(&DropCounts::unsupported, 1); }
+
+  // What this side knows; the names are not part of it. Thread-safe, like the two above.
+  Report totals() const;
+
+  // After the last record.
+  void close() { release_reserve(); }
+
+ private:
+  void begin_pass(const StagedBeginPass& begin);
+  void end_pass(Ending ending);
+  void take_tensor(const StagedTensor& tensor);
+  void take_piece(const StagedPayload& payload);
+  void start_large(const StagedTensor& tensor);
+  bool quota_allows_blob(uint64_t bytes) const;
+  uint64_t quota_headroom() const;
+  bool quota_allows_rows() const;
+  uint64_t bytes_used() const;
+  void count_drop(uint64_t DropCounts::*cause, uint64_t count);
+  void count_file_bytes();
+  void note(const Error& error);
+  static uint64_t DropCounts::*cause_of(const Error& error);
+  void hold_reserve();
+  void release_reserve();
+  std::filesystem::path reserve_path() const { return options_.rank_directory / ".ttap-reserve"; }
+
+  Options options_;
+  std::optional<SegmentWriter> writer_;
+  bool pass_open_ = false;      // also when its file could not be made
+  uint64_t finished_bytes_ = 0;  // of earlier passes
+  // The tensor whose pieces are arriving; its texts are copied, since its record is released before the last piece.
+  struct Large;
+  std::shared_ptr<Large> large_;
+
+  mutable std::mutex mutex_;  // guards what follows, which other threads read or count
+  DropCounts pass_drops_;
+  Report totals_;
+};
+
+}  // namespace ttap

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "capture/name_table.h"
+#include "capture/staging_ring.h"
+#include "ttap/fingerprint.h"
+#include "ttap/record.h"
+
+// What stands in the body of a ring record. All of it is plain data inside the ring, so that the ring's size bounds
+// everything that waits for the disk.
+namespace ttap {
+
+enum class StagedKind : uint8_t { kBeginPass, kEndPass, kEvent, kTensor, kPiece, kFlush, kStop };
+
+struct StagedHead {
+  StagedKind kind;
+};
+
+struct StagedBeginPass {
+  StagedHead head{StagedKind::kBeginPass};
+  uint32_t number;
+  uint64_t unix_ns;
+};
+
+struct StagedEndPass {
+  StagedHead head{StagedKind::kEndPass};
+  Ending ending;
+};
+
+struct StagedEvent {
+  StagedHead head{StagedKind::kEvent};
+  const NameEntry* name;
+  uint32_t number;
+  uint32_t call;
+  uint32_t parent;
+  uint64_t thread;
+  uint64_t time_ns;
+  // In the texts behind this struct:
+  std::string_view kind;
+  std::string_view stack;
+};
+
+// A part of a tensor's bytes. The last one carries the fingerprint of the whole.
+struct StagedPayload {
+  std::span<std::byte> bytes;
+  bool last;
+  Fingerprint fingerprint;
+};
+
+struct StagedTensor {
+  StagedHead head{StagedKind::kTensor};
+  Level level;
+  DType dtype;
+  bool own_event;  // also stands for an event with the number `event`
+  const NameEntry* name;
+  uint32_t call;
+  uint32_t event;
+  uint64_t thread;
+  uint64_t time_ns;
+  uint64_t byte_count;  // of the whole tensor
+  StagedPayload payload;
+  // Behind this struct:
+  std::span<const int64_t> shape;
+  std::span<const int64_t> strides;
+  std::string_view role;
+  std::string_view path;
+  std::string_view device;
+};
+
+// The next part of the tensor before it.
+struct StagedPiece {
+  StagedHead head{StagedKind::kPiece};
+  StagedPayload payload;
+};
+
+struct StagedFlush {
+  StagedHead head{StagedKind::kFlush};
+  uint64_t ticket;
+};
+
+struct StagedStop {
+  StagedHead head{StagedKind::kStop};
+};
+
+template <class T>
+T& staged_as(StagingRing::Record* record) {
+  return *reinterpret_cast<T*>(record->body());
+}
+inline StagedKind kind_of(StagingRing::Record* record) { return staged_as<StagedHead>(record).kind; }
+
+}  // namespace ttap

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "ttap/result.h"
+
+namespace ttap {
+
+// All memory between capture() and the disk: one mapping of fixed size, used as a ring of variable records. A record
+// passes three stations in the order in which it was reserved:
+//
+//   producer threads     reserve() → fill it → publish()
+//   fingerprint thread   next_published() → work → pass_on()
+//   writer thread        next_passed_on() → collect → release(), which frees everything collected
+//
+// Positions count bytes ever reserved (position % capacity is the place in the mapping), so
+// released_ ≤ collected_ ≤ passed_on_ ≤ claimed_ ≤ reserved_. All are guarded by mutex_; a record's bytes belong to
+// one station at a time, and the `published` flag (release/acquire) hands them from the producer on.
+class StagingRing {
+ public:
+  static constexpr size_t kAlignment = 64;
+
+  // The head of every record; what follows is the producer's.
+  struct alignas(kAlignment) Record {
+    uint64_t bytes;  // with this head
+    bool padding;    // fills the end of the mapping; skipped by every station
+    std::atomic<bool> published;
+    std::byte* body() { return reinterpret_cast<std::byte*>(this + 1); }
+  };
+
+  enum class Wait : uint8_t { kForRoom, kNever };
+
+  static Result<std::unique_ptr<StagingRing>> create(uint64_t capacity);
+  ~StagingRing();
+  StagingRing(const StagingRing&) = delete;
+  StagingRing& operator=(const StagingRing&) = delete;
+
+  // The largest body that always fits in the end, however full the ring is now.
+  uint64_t largest_body() const { return capacity_ / 2 - sizeof(Record); }
+
+  // Room for a body of `bytes`; null when there is none and `wait` says not to wait. `admit` runs under the lock, in
+  // reservation order; when it returns false nothing is reserved and the result is null.
+  Record* reserve(uint64_t bytes, Wait wait, const std::function<bool()>& admit);
+  void publish(Record* record, bool urgent);
+
+  // While held, only the holder's thread can reserve: a tensor in several records stays together.
+  void lock_stream();
+  void unlock_stream();
+
+  Record* next_published();  // waits
+  void pass_on(Record* record);
+
+  // The next record for the writer. Without one: null at once when producers wait for room or `linger` has passed, so
+  // that the writer can flush; with linger zero it waits for as long as it takes.
+  Record* next_passed_on(std::chrono::microseconds linger);
+  void release();  // everything that next_passed_on() has handed out
+
+  // After the last station has stopped: whoever waits for room is sent away.
+  void shut();
+
+  uint64_t peak_bytes() const;
+
+ private:
+  StagingRing(std::byte* memory, uint64_t capacity) : memory_(memory), capacity_(capacity) {}
+  Record* at(uint64_t position) { return reinterpret_cast<Record*>(memory_ + position % capacity_); }
+  bool try_place(uint64_t bytes, uint64_t& position);
+
+  std::byte* memory_;
+  const uint64_t capacity_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable room_;       // released_ advanced, or the stream was unlocked
+  std::condition_variable published_;  // a record was published
+  std::condition_variable passed_;     // passed_on_ advanced, or somebody waits for room
+  uint64_t reserved_ = 0;
+  uint64_t claimed_ = 0;
+  uint64_t passed_on_ = 0;
+  uint64_t collected_ = 0;
+  uint64_t released_ = 0;
+  uint64_t peak_ = 0;
+  unsigned waiting_for_room_ = 0;
+  bool shut_ = false;
+  bool streaming_ = false;
+  std::thread::id streamer_;
+  // Set while the fingerprint thread sleeps for good; a producer then has to wake it.
+  std::atomic<bool> fingerprint_asleep_{false};
+};
+
+}  // namespace ttap

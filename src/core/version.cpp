@@ -1,0 +1,7 @@
+#include "ttap/version.h"
+
+namespace ttap {
+
+const char* version() { return TTAP_VERSION; }
+
+}  // namespace ttap

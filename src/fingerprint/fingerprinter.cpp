@@ -1,0 +1,93 @@
+#include "fingerprint/fingerprinter.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ttap {
+
+ChunkWorker::ChunkWorker(DType dtype, const Kernels& kernels)
+    : dtype_(dtype), kernels_(&kernels), stats_kernel_(stats_kernel(kernels, dtype)) {
+  if (stats_kernel_ == nullptr) {
+    histogram_.emplace();
+  } else {
+    const bool complex = info(dtype).kind == DTypeKind::kComplex;
+    value_size_ = complex ? size_of(dtype) / 2 : size_of(dtype);
+  }
+}
+
+void ChunkWorker::add(std::span<const std::byte> bytes, uint64_t first_block) {
+  const std::byte* data = bytes.data();
+  for (size_t rest = bytes.size(); rest > 0; ++first_block) {
+    const size_t size = std::min(rest, kHashBlockBytes);
+    HashPair sums = kernels_->hash(data, size / kHashStripeBytes);
+    if (const size_t odd = size % kHashStripeBytes; odd != 0) {
+      // The last stripe, zero-padded; its keys are those of its place.
+      alignas(64) std::byte stripe[kHashStripeBytes] = {};
+      const size_t start = size - odd;
+      std::memcpy(stripe, data + start, odd);
+      for (uint32_t j = 0; j < kHashStripeBytes / 8; ++j) {
+        uint32_t word[2];
+        std::memcpy(word, stripe + 8 * size_t{j}, sizeof word);
+        const uint32_t place = static_cast<uint32_t>(start / 8) + j;
+        sums.a += hash_word(word[0], word[1], kHashKeys.key, place);
+        sums.b += hash_word(word[0], word[1], kHashKeys.key + kHashKeyShift, place);
+      }
+    }
+    const HashPair digest = hash_mix(sums, first_block);
+    digests_.a += digest.a;
+    digests_.b += digest.b;
+    if (stats_kernel_ != nullptr) {
+      const StatsPart block = stats_kernel_(data, size / value_size_, has_near_ ? &near_ : nullptr);
+      if (block.finite != 0) {
+        near_ = block.mean;
+        has_near_ = true;
+      }
+      ttap::merge(chunk_, block);
+    }
+    data += size;
+    rest -= size;
+  }
+  if (histogram_) histogram_->add(bytes.data(), bytes.size());
+}
+
+StatsPart ChunkWorker::end_chunk() {
+  const StatsPart ended = chunk_;
+  chunk_ = {};
+  has_near_ = false;
+  return ended;
+}
+
+void ChunkWorker::merge(const ChunkWorker& other) {
+  digests_.a += other.digests_.a;
+  digests_.b += other.digests_.b;
+  if (histogram_) histogram_->merge(*other.histogram_);
+}
+
+Fingerprint ChunkWorker::finish(uint64_t bytes, const StatsPart& stats) const {
+  const HashPair hash = hash_mix(digests_, bytes);
+  return {{hash.a, hash.b}, to_stats(histogram_ ? histogram_->stats(dtype_) : stats)};
+}
+
+Fingerprinter::Fingerprinter(DType dtype, const FingerprintOptions& options)
+    : worker_(dtype, kernels_for(options.path)), element_size_(size_of(dtype)) {}
+
+void Fingerprinter::update(std::span<const std::byte> piece) {
+  TTAP_CHECK(bytes_ % kHashBlockBytes == 0);  // otherwise the piece before was the last
+  const DefaultFloatMode mode;
+  while (!piece.empty()) {
+    const size_t size = std::min<size_t>(piece.size(), kChunkBytes - bytes_ % kChunkBytes);
+    worker_.add(piece.first(size), bytes_ / kHashBlockBytes);
+    bytes_ += size;
+    piece = piece.subspan(size);
+    if (bytes_ % kChunkBytes == 0) merge(stats_, worker_.end_chunk());
+  }
+}
+
+Fingerprint Fingerprinter::finish() {
+  TTAP_CHECK(bytes_ % element_size_ == 0);
+  const DefaultFloatMode mode;
+  merge(stats_, worker_.end_chunk());
+  return worker_.finish(bytes_, stats_);
+}
+
+}  // namespace ttap

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "fingerprint/byte_histogram.h"
+#include "fingerprint/kernels.h"
+#include "fingerprint/stats_part.h"
+#include "ttap/fingerprint.h"
+
+namespace ttap {
+
+// The unit of work of a thread. Statistics are merged chunk by chunk in order, so neither the number of threads nor
+// the size of the pieces shows in them.
+inline constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
+
+// What one thread makes of the chunks it is given, in whatever order: sums that commute are kept here, the statistics
+// of each chunk are handed out.
+class ChunkWorker {
+ public:
+  ChunkWorker(DType dtype, const Kernels& kernels);
+
+  // The next bytes of the current chunk; block number `first_block` of the tensor begins them. All but the last bytes
+  // of a tensor come in whole blocks.
+  void add(std::span<const std::byte> bytes, uint64_t first_block);
+  // The statistics of the chunk (empty for one-byte formats); the next add() begins another.
+  StatsPart end_chunk();
+
+  // Takes over what another worker summed.
+  void merge(const ChunkWorker& other);
+  Fingerprint finish(uint64_t bytes, const StatsPart& stats) const;
+
+ private:
+  DType dtype_;
+  const Kernels* kernels_;
+  StatsKernel stats_kernel_;
+  size_t value_size_ = 1;
+  HashPair digests_;
+  std::optional<ByteHistogram> histogram_;
+  StatsPart chunk_;
+  double near_ = 0;
+  bool has_near_ = false;
+};
+
+// A fingerprint of bytes that come in pieces, e.g. of a tensor larger than the staging buffer. Equal, bit for bit, to
+// fingerprint() of the whole.
+class Fingerprinter {
+ public:
+  explicit Fingerprinter(DType dtype, const FingerprintOptions& options = {});  // works on the caller's thread only
+
+  // The next logical bytes in C order. Every piece but the last is a multiple of kHashBlockBytes.
+  void update(std::span<const std::byte> piece);
+  // After the last piece. Once.
+  Fingerprint finish();
+
+ private:
+  ChunkWorker worker_;
+  StatsPart stats_;
+  size_t element_size_;
+  uint64_t bytes_ = 0;
+};
+
+// The floating-point mode of a new program while it lives: PyTorch can make a thread treat subnormals as zero, and
+// threads inherit it.
+class DefaultFloatMode {
+ public:
+  DefaultFloatMode();
+  ~DefaultFloatMode();
+  DefaultFloatMode(const DefaultFloatMode&) = delete;
+  DefaultFloatMode& operator=(const DefaultFloatMode&) = delete;
+
+ private:
+  unsigned saved_;
+};
+
+}  // namespace ttap

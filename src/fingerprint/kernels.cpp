@@ -1,0 +1,58 @@
+#include "fingerprint/kernels.h"
+
+#include "fingerprint/real_format.h"
+
+namespace ttap {
+namespace {
+
+HashPair plain_hash(const std::byte* data, size_t stripes) {
+  HashPair sums;
+  for (uint32_t j = 0; j < stripes * (kHashStripeBytes / 8); ++j) {
+    uint32_t word[2];
+    std::memcpy(word, data + 8 * size_t{j}, sizeof word);
+    sums.a += hash_word(word[0], word[1], kHashKeys.key, j);
+    sums.b += hash_word(word[0], word[1], kHashKeys.key + kHashKeyShift, j);
+  }
+  return sums;
+}
+
+template <class Format>
+StatsPart plain(const std::byte* data, size_t count, const double* /*near*/) {
+  return plain_stats<Format>(data, count);
+}
+
+}  // namespace
+
+const Kernels& scalar_kernels() {
+  static constexpr Kernels kernels = {"scalar",   plain_hash, plain<F16>, plain<BF16>, plain<F32>, plain<F64>,
+                                      plain<I16>, plain<I32>, plain<I64>, plain<U16>,  plain<U32>, plain<U64>};
+  return kernels;
+}
+
+const Kernels& kernels_for(SimdPath wanted) {
+  if (wanted == SimdPath::kScalar) return scalar_kernels();
+  const Kernels* vector = vector_kernels(wanted);
+  return vector != nullptr ? *vector : scalar_kernels();
+}
+
+StatsKernel stats_kernel(const Kernels& kernels, DType dtype) {
+  switch (dtype) {
+    case DType::kF16: return kernels.f16;
+    case DType::kBF16: return kernels.bf16;
+    case DType::kF32:
+    case DType::kC64: return kernels.f32;
+    case DType::kF64:
+    case DType::kC128: return kernels.f64;
+    case DType::kI16: return kernels.i16;
+    case DType::kI32: return kernels.i32;
+    case DType::kI64: return kernels.i64;
+    case DType::kU16: return kernels.u16;
+    case DType::kU32: return kernels.u32;
+    case DType::kU64: return kernels.u64;
+    default: return nullptr;
+  }
+}
+
+std::string_view simd_path_name(SimdPath wanted) { return kernels_for(wanted).name; }
+
+}  // namespace ttap

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "fingerprint/hash128.h"
+#include "fingerprint/stats_part.h"
+#include "ttap/fingerprint.h"
+
+// The inner loops, one set per vector path. A block is at most kHashBlockBytes of a tensor, not aligned.
+namespace ttap {
+
+// The two sums of a block of whole stripes.
+using HashKernel = HashPair (*)(const std::byte* data, size_t stripes);
+
+// The statistics of `count` values of a block. `near` is a number near the mean (that of the block before), or null
+// at the start: a sum of squares is only as good as it is taken near the mean.
+using StatsKernel = StatsPart (*)(const std::byte* data, size_t count, const double* near);
+
+struct Kernels {
+  std::string_view name;
+  HashKernel hash;
+  StatsKernel f16, bf16, f32, f64;
+  StatsKernel i16, i32, i64;
+  StatsKernel u16, u32, u64;
+};
+
+const Kernels& scalar_kernels();
+// The best vector kernels this CPU runs that are not above `limit`; null when it has none.
+const Kernels* vector_kernels(SimdPath limit);
+// What `wanted` gives here.
+const Kernels& kernels_for(SimdPath wanted);
+
+// The kernel for the real values of a dtype; null when it is counted by bytes instead.
+StatsKernel stats_kernel(const Kernels& kernels, DType dtype);
+
+}  // namespace ttap

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "core/element.h"
+#include "fingerprint/stats_part.h"
+
+// The real formats of two to eight bytes, and their statistics the plain way. One-byte formats are counted instead
+// (byte_histogram.h).
+namespace ttap {
+
+enum class RealKind : uint8_t { kFloat, kSigned, kUnsigned };
+
+// MANTISSA is the number of explicit mantissa bits; INFINITY the bits of +Inf. Larger magnitudes are NaN.
+template <std::unsigned_integral B, int MANTISSA, B INFINITE>
+struct FloatFormat {
+  using Bits = B;
+  static constexpr RealKind kKind = RealKind::kFloat;
+  static constexpr B kSign = static_cast<B>(B{1} << (8 * sizeof(B) - 1));
+  static constexpr B kMantissa = static_cast<B>((B{1} << MANTISSA) - 1);
+  static constexpr B kInfinite = INFINITE;
+};
+
+struct F16 : FloatFormat<uint16_t, 10, 0x7C00> {
+  static double value(Bits bits) { return f32_of_f16(bits); }
+};
+struct BF16 : FloatFormat<uint16_t, 7, 0x7F80> {
+  static double value(Bits bits) { return f32_of_bf16(bits); }
+};
+struct F32 : FloatFormat<uint32_t, 23, 0x7F800000> {
+  static double value(Bits bits) { return std::bit_cast<float>(bits); }
+};
+struct F64 : FloatFormat<uint64_t, 52, 0x7FF0000000000000> {
+  static double value(Bits bits) { return std::bit_cast<double>(bits); }
+};
+
+template <std::integral T>
+struct IntegerFormat {
+  using Bits = std::make_unsigned_t<T>;
+  static constexpr RealKind kKind = std::signed_integral<T> ? RealKind::kSigned : RealKind::kUnsigned;
+  static double value(Bits bits) { return static_cast<double>(static_cast<T>(bits)); }
+};
+
+using I16 = IntegerFormat<int16_t>;
+using I32 = IntegerFormat<int32_t>;
+using I64 = IntegerFormat<int64_t>;
+using U16 = IntegerFormat<uint16_t>;
+using U32 = IntegerFormat<uint32_t>;
+using U64 = IntegerFormat<uint64_t>;
+
+template <class Format>
+typename Format::Bits load_bits(const std::byte* data, size_t i) {
+  typename Format::Bits bits;
+  std::memcpy(&bits, data + i * sizeof bits, sizeof bits);
+  return bits;
+}
+
+// Counts `bits` among the NaNs and infinities of `part` if it is one; integers never are.
+template <class Format>
+bool count_if_not_finite(typename Format::Bits bits, StatsPart& part) {
+  if constexpr (Format::kKind == RealKind::kFloat) {
+    const auto magnitude = static_cast<typename Format::Bits>(bits & ~Format::kSign);
+    if (magnitude < Format::kInfinite) return false;
+    if (magnitude > Format::kInfinite)
+      ++part.nan;
+    else
+      ++((bits & Format::kSign) ? part.neg_inf : part.pos_inf);
+    return true;
+  } else {
+    return false;
+  }
+}
+
+// One value at a time, twice over the data: what the vector paths are measured against, and what finishes their odd
+// values at the end. At most a block.
+template <class Format>
+StatsPart plain_stats(const std::byte* data, size_t count) {
+  StatsPart part;
+  double sum = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const auto bits = load_bits<Format>(data, i);
+    if (count_if_not_finite<Format>(bits, part)) continue;
+    const double value = Format::value(bits);
+    const double magnitude = std::fabs(value);
+    ++part.finite;
+    if (value < part.min) part.min = value;
+    if (value > part.max) part.max = value;
+    if (magnitude == 0)
+      ++part.zeros;
+    else if (magnitude < part.min_abs_nonzero)
+      part.min_abs_nonzero = magnitude;
+    if constexpr (Format::kKind == RealKind::kFloat) {
+      const auto fraction = static_cast<typename Format::Bits>(bits & ~Format::kSign);
+      if (fraction != 0 && fraction <= Format::kMantissa) ++part.subnormals;
+    }
+    part.l1 += magnitude;
+    sum += value;
+  }
+  if (part.finite == 0) return part;
+  const double finite = static_cast<double>(part.finite);
+  const double near_mean = sum / finite;
+  double distance = 0;
+  double squares = 0;
+  StatsPart unused;
+  for (size_t i = 0; i < count; ++i) {
+    const auto bits = load_bits<Format>(data, i);
+    if (count_if_not_finite<Format>(bits, unused)) continue;
+    const double offset = Format::value(bits) - near_mean;
+    distance += offset;
+    squares += offset * offset;
+  }
+  // `distance` is what rounding left of the mean.
+  part.mean = near_mean + distance / finite;
+  part.m2 = std::fmax(squares - distance * distance / finite, 0.0);
+  return part;
+}
+
+}  // namespace ttap
