@@ -91,7 +91,7 @@ std::string parents_text(const Pass& pass, uint32_t event) {
   return text;
 }
 
-std::string quoted(std::string_view text) {
+std::string shell_quoted(std::string_view text) {
   const bool plain = !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                                              "_-./:@%+,=") == std::string_view::npos;
   if (plain) return std::string(text);
@@ -106,23 +106,27 @@ std::string quoted(std::string_view text) {
   return out + "'";
 }
 
-void write_pass_members(JsonWriter& json, const SelectedPass& selected, const Pass& pass) {
-  const PassInfo& info = pass.info();
-  json.member("rank", selected.rank->number).member("pid", selected.rank->pid).member("pass", info.number);
+void write_condition(JsonWriter& json, const PassInfo& info) {
   json.member("path", info.path.string()).member("format", to_string(info.format));
   json.member("ending", to_string(info.ending)).member("being_written", info.being_written);
-  json.member("started_unix_ns", info.started_unix_ns);
-  json.member("events", pass.event_count()).member("tensors", pass.tensor_count());
   json.member("file_bytes", info.file_bytes).member("readable_bytes", info.readable_bytes);
   json.key("problem");
   info.problem.empty() ? json.null() : json.value(info.problem);
   json.key("drops").begin_line();
   for (const NamedDrop& drop : kDrops) json.member(drop.name, info.drops.*drop.count);
   json.end();
+}
+
+void write_pass_members(JsonWriter& json, const SelectedPass& selected, const Pass& pass) {
+  const PassInfo& info = pass.info();
+  json.member("rank", selected.rank->number).member("pid", selected.rank->pid).member("pass", info.number);
+  write_condition(json, info);
+  json.member("started_unix_ns", info.started_unix_ns);
   json.key("notes").begin_list();
   for (const std::string& note : info.notes) json.value(note);
   json.end();
   json.key("metadata").raw(metadata_json(info));
+  json.member("event_count", pass.event_count()).member("tensor_count", pass.tensor_count());
 }
 
 void write_stats(JsonWriter& json, const Stats& stats) {

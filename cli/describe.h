@@ -18,10 +18,12 @@ std::string nonfinite_text(const Stats& stats);     // 3 NaN, 1 +Inf; empty when
 // The events around an event, outermost first: `model > model.layers.0`; empty when there is none.
 std::string parents_text(const Pass& pass, uint32_t event);
 // How to write an argument in a shell.
-std::string quoted(std::string_view text);
+std::string shell_quoted(std::string_view text);
 
 // {"rank", "pid", "pass", …} of a pass: members of the object that is open.
 void write_pass_members(JsonWriter& json, const SelectedPass& selected, const Pass& pass);
+// The part of it that says how sound the pass is: {"path", …, "ending", "problem", "drops"}.
+void write_condition(JsonWriter& json, const PassInfo& info);
 // {"key", "name", …, "statistics"}: members of the object that is open.
 void write_tensor_members(JsonWriter& json, size_t index, const TensorRecord& tensor);
 void write_stats(JsonWriter& json, const Stats& stats);

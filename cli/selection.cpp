@@ -7,6 +7,7 @@
 #include <map>
 
 #include "cli/number_set.h"
+#include "store/segment_writer.h"
 
 namespace ttap::cli {
 namespace {
@@ -68,10 +69,11 @@ Result<Selection> select_passes(const SelectionOptions& options) {
   TTAP_ASSIGN(const auto ranks, parse_if_given(options.ranks, "--rank"));
   Selection selection;
   if (!options.filter.empty()) {
-    auto filter = KeyFilter::create(options.filter);
+    auto filter = Pattern::compile(options.filter);
     if (!filter.ok()) {
       Error error = std::move(filter).error();
       error.message = fmt::format("--filter: {}", error.message);
+      error.hint = "write a literal '.', '(' or '[' with a backslash before it";
       return error;
     }
     selection.filter = std::move(filter).value();
@@ -95,6 +97,15 @@ Result<Selection> select_some_passes(const SelectionOptions& options) {
                  .path = selection.run->path.string(),
                  .hint = "was the program stopped before its first step?"};
   return selection;
+}
+
+Result<Pass> open_pass(const SelectedPass& selected) {
+  auto pass = Pass::open(selected.file->path);
+  if (pass.ok() || pass.error().code != ErrorCode::kNotFound) return pass;
+  const std::string name = selected.file->path.string();
+  if (!name.ends_with(kIncompleteSuffix)) return pass;
+  auto finished = Pass::open(name.substr(0, name.size() - kIncompleteSuffix.size()));
+  return finished.ok() ? std::move(finished) : std::move(pass);
 }
 
 }  // namespace ttap::cli

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/key_filter.h"
+#include "capture/filter.h"
 #include "cli/terminal.h"
 #include "ttap/run.h"
 
@@ -36,14 +36,17 @@ struct SelectedPass {
 struct Selection {
   std::unique_ptr<const Run> run;  // what `passes` points into
   std::vector<SelectedPass> passes = {};
-  std::optional<KeyFilter> filter = {};
+  std::optional<Pattern> filter = {};
 
-  bool wants(const TensorRecord& tensor) const { return !filter || filter->matches(to_string(tensor.key())); }
+  bool wants(const TensorRecord& tensor) const { return !filter || filter->found_in(to_string(tensor.key())); }
 };
 
 // Fails when --pass, --rank or --filter is not well formed, or asks for what is not there.
 Result<Selection> select_passes(const SelectionOptions& options);
 // As above, and a run without a single pass is an error too.
 Result<Selection> select_some_passes(const SelectionOptions& options);
+
+// Opens one of them; a pass that was finished and renamed since it was found is opened under its new name.
+Result<Pass> open_pass(const SelectedPass& selected);
 
 }  // namespace ttap::cli
