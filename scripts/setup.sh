@@ -127,12 +127,16 @@ make_venv() {
   local flags=()
   [[ -z $wanted ]] || flags=(--system-site-packages)
   logged venv "$python" -m venv "${flags[@]}" .venv || { rm -rf .venv; exit 2; }
-  if [[ -n $wanted ]]; then
-    # When the interpreter is that of a virtual environment, only the packages beneath it are seen by now.
-    "$python" -c 'import site, sys
+  # An interpreter that is itself in a virtual environment lends only what lies beneath that; a path file, read after
+  # .venv's own, lends the rest.
+  [[ -z $wanted ]] || "$python" - >"$(site_packages)/zz-borrowed.pth" <<'PY'
+import site
+import sys
+
 if sys.prefix != sys.base_prefix:
-    for folder in site.getsitepackages(): print(f"import site; site.addsitedir({folder!r})")' >"$(site_packages)/zz-borrowed.pth"  # read last, so that .venv's own come first
-  fi
+    for folder in site.getsitepackages():
+        print(f"import site; site.addsitedir({folder!r})")
+PY
   echo "PYTHON=$wanted" >$marker
 }
 

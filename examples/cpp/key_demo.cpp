@@ -4,8 +4,7 @@
 #include <cstdio>
 
 int main() {
-  const ttap::Key key{
-      .name = "model.layers.0/attn", .call = 2, .role = "in", .path = ttap::append_path("", "query")};
+  const ttap::Key key{.name = "model.layers.0/attn", .call = 2, .role = "in", .path = ttap::append_path("", "query")};
   const std::string text = ttap::to_string(key);
   std::printf("printed    %s\n", text.c_str());
   std::printf("file name  %s\n", ttap::file_name_of(text).c_str());

@@ -10,7 +10,7 @@
 namespace ttap {
 
 // The address of one tensor within a pass: `name[::callN][@role][/path]`.
-//   name  the operator, e.g. `model.layers.0.o_proj`; any bytes but NUL
+//   name  the operator, e.g. `model.layers.0.o_proj`; not empty, any bytes but NUL
 //   call  1 for the first call in the pass (not printed), 2 for the second (`::call2`), …
 //   role  `out` (not printed), `in`, `grad_out`, …: letters, digits and `_`
 //   path  the place inside a nested output: empty, or `/0`, `/1/attn`; made with append_path()

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -95,12 +96,14 @@ struct Recovered {
 };
 TTAP_API Result<Recovered> recover_pass(const std::filesystem::path& path);
 
-// Writes a pass in another format: a file, or for kNpy a folder. Tensors without bytes are left out and counted.
+// Writes a pass in another format as `directory/pass00003.pt`, `.safetensors`, or for kNpy a folder `pass00003`. Tensors
+// that `wanted` rejects are left out; tensors without bytes are left out and counted.
 struct Exported {
   std::filesystem::path path;
   uint64_t tensors = 0;
   uint64_t without_bytes = 0;
 };
-TTAP_API Result<Exported> export_pass(const Pass& pass, Format format, const std::filesystem::path& directory);
+TTAP_API Result<Exported> export_pass(const Pass& pass, Format format, const std::filesystem::path& directory,
+                                      const std::function<bool(const TensorRecord&)>& wanted = {});
 
 }  // namespace ttap

@@ -89,6 +89,7 @@ Result<Key> parse_key(std::string_view text) {
   }
   TTAP_ASSIGN(key.name, unescape(head));
   if (key.name.empty()) return bad("the name is empty");
+  if (key.name.find('\0') != std::string::npos) return bad("the name holds a NUL byte");
   return key;
 }
 
@@ -106,6 +107,7 @@ std::string append_path(std::string_view path, std::string_view step) {
 }
 
 std::string file_name_of(std::string_view key) {
+  if (key.empty()) return "%";  // alone it is no escape, so nothing else is called that
   std::string out;
   for (size_t i = 0; i < key.size(); ++i) {
     const char c = key[i];

@@ -9,6 +9,21 @@ namespace {
 
 Error invalid(std::string message) { return {ErrorCode::kInvalidArgument, std::move(message)}; }
 
+// Whether every byte the strides reach, and one step more in each dimension, is a 63-bit distance from the first.
+bool strides_fit(const TensorView& view) {
+  int64_t reach[2] = {0, 0};  // backwards, forwards
+  for (size_t i = 0; i < view.strides.size(); ++i) {
+    if (view.shape[i] == 1) continue;
+    int64_t distance = 0;
+    if (__builtin_mul_overflow(view.strides[i], static_cast<int64_t>(size_of(view.dtype)), &distance) ||
+        __builtin_mul_overflow(distance, view.shape[i], &distance))
+      return false;
+    int64_t& total = reach[distance > 0 ? 1 : 0];
+    if (__builtin_add_overflow(total, distance, &total)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<uint64_t> checked_element_count(std::span<const int64_t> shape, DType dtype) {
@@ -37,6 +52,7 @@ Status check(const TensorView& view) {
   TTAP_ASSIGN(uint64_t count, checked_element_count(view.shape, view.dtype));
   if (!view.strides.empty() && view.strides.size() != view.shape.size())
     return invalid(fmt::format("{} strides for {} dimensions", view.strides.size(), view.shape.size()));
+  if (count > 0 && !strides_fit(view)) return Error{ErrorCode::kTooLarge, "the strides reach further than memory can"};
   if (count > 0 && view.data == nullptr) return invalid("the tensor has elements but no data");
   return {};
 }

@@ -120,11 +120,15 @@ StatsPart ByteHistogram::stats(DType dtype) const {
     }
   }
   if (part.finite == 0) return part;
-  part.mean = sum / static_cast<double>(part.finite);
+  const double near_mean = sum / static_cast<double>(part.finite);
+  double distance = 0;
   for (size_t code = 0; code < table.size; ++code) {
-    const double offset = table.value[code] - part.mean;
-    if (counts[code] != 0 && std::isfinite(offset)) part.m2 += offset * offset * static_cast<double>(counts[code]);
+    const double offset = table.value[code] - near_mean;
+    if (counts[code] == 0 || !std::isfinite(offset)) continue;
+    distance += offset * static_cast<double>(counts[code]);
+    part.m2 += offset * offset * static_cast<double>(counts[code]);
   }
+  set_mean(part, near_mean, distance / static_cast<double>(part.finite));
   return part;
 }
 

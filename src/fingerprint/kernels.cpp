@@ -49,8 +49,17 @@ StatsKernel stats_kernel(const Kernels& kernels, DType dtype) {
     case DType::kU16: return kernels.u16;
     case DType::kU32: return kernels.u32;
     case DType::kU64: return kernels.u64;
-    default: return nullptr;
+    case DType::kBool: return kernels.boolean;
+    case DType::kI8: return kernels.i8;
+    case DType::kU8: return kernels.u8;
+    case DType::kF8E4M3FN: return kernels.e4m3fn;
+    case DType::kF8E5M2: return kernels.e5m2;
+    case DType::kF8E4M3FNUZ: return kernels.e4m3fnuz;
+    case DType::kF4E2M1FNx2: return kernels.e2m1fn_x2;
+    case DType::kF8E5M2FNUZ:
+    case DType::kF8E8M0FNU: return nullptr;
   }
+  return nullptr;
 }
 
 std::string_view simd_path_name(SimdPath wanted) { return kernels_for(wanted).name; }

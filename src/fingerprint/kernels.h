@@ -17,12 +17,16 @@ using HashKernel = HashPair (*)(const std::byte* data, size_t stripes);
 // at the start: a sum of squares is only as good as it is taken near the mean.
 using StatsKernel = StatsPart (*)(const std::byte* data, size_t count, const double* near);
 
+// A format of one byte may have no kernel: its bytes are counted instead (byte_histogram.h).
 struct Kernels {
   std::string_view name;
   HashKernel hash;
   StatsKernel f16, bf16, f32, f64;
   StatsKernel i16, i32, i64;
   StatsKernel u16, u32, u64;
+  StatsKernel boolean = nullptr, i8 = nullptr, u8 = nullptr;
+  StatsKernel e4m3fn = nullptr, e5m2 = nullptr, e4m3fnuz = nullptr;
+  StatsKernel e2m1fn_x2 = nullptr;  // `count` is of bytes
 };
 
 const Kernels& scalar_kernels();

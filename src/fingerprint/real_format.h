@@ -9,13 +9,12 @@
 #include "core/element.h"
 #include "fingerprint/stats_part.h"
 
-// The real formats of two to eight bytes, and their statistics the plain way. One-byte formats are counted instead
-// (byte_histogram.h).
+// Real formats by their bits, and their statistics the plain way.
 namespace ttap {
 
 enum class RealKind : uint8_t { kFloat, kSigned, kUnsigned };
 
-// MANTISSA is the number of explicit mantissa bits; INFINITY the bits of +Inf. Larger magnitudes are NaN.
+// MANTISSA is the number of explicit mantissa bits; INFINITE the smallest magnitude that is not finite.
 template <std::unsigned_integral B, int MANTISSA, B INFINITE>
 struct FloatFormat {
   using Bits = B;
@@ -23,6 +22,8 @@ struct FloatFormat {
   static constexpr B kSign = static_cast<B>(B{1} << (8 * sizeof(B) - 1));
   static constexpr B kMantissa = static_cast<B>((B{1} << MANTISSA) - 1);
   static constexpr B kInfinite = INFINITE;
+  static constexpr bool kHasInfinity = true;
+  static constexpr bool kNegativeZeroIsNan = false;
 };
 
 struct F16 : FloatFormat<uint16_t, 10, 0x7C00> {
@@ -37,6 +38,17 @@ struct F32 : FloatFormat<uint32_t, 23, 0x7F800000> {
 struct F64 : FloatFormat<uint64_t, 52, 0x7FF0000000000000> {
   static double value(Bits bits) { return std::bit_cast<double>(bits); }
 };
+struct E4M3FN : FloatFormat<uint8_t, 3, 0x7F> {
+  static constexpr bool kHasInfinity = false;
+  static double value(Bits bits) { return f32_of_e4m3fn(bits); }
+};
+struct E5M2 : FloatFormat<uint8_t, 2, 0x7C> {
+  static double value(Bits bits) { return f32_of_e5m2(bits); }
+};
+struct E4M3FNUZ : FloatFormat<uint8_t, 3, 0x80> {
+  static constexpr bool kNegativeZeroIsNan = true;
+  static double value(Bits bits) { return f32_of_e4m3fnuz(bits); }
+};
 
 template <std::integral T>
 struct IntegerFormat {
@@ -45,9 +57,11 @@ struct IntegerFormat {
   static double value(Bits bits) { return static_cast<double>(static_cast<T>(bits)); }
 };
 
+using I8 = IntegerFormat<int8_t>;
 using I16 = IntegerFormat<int16_t>;
 using I32 = IntegerFormat<int32_t>;
 using I64 = IntegerFormat<int64_t>;
+using U8 = IntegerFormat<uint8_t>;
 using U16 = IntegerFormat<uint16_t>;
 using U32 = IntegerFormat<uint32_t>;
 using U64 = IntegerFormat<uint64_t>;
@@ -64,8 +78,8 @@ template <class Format>
 bool count_if_not_finite(typename Format::Bits bits, StatsPart& part) {
   if constexpr (Format::kKind == RealKind::kFloat) {
     const auto magnitude = static_cast<typename Format::Bits>(bits & ~Format::kSign);
-    if (magnitude < Format::kInfinite) return false;
-    if (magnitude > Format::kInfinite)
+    if (Format::kNegativeZeroIsNan ? bits != Format::kSign : magnitude < Format::kInfinite) return false;
+    if (!Format::kHasInfinity || magnitude != Format::kInfinite)
       ++part.nan;
     else
       ++((bits & Format::kSign) ? part.neg_inf : part.pos_inf);
@@ -75,8 +89,8 @@ bool count_if_not_finite(typename Format::Bits bits, StatsPart& part) {
   }
 }
 
-// One value at a time, twice over the data: what the vector paths are measured against, and what finishes their odd
-// values at the end. At most a block.
+// One value at a time, twice over the data: the scalar path, and what finishes the odd values at the end of the others.
+// At most a block.
 template <class Format>
 StatsPart plain_stats(const std::byte* data, size_t count) {
   StatsPart part;
@@ -114,7 +128,7 @@ StatsPart plain_stats(const std::byte* data, size_t count) {
     squares += offset * offset;
   }
   // `distance` is what rounding left of the mean.
-  part.mean = near_mean + distance / finite;
+  set_mean(part, near_mean, distance / finite);
   part.m2 = std::fmax(squares - distance * distance / finite, 0.0);
   return part;
 }

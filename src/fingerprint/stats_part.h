@@ -21,10 +21,21 @@ struct StatsPart {
   double min = std::numeric_limits<double>::infinity();
   double max = -std::numeric_limits<double>::infinity();
   double min_abs_nonzero = std::numeric_limits<double>::infinity();
+  // The mean is mean + mean_rest. In one double it would be off by half a unit of its last place, and where it is
+  // large against the spread that much in the distance of two means is felt in the merged variance.
   double mean = 0;
+  double mean_rest = 0;
   double m2 = 0;  // sum of the squared distances from the mean
   double l1 = 0;
 };
+
+// Sets the mean to a + b, and to what rounding loses of it (Knuth's two-sum).
+TTAP_HD inline void set_mean(StatsPart& part, double a, double b) {
+  const double sum = a + b;
+  const double b_of_sum = sum - a;
+  part.mean = sum;
+  part.mean_rest = (a - (sum - b_of_sum)) + (b - b_of_sum);
+}
 
 // Adds `part` to `into`. The order of merging shows in the last bits, so it is fixed wherever results must repeat.
 TTAP_HD inline void merge(StatsPart& into, const StatsPart& part) {
@@ -42,9 +53,14 @@ TTAP_HD inline void merge(StatsPart& into, const StatsPart& part) {
   const double mine = static_cast<double>(into.finite);
   const double theirs = static_cast<double>(part.finite);
   const double share = theirs / (mine + theirs);
-  const double delta = part.mean - into.mean;
+  const double delta = (part.mean - into.mean) + (part.mean_rest - into.mean_rest);
   into.m2 += part.m2 + delta * delta * mine * share;
-  into.mean = into.finite == 0 ? part.mean : into.mean + delta * share;
+  if (into.finite == 0) {
+    into.mean = part.mean;
+    into.mean_rest = part.mean_rest;
+  } else {
+    set_mean(into, into.mean, into.mean_rest + delta * share);
+  }
   into.finite += part.finite;
 }
 
@@ -69,7 +85,8 @@ inline Stats to_stats(const StatsPart& part) {
   stats.mean = constant ? stats.min : part.mean + 0.0;
   stats.std = constant ? 0.0 : std::sqrt(m2 / count);
   stats.l1 = part.l1;
-  stats.l2 = std::sqrt(m2 + count * stats.mean * stats.mean);
+  // The root of m2 + count · mean², without the square of the mean.
+  stats.l2 = std::hypot(constant ? 0.0 : std::sqrt(m2), std::sqrt(count) * stats.mean);
   return stats;
 }
 

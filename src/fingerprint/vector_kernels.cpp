@@ -1,4 +1,8 @@
 // Included once per vector target by foreach_target.h; see Highway's documentation.
+#include <algorithm>
+#include <type_traits>
+
+#include "fingerprint/byte_histogram.h"
 #include "fingerprint/kernels.h"
 #include "fingerprint/real_format.h"
 
@@ -10,7 +14,9 @@
 
 #include <hwy/highway.h>
 
-#include "fingerprint/vector_kernels-inl.h"
+#include "fingerprint/vector_kernels_inl.h"
+// Last: the table of kernels is at its end.
+#include "fingerprint/byte_kernels_inl.h"
 
 #if HWY_ONCE
 

@@ -30,10 +30,10 @@ struct NamedTensor {
 struct ForeignTensor {
   Key key;
   DType dtype = DType::kF32;
-  std::optional<DType> true_dtype;  // when the file says that the values were widened from it
-  std::vector<int64_t> shape;
-  std::vector<int64_t> strides;     // in elements; empty for C order
-  std::span<const std::byte> bytes;  // begins at element [0, 0, …]
+  std::optional<DType> true_dtype = {};  // when the file says that the values were widened from it
+  std::vector<int64_t> shape = {};
+  std::vector<int64_t> strides = {};     // in elements; empty for C order
+  std::span<const std::byte> bytes = {};  // begins at element [0, 0, …]
 
   TensorView view() const { return {bytes.data(), dtype, shape, strides}; }
 };
@@ -48,5 +48,8 @@ struct ForeignTensors {
 
 // The key that a name found in a file stands for: parsed when it is a key, else taken whole as the name.
 Key key_of_foreign_name(std::string_view text);
+
+// What every writer asks of its input: views that pass check(), keys that are UTF-8 and differ. kInvalidArgument.
+Status check_writable(std::span<const NamedTensor> tensors);
 
 }  // namespace ttap

@@ -1,8 +1,12 @@
 #include <cstring>
 
 #include "format/layout.h"
+#include "store/npy.h"
 #include "store/pass_source.h"
+#include "store/pt.h"
 #include "store/run_layout.h"
+#include "store/safetensors.h"
+#include "store/segment_writer.h"
 
 namespace ttap {
 namespace fs = std::filesystem;
@@ -12,12 +16,59 @@ bool starts_with(std::span<const std::byte> bytes, std::string_view magic) {
   return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
 }
 
+// Formats are told by content; only .safetensors, which has no magic number, is what is left.
+Result<ForeignTensors> read_foreign(const fs::path& path, Format& format) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    format = Format::kNpy;
+    return read_npy_folder(path);
+  }
+  TTAP_ASSIGN(const auto file, MappedFile::open(path));
+  if (starts_with(file->bytes(), "\x93NUMPY")) {
+    format = Format::kNpy;
+    return read_npy(path);
+  }
+  const std::string extension = path.extension().string();
+  const bool torch_name = extension == ".pt" || extension == ".pth" || extension == ".bin";
+  if (starts_with(file->bytes(), "PK\x03\x04") || starts_with(file->bytes(), "\x80\x02") || torch_name) {
+    format = Format::kPt;
+    // The tensors are verified by nothing else, and a pass is read more than once: not here, where all commands open.
+    return read_pt(path, {.verify_tensors = false});
+  }
+  if (extension == ".npy") {
+    format = Format::kNpy;
+    return read_npy(path);
+  }
+  format = Format::kSafetensors;
+  auto tensors = read_safetensors(path);
+  if (!tensors.ok() && tensors.error().code == ErrorCode::kNotThisFormat && extension != ".safetensors")
+    return Error{.code = ErrorCode::kNotThisFormat,
+                 .message = "not a file TensorTap knows",
+                 .path = path.string(),
+                 .hint = "it reads .ttap segments, .pt, .safetensors, .npy, and folders of .npy"};
+  return tensors;
+}
+
 }  // namespace
 
 Result<Pass> Pass::open(const fs::path& path) {
-  TTAP_ASSIGN(const auto file, MappedFile::open(path));
-  (void)starts_with;
-  TTAP_ASSIGN(auto source, open_segment_source(path));
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) {
+    TTAP_ASSIGN(const auto file, MappedFile::open(path));
+    const bool named_segment = path.extension() == ".ttap" || path.extension() == kIncompleteSuffix;
+    if (named_segment || starts_with(file->bytes(), {format::kFileMagic, sizeof format::kFileMagic})) {
+      TTAP_ASSIGN(auto source, open_segment_source(path));
+      return Pass(std::move(source));
+    }
+  }
+  PassInfo info{.path = path};
+  TTAP_ASSIGN(ForeignTensors tensors, read_foreign(path, info.format));
+  for (const auto& file : tensors.files) info.file_bytes += file->bytes().size();
+  info.readable_bytes = info.file_bytes;
+  info.notes = std::move(tensors.notes);
+  if (const auto named = parse_pass_name(path, fs::is_directory(path, ignored))) info.number = named->number;
+  auto source = make_foreign_source(std::move(tensors));
+  source->info = std::move(info);
   return Pass(std::move(source));
 }
 

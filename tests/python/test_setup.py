@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 # What setup.sh itself runs.
-ITS_TOOLS = "bash basename cat dirname env grep mkdir rm sed sha256sum tail true".split()
+ITS_TOOLS = ("bash", "basename", "cat", "dirname", "env", "grep", "mkdir", "rm", "sed", "sha256sum", "tail", "true")
 
 
 @pytest.fixture

@@ -16,8 +16,12 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using Doubles = hn::ScalableTag<double>;
-// Values taken in one step of a loop: four vectors of doubles, so that additions need not wait for each other.
-inline size_t step() { return 4 * hn::Lanes(Doubles()); }
+// Values taken in one step of a loop: four vectors of doubles, so that additions need not wait for each other, and
+// whole vectors of bits.
+template <class Format>
+size_t step() {
+  return std::max(4 * hn::Lanes(Doubles()), hn::Lanes(hn::ScalableTag<typename Format::Bits>()));
+}
 
 template <class T>
 const T* as(const std::byte* data) {
@@ -55,6 +59,39 @@ HashPair hash_block(const std::byte* data, size_t stripes) {
 }
 
 // ---- what follows from the bits ----
+
+// Over the lanes of a vector; Highway has none for bytes, which are folded into pairs first.
+template <class D, class V, class T = hn::TFromD<D>>
+HWY_INLINE T min_lane(D d, V v) {
+  if constexpr (sizeof(T) > 1) {
+    return hn::GetLane(hn::MinOfLanes(d, v));
+  } else if constexpr (std::is_signed_v<T>) {
+    const hn::ScalableTag<int16_t> d16;
+    const auto pairs = hn::BitCast(d16, v);
+    const auto folded = hn::Min(hn::ShiftLeft<8>(pairs), hn::And(pairs, hn::Set(d16, static_cast<int16_t>(0xFF00))));
+    return static_cast<T>(hn::GetLane(hn::MinOfLanes(d16, folded)) >> 8);
+  } else {
+    const hn::ScalableTag<uint16_t> d16;
+    const auto pairs = hn::BitCast(d16, v);
+    const auto folded = hn::Min(hn::ShiftRight<8>(pairs), hn::And(pairs, hn::Set(d16, uint16_t{0x00FF})));
+    return static_cast<T>(hn::GetLane(hn::MinOfLanes(d16, folded)));
+  }
+}
+
+template <class D, class V, class T = hn::TFromD<D>>
+HWY_INLINE T max_lane(D d, V v) {
+  // The largest is the complement of the smallest complement, signed or not.
+  return static_cast<T>(~min_lane(d, hn::Not(v)));
+}
+
+template <class D, class V>
+HWY_INLINE uint64_t sum_lanes(D d, V v) {
+  if constexpr (sizeof(hn::TFromD<D>) > 1) {
+    return static_cast<uint64_t>(hn::GetLane(hn::SumOfLanes(d, v)));
+  } else {
+    return hn::GetLane(hn::SumOfLanes(hn::ScalableTag<uint64_t>(), hn::SumsOf8(v)));
+  }
+}
 
 // The bits of the extreme values; `least` is the smallest nonzero magnitude less one (all ones if every value is zero).
 template <class Bits>
@@ -106,27 +143,31 @@ HWY_INLINE Extremes<typename Format::Bits> scan(const std::byte* data, size_t co
     zeros = hn::IfThenElse(hn::Eq(magnitudes, hn::Zero(d)), hn::Add(zeros, one), zeros);
   }
   Extremes<Bits> found{};
-  found.least = hn::GetLane(hn::MinOfLanes(d, least));
-  found.zeros = hn::GetLane(hn::SumOfLanes(d, zeros));
+  found.least = min_lane(d, least);
+  found.zeros = sum_lanes(d, zeros);
   found.finite = true;
   if constexpr (Format::kKind == RealKind::kUnsigned) {
-    found.min = hn::GetLane(hn::MinOfLanes(d, min_unsigned));
-    found.max = hn::GetLane(hn::MaxOfLanes(d, max_unsigned));
+    found.min = min_lane(d, min_unsigned);
+    found.max = max_lane(d, max_unsigned);
   } else {
-    const Signed high = hn::GetLane(hn::MaxOfLanes(ds, max_signed));
-    const Signed low = hn::GetLane(hn::MinOfLanes(ds, min_signed));
+    const Signed high = max_lane(ds, max_signed);
+    const Signed low = min_lane(ds, min_signed);
     found.min = static_cast<Bits>(low);
     found.max = static_cast<Bits>(high);
     if constexpr (Format::kKind == RealKind::kFloat) {
       // Floats have a sign and a magnitude. As integers, the positive ones ascend; the negative ones lie above them
       // unsigned and below them signed, and descend.
-      const Bits top = hn::GetLane(hn::MaxOfLanes(d, max_unsigned));
+      const Bits top = max_lane(d, max_unsigned);
       const bool any_negative = (top & Format::kSign) != 0;
       const bool any_positive = high >= 0;
       if (any_negative) found.min = top;
       if (!any_positive) found.max = static_cast<Bits>(low);
-      found.finite = (!any_negative || (top & ~Format::kSign) < Format::kInfinite) &&
-                     (!any_positive || static_cast<Bits>(high) < Format::kInfinite);
+      if constexpr (Format::kNegativeZeroIsNan) {
+        found.finite = static_cast<Bits>(low) != Format::kSign;
+      } else {
+        found.finite = (!any_negative || (top & ~Format::kSign) < Format::kInfinite) &&
+                       (!any_positive || static_cast<Bits>(high) < Format::kInfinite);
+      }
     }
   }
   return found;
@@ -143,7 +184,7 @@ uint64_t count_subnormals(const std::byte* data, size_t count) {
     const auto magnitudes = magnitude<Format>(d, hn::LoadU(d, as<Bits>(data) + i));
     found = hn::IfThenElse(hn::Lt(hn::Sub(magnitudes, one), limit), hn::Add(found, one), found);
   }
-  return hn::GetLane(hn::SumOfLanes(d, found));
+  return sum_lanes(d, found);
 }
 
 // ---- sums ----
@@ -236,31 +277,36 @@ struct ShiftedSums {
     const double shift = near != nullptr ? *near : mean_of<Loader>(data, count);
     const Sums sums = sum_up<Loader, true>(data, count, shift);
     const double n = static_cast<double>(count);
-    part.mean = shift + sums.sum / n;
+    set_mean(part, shift, sums.sum / n);
     part.m2 = sums.squares - sums.sum * sums.sum / n;
     if (part.m2 < 0) part.m2 = 0;
     part.l1 = sums.l1;
   }
 };
 
-// Formats of 16 bits are widened to f32 without loss. Their squares are so short (22 bits at most) that the sums of a
-// block are exact in double, or else the values so far apart that the mean is not large against their spread: the
-// plain sum of squares loses nothing, if only the last subtraction is done in twice the precision.
+// From plain sums that are exact, or as good as that: only the last subtraction needs twice the precision.
+HWY_INLINE void set_from_exact(size_t count, const Sums& sums, StatsPart& part) {
+  const double n = static_cast<double>(count);
+  part.mean = sums.sum / n;
+  part.mean_rest = __builtin_fma(-part.mean, n, sums.sum) / n;
+  const double a = n * sums.squares;
+  const double b = sums.sum * sums.sum;
+  const double a_rest = __builtin_fma(n, sums.squares, -a);
+  const double b_rest = __builtin_fma(sums.sum, sums.sum, -b);
+  part.m2 = ((a - b) + (a_rest - b_rest)) / n;
+  if (part.m2 < 0) part.m2 = 0;
+  part.l1 = sums.l1;
+}
+
+// Formats of 16 bits are widened to f32 without loss. Their squares are so short (32 bits at most, 22 of a float) that
+// the sums of a block are exact in double, or else the values so far apart that the mean is not large against their
+// spread.
 template <class Widen>
 struct WidenedSums {
   static HWY_INLINE void add(const std::byte* data, size_t count, const double*, StatsPart& part) {
     alignas(64) float wide[kHashBlockBytes / 2];
     Widen::widen(data, count, wide);
-    const Sums sums = sum_up<LoadF32, false>(reinterpret_cast<const std::byte*>(wide), count, 0);
-    const double n = static_cast<double>(count);
-    part.mean = sums.sum / n;
-    const double a = n * sums.squares;
-    const double b = sums.sum * sums.sum;
-    const double a_rest = __builtin_fma(n, sums.squares, -a);
-    const double b_rest = __builtin_fma(sums.sum, sums.sum, -b);
-    part.m2 = ((a - b) + (a_rest - b_rest)) / n;
-    if (part.m2 < 0) part.m2 = 0;
-    part.l1 = sums.l1;
+    set_from_exact(count, sum_up<LoadF32, false>(reinterpret_cast<const std::byte*>(wide), count, 0), part);
   }
 };
 
@@ -318,7 +364,7 @@ struct WidenU16 {
 template <class Format, class Adder>
 StatsPart stats(const std::byte* data, size_t count, const double* near) {
   using Bits = typename Format::Bits;
-  const size_t whole = count - count % step();
+  const size_t whole = count - count % step<Format>();
   if (whole == 0) return plain_stats<Format>(data, count);
   StatsPart part;
   const Extremes<Bits> found = scan<Format>(data, whole);
@@ -352,21 +398,6 @@ StatsPart stats(const std::byte* data, size_t count, const double* near) {
   if (whole != count) merge(part, plain_stats<Format>(data + whole * sizeof(Bits), count - whole));
   return part;
 }
-
-constexpr Kernels kKernels = {HWY_TARGET == HWY_AVX3   ? "avx512"
-                              : HWY_TARGET == HWY_AVX2 ? "avx2"
-                                                       : "neon",
-                              hash_block,
-                              stats<F16, WidenedSums<WidenF16>>,
-                              stats<BF16, WidenedSums<WidenBF16>>,
-                              stats<F32, ShiftedSums<LoadF32>>,
-                              stats<F64, ShiftedSums<LoadF64>>,
-                              stats<I16, WidenedSums<WidenI16>>,
-                              stats<I32, ShiftedSums<LoadI32>>,
-                              stats<I64, ShiftedSums<LoadInteger64<int64_t>>>,
-                              stats<U16, WidenedSums<WidenU16>>,
-                              stats<U32, ShiftedSums<LoadU32>>,
-                              stats<U64, ShiftedSums<LoadInteger64<uint64_t>>>};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttap

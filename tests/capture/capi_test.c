@@ -1,0 +1,43 @@
+/* Compiled as C: the header must be plain C, and the calls must do what they say. Returns the line that failed. */
+#include <stddef.h>
+#include <string.h>
+
+#include "ttap/capi.h"
+
+#define EXPECT(condition) \
+  if (!(condition)) return __LINE__
+
+int record_from_c(const char* directory) {
+  ttap_options options;
+  ttap_options_init(&options);
+  options.directory = directory;
+  options.rank = 5;
+  const char* filter[] = {"^keep"};
+  options.filter = filter;
+  options.filter_count = 1;
+  ttap_recorder* recorder = NULL;
+  EXPECT(ttap_recorder_create(&options, &recorder) == 0);
+  EXPECT(recorder != NULL);
+  EXPECT(ttap_begin_pass(recorder) == 0);
+  const int32_t values[6] = {1, 2, 3, 4, 5, 6};
+  const int64_t shape[2] = {2, 2};
+  const int64_t strides[2] = {3, 1};
+  const ttap_tensor tensor = {values, TTAP_I32, 2, shape, strides};
+  EXPECT(ttap_wants(recorder, "keep.me") == 1);
+  EXPECT(ttap_wants(recorder, "not.me") == 0);
+  EXPECT(ttap_capture(recorder, "keep.me", &tensor, "in", "/0") == 0);
+  EXPECT(ttap_capture(recorder, "not.me", &tensor, NULL, NULL) == 0);
+  const ttap_tensor broken = {NULL, TTAP_I32, 2, shape, strides};
+  EXPECT(ttap_capture(recorder, "keep.broken", &broken, NULL, NULL) != 0);
+  EXPECT(strstr(ttap_last_error(), "keep.broken") != NULL);
+  const ttap_tensor unknown = {values, (ttap_dtype)99, 2, shape, strides};
+  EXPECT(ttap_capture(recorder, "keep.unknown", &unknown, NULL, NULL) != 0);
+  EXPECT(ttap_flush(recorder) == 0);
+  ttap_end_pass(recorder, 1);
+  EXPECT(ttap_recorder_close(recorder) == 0);
+
+  options.struct_size = 1;
+  EXPECT(ttap_recorder_create(&options, &recorder) != 0);
+  EXPECT(recorder == NULL);
+  return 0;
+}

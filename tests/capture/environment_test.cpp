@@ -1,0 +1,64 @@
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <map>
+
+#include "ttap/recorder.h"
+
+namespace ttap {
+namespace {
+
+Result<RecorderOptions> overlay(const std::map<std::string, std::string>& environment, RecorderOptions base = {}) {
+  for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+  auto result = RecorderOptions::from_environment(std::move(base));
+  for (const auto& [name, value] : environment) ::unsetenv(name.c_str());
+  return result;
+}
+
+TEST(Environment, OverlaysWhatTheProgramPasses) {
+  const auto options = overlay({{"TTAP_DIR", "/from/env"},
+                                {"TTAP_LEVEL", "fingerprint"},
+                                {"TTAP_STAGING_BYTES", "3M"},
+                                {"TTAP_QUOTA_BYTES", "2g"},
+                                {"TTAP_WHEN_FULL", "drop"},
+                                {"TTAP_STRICT", "1"}},
+                               {.directory = "/from/program", .level = Level::kMeta});
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options->directory, "/from/env");
+  EXPECT_EQ(options->level, Level::kFingerprint);
+  EXPECT_EQ(options->staging_bytes, 3u << 20);
+  EXPECT_EQ(options->quota_bytes, uint64_t{2} << 30);
+  EXPECT_EQ(options->when_full, WhenFull::kDrop);
+  EXPECT_TRUE(options->strict);
+}
+
+TEST(Environment, LeavesAloneWhatItDoesNotName) {
+  const auto options = overlay({}, {.directory = "/from/program", .filter = std::vector<std::string>{"a"}});
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options->directory, "/from/program");
+  EXPECT_EQ(options->filter->size(), 1u);
+}
+
+TEST(Environment, FilterIsAListOrOnePatternOrNothing) {
+  const auto filter = [](const char* text) { return *overlay({{"TTAP_FILTER", text}})->filter; };
+  EXPECT_EQ(filter(R"(["o_proj$", "^head"])"), (std::vector<std::string>{"o_proj$", "^head"}));
+  EXPECT_EQ(filter(R"("quoted")"), (std::vector<std::string>{"quoted"}));
+  EXPECT_EQ(filter(R"(layers\.0\.)"), (std::vector<std::string>{R"(layers\.0\.)"}));
+  EXPECT_TRUE(filter("  ").empty());
+}
+
+TEST(Environment, SaysWhichVariableIsWrong) {
+  for (const auto& [name, value] : std::map<std::string, std::string>{{"TTAP_LEVEL", "loud"},
+                                                                      {"TTAP_STAGING_BYTES", "12Q"},
+                                                                      {"TTAP_QUOTA_BYTES", "-1"},
+                                                                      {"TTAP_WHEN_FULL", "maybe"},
+                                                                      {"TTAP_STRICT", "yes"},
+                                                                      {"TTAP_FILTER", "3"}}) {
+    const auto options = overlay({{name, value}});
+    ASSERT_FALSE(options.ok()) << name;
+    EXPECT_NE(options.error().describe().find(name), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace ttap

@@ -1,0 +1,145 @@
+// What the recorder may take from the machine: memory, disk, and when it is off nothing at all.
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <numeric>
+
+#include "scratch.h"
+#include "ttap/capi.h"
+#include "ttap/recorder.h"
+#include "ttap/run.h"
+
+namespace ttap {
+namespace {
+
+// Peak resident memory of this process in bytes; `reset` starts the measurement anew.
+uint64_t peak_memory(bool reset = false) {
+  if (reset) std::ofstream("/proc/self/clear_refs") << "5";
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) << 10;
+  return 0;
+}
+
+size_t thread_count() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<size_t>(std::distance(begin(tasks), end(tasks)));
+}
+
+TEST(Limits, StagingMemoryStaysWithinItsBoundWithTenTimesAsMuchData) {
+  constexpr uint64_t kStaging = 16 << 20;
+  const ScratchDirectory scratch;
+  std::vector<float> values(1 << 20);  // 4 MiB
+  const std::vector<int64_t> shape = {1 << 20};
+  std::iota(values.begin(), values.end(), 0.f);
+  auto recorder = Recorder::create({.directory = scratch.path(), .rank = 0, .staging_bytes = kStaging});
+  ASSERT_TRUE(recorder.ok());
+  const uint64_t before = peak_memory(true);
+  for (int i = 0; i < 40; ++i) {
+    values[0] = static_cast<float>(i);  // other bytes each time, so that nothing is deduplicated
+    (*recorder)->capture("x", {values.data(), DType::kF32, shape, {}});
+    for (int j = 0; j < 500; ++j) (*recorder)->capture("tiny", {values.data(), DType::kF32, {}, {}});
+  }
+  ASSERT_TRUE((*recorder)->close().ok());
+  const uint64_t grown = peak_memory() - before;
+  EXPECT_EQ((*recorder)->report().tensors, 40u * 501);
+  EXPECT_LE((*recorder)->report().staging_peak_bytes, kStaging);
+  // Rows, strings and the allocator's own take a little beside the ring.
+  constexpr uint64_t kBeside = 6 << 20;
+  EXPECT_LE(grown, kStaging + kBeside);
+}
+
+TEST(Limits, OffIsNothing) {
+  ASSERT_EQ(::unsetenv("TTAP_DIR"), 0);
+  const size_t threads = thread_count();
+  ttap_options options;
+  ttap_options_init(&options);
+  ttap_recorder* recorder = nullptr;
+  ASSERT_EQ(ttap_recorder_create(&options, &recorder), 0);
+  EXPECT_EQ(recorder, nullptr);
+  const float value = 1;
+  const ttap_tensor tensor{&value, TTAP_F32, 0, nullptr, nullptr};
+  EXPECT_EQ(ttap_begin_pass(recorder), 0u);
+  EXPECT_EQ(ttap_wants(recorder, "x"), 0);
+  EXPECT_EQ(ttap_capture(recorder, "x", &tensor, nullptr, nullptr), 0);
+  EXPECT_EQ(thread_count(), threads);
+  EXPECT_EQ(ttap_recorder_close(recorder), 0);
+}
+
+// A tmpfs of its own size, or none when this user may not mount.
+class SmallDisk {
+ public:
+  explicit SmallDisk(const std::string& options) {
+    mounted_ = ::mount("tmpfs", directory_.path().c_str(), "tmpfs", 0, options.c_str()) == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) ::umount2(directory_.path().c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+  const std::filesystem::path& path() const { return directory_.path(); }
+
+ private:
+  ScratchDirectory directory_;
+  bool mounted_ = false;
+};
+
+TEST(Limits, AFullDiskIsCountedAndTheProgramGoesOn) {
+  const SmallDisk disk("size=4m");
+  if (!disk.mounted()) GTEST_SKIP() << "skipped: mounting a small tmpfs needs root";
+  auto recorder = Recorder::create({.directory = disk.path(), .rank = 0});
+  ASSERT_TRUE(recorder.ok());
+  const std::vector<int64_t> shape = {64 << 10};
+  constexpr size_t kTensors = 100;
+  (*recorder)->begin_pass();
+  for (size_t i = 0; i < kTensors; ++i) {
+    const std::vector<float> values(64 << 10, static_cast<float>(i));
+    (*recorder)->capture("x", {values.data(), DType::kF32, shape, {}});
+    if (i % 10 == 0) (void)(*recorder)->flush();
+  }
+  const Status closed = (*recorder)->close();
+  EXPECT_FALSE(closed.ok()) << "close() tells";
+  const Report report = (*recorder)->report();
+  EXPECT_GT(report.drops.disk_full, 50u);
+  EXPECT_NE(report.first_error.find("No space left"), std::string::npos);
+  EXPECT_NE(report.describe().find("the disk was full"), std::string::npos);
+
+  // The pass is finished all the same, thanks to the reserve, and says what it lacks.
+  const auto pass = Pass::open((*recorder)->rank_directory() / "pass00000.ttap");
+  ASSERT_TRUE(pass.ok()) << pass.error().describe();
+  EXPECT_EQ(pass->info().ending, Ending::kComplete);
+  EXPECT_EQ(pass->info().drops.disk_full, report.drops.disk_full);
+  size_t with_bytes = 0;
+  for (size_t i = 0; i < pass->tensor_count(); ++i) {
+    if (!pass->tensor(i).has_bytes) continue;
+    ++with_bytes;
+    const auto view = pass->read(i);
+    ASSERT_TRUE(view.ok()) << view.error().describe();
+  }
+  EXPECT_GT(with_bytes, 5u);
+  EXPECT_EQ(with_bytes + report.drops.disk_full, kTensors) << "every tensor is either there or counted";
+}
+
+TEST(Limits, ATensorInPiecesThatMeetsAFullDiskIsTakenBack) {
+  const SmallDisk disk("size=4m");
+  if (!disk.mounted()) GTEST_SKIP() << "skipped: mounting a small tmpfs needs root";
+  auto recorder = Recorder::create({.directory = disk.path(), .rank = 0, .staging_bytes = 1 << 20});
+  ASSERT_TRUE(recorder.ok());
+  std::vector<float> values(4 << 20);
+  const std::vector<int64_t> shape = {4 << 20};
+  (*recorder)->capture("too large", {values.data(), DType::kF32, shape, {}});
+  (*recorder)->capture("small", {values.data(), DType::kF32, {}, {}});
+  EXPECT_FALSE((*recorder)->close().ok());
+  const auto pass = Pass::open((*recorder)->rank_directory() / "pass00000.ttap");
+  ASSERT_TRUE(pass.ok()) << pass.error().describe();
+  ASSERT_EQ(pass->tensor_count(), 2u);
+  EXPECT_FALSE(pass->tensor(0).has_bytes);
+  EXPECT_EQ(pass->tensor(0).fingerprint.stats.zeros, values.size()) << "the fingerprint is of the whole";
+  EXPECT_TRUE(pass->read(1).ok());
+  EXPECT_EQ(pass->info().drops.disk_full, 1u);
+}
+
+}  // namespace
+}  // namespace ttap

@@ -1,0 +1,396 @@
+#include "ttap/recorder.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <stdexcept>
+#include <thread>
+
+#include "scratch.h"
+#include "ttap/run.h"
+
+namespace ttap {
+namespace {
+
+const std::vector<int64_t> kEight = {8};
+
+std::vector<float> eight(float start) {
+  std::vector<float> values(8);
+  std::iota(values.begin(), values.end(), start);
+  return values;
+}
+
+TensorView view_of(const std::vector<float>& values) { return {values.data(), DType::kF32, kEight, {}}; }
+
+std::unique_ptr<Recorder> make(RecorderOptions options) {
+  options.rank = 0;
+  auto recorder = Recorder::create(options);
+  EXPECT_TRUE(recorder.ok()) << recorder.error().describe();
+  return std::move(recorder).value();
+}
+
+Pass open_pass(const Recorder& recorder, int number) {
+  char name[32];
+  std::snprintf(name, sizeof name, "pass%05d.ttap", number);
+  auto pass = Pass::open(recorder.rank_directory() / name);
+  EXPECT_TRUE(pass.ok()) << pass.error().describe();
+  return std::move(pass).value();
+}
+
+std::vector<float> values_of(const Pass& pass, const Key& key) {
+  const auto index = pass.find(key);
+  if (!index) return {};
+  const auto view = pass.read(*index);
+  if (!view.ok()) return {};
+  std::vector<float> values(element_count(*view));
+  std::memcpy(values.data(), view->data, values.size() * sizeof(float));
+  return values;
+}
+
+TEST(Recorder, KeepsWhatTheTensorWasWhenItWasCaptured) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path()});
+  auto values = eight(1);
+  {
+    const PassScope pass(*recorder);
+    recorder->capture("layer", view_of(values));
+    std::ranges::fill(values, -1.f);  // an in-place op right after
+    recorder->capture("layer", view_of(values));
+  }
+  ASSERT_TRUE(recorder->close().ok());
+  const Pass pass = open_pass(*recorder, 0);
+  EXPECT_EQ(values_of(pass, {.name = "layer"}), eight(1));
+  EXPECT_EQ(values_of(pass, {.name = "layer", .call = 2}), std::vector<float>(8, -1.f));
+}
+
+TEST(Recorder, CountsCallsAnewInEachPassAndPassesAlways) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path()});
+  const auto values = eight(0);
+  EXPECT_EQ(recorder->begin_pass(), 0u);
+  recorder->capture("x", view_of(values));
+  recorder->capture("x", view_of(values));
+  EXPECT_EQ(recorder->begin_pass(), 1u);  // ends pass 0; stays empty
+  try {
+    const PassScope pass(*recorder);
+    EXPECT_EQ(pass.number(), 2u);
+    recorder->capture("x", view_of(values));
+    throw std::runtime_error("the step raised");
+  } catch (const std::runtime_error&) {
+  }
+  recorder->capture("x", view_of(values));  // outside any pass: begins one
+  ASSERT_TRUE(recorder->close().ok());
+
+  EXPECT_EQ(open_pass(*recorder, 0).tensor_count(), 2u);
+  EXPECT_EQ(open_pass(*recorder, 0).tensor(1).call, 2u);
+  EXPECT_EQ(open_pass(*recorder, 1).tensor_count(), 0u);
+  EXPECT_EQ(open_pass(*recorder, 1).info().ending, Ending::kComplete);
+  EXPECT_EQ(open_pass(*recorder, 2).info().ending, Ending::kAborted);
+  EXPECT_EQ(open_pass(*recorder, 2).tensor_count(), 1u);
+  EXPECT_EQ(open_pass(*recorder, 2).tensor(0).call, 1u);
+  EXPECT_EQ(open_pass(*recorder, 3).tensor_count(), 1u);
+}
+
+TEST(Recorder, CountsOnFromThePassesThatAreThere) {
+  const ScratchDirectory scratch;
+  const auto values = eight(0);
+  for (uint32_t expected : {0u, 1u}) {
+    auto recorder = make({.directory = scratch.path()});
+    EXPECT_EQ(recorder->begin_pass(), expected);
+    recorder->capture("x", view_of(values));
+    ASSERT_TRUE(recorder->close().ok());
+  }
+}
+
+TEST(Recorder, KeepsEventsWithTheirTensors) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path()});
+  const auto in = eight(1);
+  const auto out = eight(2);
+  recorder->begin_pass();
+  const Event outer = recorder->begin_event({.name = "block", .kind = "module"});
+  const Event inner =
+      recorder->begin_event({.name = "block.mm", .kind = "op", .parent = outer.number, .stack = "model.py:12 forward"});
+  recorder->capture(inner, view_of(in), {.role = "in", .path = "/0"});
+  recorder->capture(inner, view_of(out));
+  const Event again = recorder->begin_event({.name = "block.mm"});
+  recorder->capture(again, view_of(out));
+  ASSERT_TRUE(recorder->close().ok());
+
+  const Pass pass = open_pass(*recorder, 0);
+  ASSERT_EQ(pass.event_count(), 3u);
+  EXPECT_EQ(pass.event(1).parent, 0u);
+  EXPECT_EQ(pass.event(1).kind, "op");
+  EXPECT_EQ(pass.event(1).stack, "model.py:12 forward");
+  EXPECT_NE(pass.event(1).thread, 0u);
+  EXPECT_EQ(values_of(pass, {.name = "block.mm", .role = "in", .path = "/0"}), in);
+  const auto second = pass.find({.name = "block.mm", .call = 2});
+  ASSERT_TRUE(second);
+  EXPECT_EQ(pass.tensor(*second).event, 2u);
+}
+
+TEST(Recorder, FilterAndLevelsDecideByName) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path(),
+                        .filter = std::vector<std::string>{R"(\.o_proj$)", "^head", "never"},
+                        .level_rules = {{"layers\\.0\\.", Level::kFingerprint}, {"head", Level::kMeta}}});
+  const auto values = eight(3);
+  for (const char* name : {"layers.0.o_proj", "layers.1.o_proj", "layers.1.q_proj", "head"})
+    recorder->capture(name, view_of(values));
+  EXPECT_FALSE(recorder->wants("layers.1.q_proj"));
+  EXPECT_TRUE(recorder->wants("layers.1.o_proj"));
+  EXPECT_FALSE(recorder->begin_event({.name = "layers.1.q_proj"}).wanted());
+  ASSERT_TRUE(recorder->close().ok());
+
+  const Pass pass = open_pass(*recorder, 0);
+  ASSERT_EQ(pass.tensor_count(), 3u);
+  const TensorRecord fingerprinted = pass.tensor(0);
+  EXPECT_TRUE(fingerprinted.has_fingerprint);
+  EXPECT_FALSE(fingerprinted.has_bytes);
+  EXPECT_EQ(fingerprinted.fingerprint.stats.max, 10);
+  EXPECT_EQ(pass.read(0).error().code, ErrorCode::kNotRecorded);
+  EXPECT_TRUE(pass.tensor(1).has_bytes);
+  EXPECT_FALSE(pass.tensor(2).has_fingerprint);
+  EXPECT_EQ(pass.tensor(2).byte_count, 32u);
+
+  const Report report = recorder->report();
+  EXPECT_EQ(report.names_seen, 4u);
+  EXPECT_EQ(report.names_recorded, 3u);
+  EXPECT_NE(report.describe().find("'never' matched none"), std::string::npos);
+}
+
+TEST(Recorder, AnEmptyFilterRecordsNothing) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path(), .filter = std::vector<std::string>{}});
+  recorder->capture("x", view_of(eight(0)));
+  ASSERT_TRUE(recorder->close().ok());
+  EXPECT_EQ(recorder->report().tensors, 0u);
+}
+
+TEST(Recorder, StoresViewsAsTheirLogicalElements) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path()});
+  const std::vector<float> storage = {1, 2, 3, 4, 5, 6};
+  const std::vector<int64_t> shape = {3, 2};
+  const std::vector<int64_t> strides = {1, 3};
+  recorder->capture("t", {storage.data(), DType::kF32, shape, strides});
+  ASSERT_TRUE(recorder->close().ok());
+  const Pass pass = open_pass(*recorder, 0);
+  EXPECT_EQ(values_of(pass, {.name = "t"}), (std::vector<float>{1, 4, 2, 5, 3, 6}));
+  EXPECT_TRUE(std::ranges::equal(pass.tensor(0).strides, strides));
+}
+
+TEST(Recorder, RecordsATensorLargerThanItsStagingMemory) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path(), .staging_bytes = 64 << 10});
+  std::vector<float> values(1'000'003);
+  std::iota(values.begin(), values.end(), 0.f);
+  const std::vector<int64_t> shape = {static_cast<int64_t>(values.size())};
+  const TensorView view{values.data(), DType::kF32, shape, {}};
+  recorder->capture("large", view);
+  recorder->capture("small", view_of(eight(1)));
+  recorder->capture("large", view);  // the same bytes: stored once
+  ASSERT_TRUE(recorder->close().ok());
+  const Pass pass = open_pass(*recorder, 0);
+  EXPECT_EQ(values_of(pass, {.name = "large"}), values);
+  EXPECT_EQ(values_of(pass, {.name = "small"}), eight(1));
+  EXPECT_EQ(pass.tensor(0).fingerprint.hash, fingerprint(view).hash);
+  EXPECT_EQ(pass.read(0)->data, pass.read(2)->data);
+  EXPECT_LT(pass.info().file_bytes, 5'000'000u);
+  EXPECT_LE(recorder->report().staging_peak_bytes, 64u << 10);
+}
+
+TEST(Recorder, DropsAndCountsWhenToldNotToWait) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path(), .staging_bytes = 64 << 10, .when_full = WhenFull::kDrop});
+  const std::vector<float> values(5000);
+  const std::vector<int64_t> shape = {5000};
+  uint64_t dropped = 0;
+  recorder->begin_pass();
+  for (int i = 0; i < 2000; ++i)
+    if (!recorder->try_capture("x", {values.data(), DType::kF32, shape, {}}).ok()) ++dropped;
+  const std::vector<float> too_large(1 << 20);
+  const std::vector<int64_t> large_shape = {1 << 20};
+  const Status large = recorder->try_capture("y", {too_large.data(), DType::kF32, large_shape, {}});
+  ASSERT_FALSE(large.ok());
+  EXPECT_EQ(large.error().code, ErrorCode::kNoSpace);
+  ASSERT_TRUE(recorder->close().ok());
+  const Pass pass = open_pass(*recorder, 0);
+  EXPECT_EQ(pass.info().drops.staging_full, dropped + 1);
+  EXPECT_EQ(pass.tensor_count(), 2000 - dropped);
+}
+
+TEST(Recorder, ReportsATensorItCannotRead) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path()});
+  const std::vector<int64_t> negative = {-1};
+  recorder->begin_pass();
+  const Status status = recorder->try_capture("bad", {nullptr, DType::kF32, negative, {}});
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("'bad'"), std::string::npos);
+  recorder->capture("bad", {nullptr, DType::kF32, kEight, {}});  // never raises
+  ASSERT_TRUE(recorder->close().ok());
+  EXPECT_EQ(open_pass(*recorder, 0).info().drops.unsupported, 2u);
+}
+
+TEST(Recorder, StrictRaises) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path(), .strict = true});
+  EXPECT_THROW(recorder->capture("bad", {nullptr, DType::kF32, kEight, {}}), std::runtime_error);
+}
+
+TEST(Recorder, StopsKeepingBytesAtTheQuotaAndGoesOn) {
+  const ScratchDirectory scratch;
+  constexpr uint64_t kQuota = 1 << 20;
+  auto recorder = make({.directory = scratch.path(), .quota_bytes = kQuota});
+  const std::vector<int64_t> shape = {16 << 10};
+  for (int i = 0; i < 100; ++i) {
+    const std::vector<float> values(16 << 10, static_cast<float>(i));
+    recorder->capture("x", {values.data(), DType::kF32, shape, {}});
+  }
+  ASSERT_TRUE(recorder->close().ok());
+  const Pass pass = open_pass(*recorder, 0);
+  EXPECT_EQ(pass.tensor_count(), 100u);
+  uint64_t with_bytes = 0;
+  for (size_t i = 0; i < pass.tensor_count(); ++i) {
+    EXPECT_TRUE(pass.tensor(i).has_fingerprint);
+    with_bytes += pass.tensor(i).has_bytes ? 1 : 0;
+  }
+  EXPECT_GT(with_bytes, 10u);
+  EXPECT_LT(with_bytes, 17u);
+  EXPECT_EQ(pass.info().drops.quota, 100 - with_bytes);
+  EXPECT_LE(std::filesystem::file_size(pass.info().path), kQuota + 4096);
+  EXPECT_NE(recorder->report().describe().find("the quota was reached"), std::string::npos);
+}
+
+TEST(Recorder, SeveralThreadsCaptureAtOnce) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path(), .staging_bytes = 256 << 10});
+  recorder->begin_pass();
+  constexpr int kThreads = 4;
+  constexpr int kEach = 300;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kEach; ++i) {
+        // Every 50th tensor is larger than the ring's largest record, so it arrives in pieces.
+        const size_t size = i % 50 == 0 ? 60'000 : 8;
+        std::vector<float> values(size, static_cast<float>(t * 1000 + i));
+        const std::vector<int64_t> shape = {static_cast<int64_t>(size)};
+        recorder->capture("thread" + std::to_string(t), {values.data(), DType::kF32, shape, {}});
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  ASSERT_TRUE(recorder->flush().ok());
+  ASSERT_TRUE(recorder->close().ok());
+  const Pass pass = open_pass(*recorder, 0);
+  EXPECT_EQ(pass.tensor_count(), static_cast<size_t>(kThreads * kEach));
+  for (int t = 0; t < kThreads; ++t)
+    for (int i = 0; i < kEach; ++i) {
+      const auto values =
+          values_of(pass, {.name = "thread" + std::to_string(t), .call = static_cast<uint32_t>(i + 1)});
+      ASSERT_EQ(values.size(), i % 50 == 0 ? 60'000u : 8u);
+      ASSERT_EQ(values.back(), static_cast<float>(t * 1000 + i));
+    }
+}
+
+TEST(Recorder, FlushPutsEverythingIntoTheFile) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path()});
+  recorder->begin_pass();
+  for (int i = 0; i < 10; ++i) recorder->capture("x", view_of(eight(static_cast<float>(i))));
+  ASSERT_TRUE(recorder->flush().ok());
+  const auto pass = Pass::open(recorder->rank_directory() / "pass00000.ttap.incomplete");
+  ASSERT_TRUE(pass.ok());
+  EXPECT_EQ(pass->tensor_count(), 10u);
+  EXPECT_TRUE(pass->info().being_written);
+}
+
+TEST(Recorder, AForkedChildRecordsNothingAndHarmsNothing) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path()});
+  recorder->begin_pass();
+  recorder->capture("parent", view_of(eight(0)));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    recorder->capture("child", view_of(eight(1)));
+    recorder->end_pass();
+    const bool fine = recorder->flush().ok() && recorder->close().ok();
+    recorder.reset();
+    ::_exit(fine ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  recorder->capture("parent", view_of(eight(2)));
+  ASSERT_TRUE(recorder->close().ok());
+  const Pass pass = open_pass(*recorder, 0);
+  EXPECT_EQ(pass.tensor_count(), 2u);
+  EXPECT_FALSE(pass.find({.name = "child"}));
+}
+
+TEST(Recorder, CapturesAfterCloseAreIgnored) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path()});
+  recorder->capture("x", view_of(eight(0)));
+  ASSERT_TRUE(recorder->close().ok());
+  recorder->capture("x", view_of(eight(0)));
+  recorder->begin_pass();
+  EXPECT_TRUE(recorder->flush().ok());
+  EXPECT_TRUE(recorder->close().ok());
+  EXPECT_EQ(open_pass(*recorder, 0).tensor_count(), 1u);
+}
+
+TEST(Recorder, ClosingWhileOthersCaptureLosesNothingThatWasAdmitted) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path(), .staging_bytes = 64 << 10});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t)
+    threads.emplace_back([&] {
+      const auto values = eight(0);
+      for (int i = 0; i < 3000; ++i) recorder->capture("x", view_of(values));
+    });
+  ASSERT_TRUE(recorder->close().ok());
+  for (auto& thread : threads) thread.join();
+  uint64_t on_disk = 0;
+  const auto run = Run::open(scratch.path());
+  ASSERT_TRUE(run.ok());
+  for (const PassFile& file : run->ranks[0].passes) on_disk += Pass::open(file.path)->tensor_count();
+  EXPECT_EQ(on_disk, recorder->report().tensors);
+}
+
+TEST(Recorder, SaysWhatIsWrongWithItsOptions) {
+  const ScratchDirectory scratch;
+  EXPECT_EQ(Recorder::create({}).error().code, ErrorCode::kInvalidArgument);
+  const auto pattern = Recorder::create({.directory = scratch.path(), .filter = std::vector<std::string>{"("}});
+  ASSERT_FALSE(pattern.ok());
+  EXPECT_NE(pattern.error().message.find("bad pattern '('"), std::string::npos);
+  EXPECT_FALSE(Recorder::create({.directory = scratch.path(), .staging_bytes = 10}).ok());
+  EXPECT_FALSE(Recorder::create({.directory = scratch.path(), .metadata_json = "["}).ok());
+  write_file(scratch / "file", {});
+  EXPECT_EQ(Recorder::create({.directory = scratch / "file"}).error().code, ErrorCode::kIo);
+}
+
+TEST(Recorder, WritesWhoAndWhatBesideThePasses) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path(), .metadata_json = R"({"model":"toy"})"});
+  recorder->capture("x", view_of(eight(0)));
+  ASSERT_TRUE(recorder->close().ok());
+  const auto text = [&](const char* name) {
+    std::ifstream file(recorder->rank_directory() / name);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  EXPECT_NE(text("rank.json").find("\"model\": \"toy\""), std::string::npos);
+  EXPECT_NE(text("rank.json").find("\"pid\": " + std::to_string(::getpid())), std::string::npos);
+  EXPECT_NE(text("coverage.json").find("\"tensors\": 1"), std::string::npos);
+  EXPECT_NE(open_pass(*recorder, 0).info().metadata_json.find("\"toy\""), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(recorder->rank_directory() / ".ttap-reserve"));
+}
+
+}  // namespace
+}  // namespace ttap

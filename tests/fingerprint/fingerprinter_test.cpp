@@ -1,0 +1,79 @@
+#include "fingerprint/fingerprinter.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+namespace ttap {
+namespace {
+
+std::vector<std::byte> sample(size_t bytes) {
+  std::mt19937_64 random(31);
+  std::normal_distribution<float> distribution(5, 2);
+  std::vector<std::byte> sample(bytes);
+  for (size_t i = 0; i + 4 <= bytes; i += 4) {
+    const float value = distribution(random);
+    std::memcpy(&sample[i], &value, 4);
+  }
+  return sample;
+}
+
+Fingerprint whole(const std::vector<std::byte>& bytes, DType dtype) {
+  const int64_t shape[] = {static_cast<int64_t>(bytes.size() / size_of(dtype))};
+  return fingerprint({bytes.data(), dtype, shape});
+}
+
+Fingerprint in_pieces(const std::vector<std::byte>& bytes, DType dtype, size_t piece) {
+  Fingerprinter fingerprinter(dtype);
+  for (size_t at = 0; at < bytes.size(); at += piece)
+    fingerprinter.update(std::span(bytes).subspan(at, std::min(piece, bytes.size() - at)));
+  return fingerprinter.finish();
+}
+
+void expect_identical(const Fingerprint& a, const Fingerprint& b) {
+  EXPECT_EQ(a.hash, b.hash);
+  EXPECT_EQ(std::memcmp(&a.stats, &b.stats, sizeof a.stats), 0);
+}
+
+TEST(Fingerprinter, pieces_give_the_same_bits_as_the_whole) {
+  const auto bytes = sample((size_t{3} << 20) + 5000);
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kU8, DType::kF8E4M3FN, DType::kI64})
+    for (size_t piece : {size_t{4096}, size_t{12288}, size_t{1} << 16, size_t{1} << 20, (size_t{1} << 20) + 4096, size_t{1} << 22}) {
+      SCOPED_TRACE(piece);
+      expect_identical(in_pieces(bytes, dtype, piece), whole(bytes, dtype));
+    }
+}
+
+TEST(Fingerprinter, of_nothing_is_the_fingerprint_of_an_empty_tensor) {
+  expect_identical(Fingerprinter(DType::kF32).finish(), whole({}, DType::kF32));
+  Fingerprinter fingerprinter(DType::kF32);
+  fingerprinter.update({});
+  expect_identical(fingerprinter.finish(), whole({}, DType::kF32));
+}
+
+TEST(Fingerprinter, takes_the_path_it_is_told) {
+  const auto bytes = sample(100000);
+  Fingerprinter scalar(DType::kF32, {1, SimdPath::kScalar});
+  scalar.update(bytes);
+  const int64_t shape[] = {25000};
+  expect_identical(scalar.finish(), fingerprint({bytes.data(), DType::kF32, shape}, {1, SimdPath::kScalar}));
+}
+
+TEST(FingerprinterDeathTest, a_piece_after_an_odd_one_is_a_bug) {
+  const auto bytes = sample(8192);
+  Fingerprinter fingerprinter(DType::kF32);
+  fingerprinter.update(std::span(bytes).first(4000));
+  EXPECT_DEATH(fingerprinter.update(std::span(bytes).first(96)), "kHashBlockBytes");
+}
+
+TEST(FingerprinterDeathTest, half_an_element_is_a_bug) {
+  const auto bytes = sample(8192);
+  Fingerprinter fingerprinter(DType::kF64);
+  fingerprinter.update(std::span(bytes).first(4100));
+  EXPECT_DEATH(fingerprinter.finish(), "element_size_");
+}
+
+}  // namespace
+}  // namespace ttap
