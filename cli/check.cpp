@@ -49,6 +49,7 @@ FirstFinding trace(const SelectedPass& selected, const Pass& pass, const Nonfini
   const TensorRecord tensor = pass.tensor(found.tensor);
   const Origin origin = trace_origin(pass, found.tensor);
   first.tensors_in_pass = pass.tensor_count();
+  first.format = pass.info().format;
   first.role = tensor.role;
   first.has_bytes = tensor.has_bytes;
   first.place = origin.first;

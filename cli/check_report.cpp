@@ -29,9 +29,9 @@ std::string conclusion(const FirstFinding& first) {
   if (first.role == "in" || first.role == "grad_out")
     return "it went into this call already: what produced it was not recorded";
   if (first.inputs.empty())
-    return first.before ? fmt::format("the inputs of this call were not recorded; recorded just before, and clean: {}",
+    return first.before ? fmt::format("the inputs of this call were not recorded; the last clean tensor before it: {}",
                                       printable(*first.before))
-                        : "nothing was recorded before it";
+                        : "no clean tensor was recorded before it";
   if (std::ranges::all_of(first.inputs, &CheckedInput::finite))
     return "every recorded input of this call was finite: it arose here";
   return "an input of this call was not finite, or could not be judged";
@@ -46,6 +46,8 @@ void draw_first(const CheckReport& report, Output& out) {
   out.write("\n");
   fact(out, "where", fmt::format("pass {} of rank {} (pid {}), tensor {} of {}", tensor.pass, tensor.rank, tensor.pid,
                                  tensor.index + 1, first.tensors_in_pass));
+  if (first.format != Format::kSegment)
+    fact(out, "order", fmt::format("that of the file: .{} does not keep in which order things ran", to_string(first.format)));
   fact(out, "tensor", fmt::format("{} {}", name(tensor.dtype), shape_text(tensor.shape)));
   fact(out, "holds", fmt::format("{} of {} ({})", counts_text(tensor.counts),
                                  count_text(tensor.counts.values, "value", "values"),
@@ -142,6 +144,10 @@ void draw_report(const CheckReport& report, Output& out) {
   if (report.verified)
     out.print("verified: the bytes of {} match their hash, {}\n", count_text(report.verified_tensors, "tensor", "tensors"),
               bytes_text(report.verified_bytes));
+  if (!report.damaged.empty()) {
+    out.write(Style::kRed, "damaged");
+    out.print(": the bytes of {} do not match their hash\n", count_text(report.damaged.size(), "tensor", "tensors"));
+  }
   const std::string checked = fmt::format("{} of {}", count_text(report.judged, "tensor", "tensors"),
                                           count_text(report.passes.size(), "pass", "passes"));
   if (report.found.empty()) {

@@ -43,7 +43,8 @@ struct FirstFinding {
   std::optional<Located> place = {};
   std::optional<Event> event = {};
   std::vector<CheckedInput> inputs = {};
-  std::optional<std::string> before = {};  // key of the tensor recorded just before
+  std::optional<std::string> before = {};  // key of the last tensor before it that is known to be clean
+  Format format = Format::kSegment;
 };
 
 struct CheckedPass {

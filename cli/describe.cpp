@@ -62,9 +62,13 @@ std::string drops_text(const DropCounts& drops) {
 
 std::string torn_text(const PassInfo& info) {
   if (info.problem.empty()) return "";
+  std::string_view why = info.problem;
+  // The place is said already.
+  const std::string place = fmt::format(" (at byte {})", info.readable_bytes);
+  if (why.ends_with(place)) why.remove_suffix(place.size());
   return fmt::format("{} after byte {} are not readable: {}",
                      count_text(info.file_bytes - info.readable_bytes, "byte", "bytes"), info.readable_bytes,
-                     printable(info.problem));
+                     printable(why));
 }
 
 std::string nonfinite_text(const Stats& stats) {

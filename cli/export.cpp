@@ -21,7 +21,7 @@ write; they are counted. bf16 and fp8 become float32 in .npy, which lacks them.
 Examples:
   ttap export out/run --format safetensors -o out/safetensors
   ttap export out/run --format pt --pass 0 --rank 0 -o out/pt
-  ttap export out/run/rank0_pid7/pass00003.ttap --format npy -o out/npy)";
+  ttap export out/run/rank0_pid7/pass00003.ttap --format npy --filter mlp -o out/npy)";
 
 struct ExportOptions {
   SelectionOptions selection;
@@ -40,45 +40,26 @@ struct Outcome {
   std::vector<Failed> failed;
 };
 
-// Where export_pass() will put it.
-fs::path target_of(const fs::path& folder, uint32_t number, Format format) {
-  fs::path target = folder / pass_stem(number);
-  if (format != Format::kNpy) target += fmt::format(".{}", to_string(format));
-  return target;
-}
-
-Result<Exported> export_one(const SelectedPass& selected, const ExportOptions& options) {
-  TTAP_ASSIGN(const Pass pass, open_pass(selected));
-  const fs::path folder = fs::path(options.directory) / rank_directory_name(selected.rank->number, selected.rank->pid);
-  const fs::path target = target_of(folder, pass.info().number, options.format());
+uint64_t size_of_pass(const SelectedPass& selected) {
   std::error_code error;
-  if (fs::exists(target, error))
-    return Error{.code = ErrorCode::kInvalidArgument,
-                 .message = fmt::format("pass {} was not exported: there is a file of its name already", pass.info().number),
-                 .path = target.string(),
-                 .hint = "remove it, or export into another directory"};
-  fs::create_directories(folder, error);
-  if (error)
-    return Error{.code = ErrorCode::kIo,
-                 .message = fmt::format("cannot make the directory: {}", error.message()),
-                 .path = folder.string(),
-                 .hint = "choose another directory with -o"};
-  return export_pass(pass, options.format(), folder);
+  const uintmax_t size = fs::file_size(selected.file->path, error);
+  return error ? 0 : size;
 }
 
 Outcome export_all(const Selection& selection, const ExportOptions& options) {
   Outcome outcome;
-  const auto size_of_pass = [](const SelectedPass& selected) -> uint64_t {
-    std::error_code error;
-    const uintmax_t size = fs::file_size(selected.file->path, error);
-    return error ? 1 : size + 1;
-  };
   uint64_t total = 0;
-  for (const SelectedPass& selected : selection.passes) total += size_of_pass(selected);
-  Progress progress("exporting", total);
+  for (const SelectedPass& selected : selection.passes) total += 2 * size_of_pass(selected);
+  Progress progress("exporting", total);  // half of it is reading
   for (const SelectedPass& selected : selection.passes) {
+    const auto wanted = [&](const TensorRecord& tensor) {
+      progress.advance(tensor.has_bytes ? tensor.byte_count : 0);
+      return selection.wants(tensor);
+    };
     const std::string path = selected.file->path.string();
-    auto exported = export_one(selected, options);
+    const fs::path folder = fs::path(options.directory) / rank_directory_name(selected.rank->number, selected.rank->pid);
+    auto pass = open_pass(selected);
+    auto exported = pass.ok() ? export_pass(*pass, options.format(), folder, wanted) : Result<Exported>(pass.error());
     if (exported.ok()) {
       outcome.exported.emplace_back(path, std::move(exported).value());
     } else {
@@ -135,6 +116,7 @@ void add_export(CLI::App& app, Command& command) {
       ->type_name("FORMAT");
   verb->add_option("-o,--output", options->directory, "Where to; made if missing")->required()->type_name("DIR");
   add_pass_and_rank(*verb, options->selection);
+  add_filter(*verb, options->selection, "Only tensors in whose key this PCRE2 pattern is found");
   verb->footer(kHelp);
   verb->callback([options, &command] {
     command = {"export", &options->selection, [options](Output& out) -> Result<ExitCode> {

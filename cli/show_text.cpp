@@ -8,7 +8,6 @@
 
 #include "cli/describe.h"
 #include "cli/number_set.h"
-#include "cli/table.h"
 #include "cli/text.h"
 
 namespace ttap::cli {
@@ -122,7 +121,7 @@ void draw_sample(const TensorReport& report, Output& out) {
   const size_t free_dims = std::min<size_t>(report.sample_shape.size(), 2);
   for (size_t i = 0; i < free_dims; ++i) where += ":, ";
   if (!where.empty()) where.resize(where.size() - 2);
-  heading(out, "values", where.empty() ? "" : fmt::format("[{}]", where));
+  heading(out, where.empty() ? "values" : fmt::format("values [{}]", where));
   if (sample.values.empty()) return out.write("  none: a dimension is 0\n");
 
   std::vector<std::string> cells;
@@ -200,15 +199,19 @@ void draw_worst(const TensorReport& report, Output& out) {
   const TensorRecord& tensor = report.tensor;
   if (extremes.nonfinite.empty() && extremes.largest.empty()) return;
   heading(out, "worst elements");
+  size_t width = 0;
+  const auto place = [&](const Located& value) { return place_text(value, tensor.dtype, tensor.shape); };
+  for (const Located& value : extremes.nonfinite) width = std::max(width, place(value).size());
+  for (const Located& value : extremes.largest) width = std::max(width, place(value).size());
   for (const Located& value : extremes.nonfinite) {
-    out.print("  {}  ", place_text(value, tensor.dtype, tensor.shape));
+    out.print("  {:<{}}  ", place(value), width);
     out.write(Style::kRed, number_text(value.value, kDigits));
     out.write("\n");
   }
   if (extremes.nonfinite_count > extremes.nonfinite.size())
     out.print("  ... and {} more that are not finite\n", extremes.nonfinite_count - extremes.nonfinite.size());
   for (const Located& value : extremes.largest)
-    out.print("  {}  {}\n", place_text(value, tensor.dtype, tensor.shape), number_text(value.value, 9));
+    out.print("  {:<{}}  {}\n", place(value), width, number_text(value.value, 9));
 }
 
 }  // namespace

@@ -78,13 +78,14 @@ void Table::draw_cell(Output& out, const Column& column, std::string_view text, 
 
 void Table::draw(Output& out, size_t indent) const {
   const std::vector<size_t> widths = fit(out, indent);
-  size_t last = 0;
-  for (size_t i = 0; i < widths.size(); ++i)
-    if (widths[i] > 0) last = i;
   const auto draw_row = [&](auto text_and_style) {
+    // Nothing is padded for empty cells at the end of a line.
+    size_t last = 0;
+    for (size_t i = 0; i < columns_.size(); ++i)
+      if (widths[i] > 0 && !text_and_style(i).first.empty()) last = i;
     out.print("{:{}}", "", indent);
     bool any = false;
-    for (size_t i = 0; i < columns_.size(); ++i) {
+    for (size_t i = 0; i <= last; ++i) {
       if (widths[i] == 0) continue;
       if (any) out.print("{:{}}", "", kGap);
       any = true;

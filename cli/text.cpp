@@ -20,6 +20,16 @@ bool acts_on_terminal(uint32_t c) {
          c == 0x200E || c == 0x200F || c == 0xFEFF;
 }
 
+// On a terminal: two for East Asian wide characters and most emoji, none for combining marks.
+size_t columns_of(uint32_t c) {
+  if (c < 0x300) return 1;
+  if (c < 0x370) return 0;
+  const bool wide = (c >= 0x1100 && c <= 0x115F) || (c >= 0x2E80 && c <= 0xA4CF) || (c >= 0xAC00 && c <= 0xD7A3) ||
+                    (c >= 0xF900 && c <= 0xFAFF) || (c >= 0xFE30 && c <= 0xFE6F) || (c >= 0xFF00 && c <= 0xFF60) ||
+                    (c >= 0xFFE0 && c <= 0xFFE6) || (c >= 0x1F300 && c <= 0x1FAFF) || (c >= 0x20000 && c <= 0x3FFFD);
+  return wide ? 2 : 1;
+}
+
 bool is_integer(DType dtype) {
   const DTypeKind kind = info(dtype).kind;
   return kind == DTypeKind::kSigned || kind == DTypeKind::kUnsigned || kind == DTypeKind::kBool;
@@ -45,7 +55,11 @@ std::string printable(std::string_view text) {
 
 size_t display_width(std::string_view text) {
   size_t width = 0;
-  for (char c : text) width += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  for (size_t i = 0; i < text.size();) {
+    const Utf8Character c = decode_utf8(text.substr(i));
+    width += columns_of(c.code);
+    i += c.bytes;
+  }
   return width;
 }
 
@@ -57,13 +71,18 @@ std::string shorten(std::string_view text, size_t width, bool unicode) {
   // The end says more than the beginning: model.layers.11.self_attn.o_proj.
   const size_t tail_columns = (width - gap_width) * 2 / 3;
   const size_t head_columns = width - gap_width - tail_columns;
-  const auto is_start = [&](size_t i) { return (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80; };
-  size_t head = 0;
-  for (size_t columns = 0; head < text.size(); ++head)
-    if (is_start(head) && columns++ == head_columns) break;
-  size_t tail = text.size();
-  for (size_t columns = 0; columns < tail_columns;)
-    if (is_start(--tail)) ++columns;
+  size_t head = 0;  // bytes kept at the front
+  size_t tail = 0;  // where the kept end begins
+  size_t columns = 0;
+  const size_t all = display_width(text);
+  for (size_t i = 0; i < text.size();) {
+    const Utf8Character c = decode_utf8(text.substr(i));
+    columns += columns_of(c.code);
+    i += c.bytes;
+    if (columns <= head_columns) head = i;
+    if (all - columns > tail_columns || tail == 0) tail = i;
+    if (all - columns <= tail_columns) break;
+  }
   return fmt::format("{}{}{}", text.substr(0, head), gap, text.substr(tail));
 }
 

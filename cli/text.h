@@ -17,7 +17,7 @@ namespace ttap::cli {
 // direction marks) as %XX, which `ttap show` reads back.
 std::string printable(std::string_view text);
 
-// Columns on a terminal: one per code point.
+// Columns on a terminal.
 size_t display_width(std::string_view text);
 
 // At most `width` columns, the middle left out: both ends of a name say something.

@@ -61,7 +61,13 @@ Origin trace_origin(const Pass& pass, size_t tensor) {
   const TensorRecord record = pass.tensor(tensor);
   if (record.has_bytes)
     if (const auto view = pass.read(tensor); view.ok()) origin.first = first_nonfinite(*view);
-  if (tensor > 0) origin.before = tensor - 1;
+  for (size_t i = tensor; i-- > 0 && !origin.before;) {
+    const auto known_clean = [&] {
+      const auto stats = stats_of(pass, i);
+      return stats.ok() && is_clean(*stats);
+    };
+    if (!can_be_nonfinite(pass.tensor(i).dtype) || known_clean()) origin.before = i;
+  }
   if (goes_in(record.role)) return origin;
   for (size_t i = 0; i < tensor; ++i) {
     const TensorRecord other = pass.tensor(i);
