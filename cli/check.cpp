@@ -61,8 +61,8 @@ FirstFinding trace(const SelectedPass& selected, const Pass& pass, const Nonfini
   for (size_t input : origin.inputs) {
     CheckedInput line{describe(selected, pass, input), {}, false};
     if (const auto stats = stats_of(pass, input); stats.ok()) line.stats = *stats;
-    line.finite = !can_be_nonfinite(pass.tensor(input).dtype) ||
-                  (line.stats && line.stats->finite() == line.stats->count);
+    line.finite =
+        !can_be_nonfinite(pass.tensor(input).dtype) || (line.stats && line.stats->finite() == line.stats->count);
     first.inputs.push_back(std::move(line));
   }
   if (origin.before) first.before = to_string(pass.tensor(*origin.before).key());

@@ -26,7 +26,10 @@ void write_first(JsonWriter& json, const CheckReport& report) {
   json.key("event");
   if (first.event) {
     json.begin_line().member("kind", first.event->kind).member("name", first.event->name);
-    json.member("call", first.event->call).member("parents", first.event->parents).member("stack", first.event->stack).end();
+    json.member("call", first.event->call)
+        .member("parents", first.event->parents)
+        .member("stack", first.event->stack)
+        .end();
   } else {
     json.null();
   }

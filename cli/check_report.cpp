@@ -44,41 +44,56 @@ void draw_first(const CheckReport& report, Output& out) {
   out.write("  ");
   out.write(Style::kBold, printable(tensor.key));
   out.write("\n");
-  fact(out, "where", fmt::format("pass {} of rank {} (pid {}), tensor {} of {}", tensor.pass, tensor.rank, tensor.pid,
-                                 tensor.index + 1, first.tensors_in_pass));
+  fact(out, "where",
+       fmt::format("pass {} of rank {} (pid {}), tensor {} of {}", tensor.pass, tensor.rank, tensor.pid,
+                   tensor.index + 1, first.tensors_in_pass));
   if (first.format != Format::kSegment)
-    fact(out, "order", fmt::format("that of the file: .{} does not keep in which order things ran", to_string(first.format)));
+    fact(out, "order", fmt::format("as in the file: .{} does not say when things ran", to_string(first.format)));
   fact(out, "tensor", fmt::format("{} {}", name(tensor.dtype), shape_text(tensor.shape)));
-  fact(out, "holds", fmt::format("{} of {} ({})", counts_text(tensor.counts),
-                                 count_text(tensor.counts.values, "value", "values"),
-                                 share_text(bad_values(tensor.counts), tensor.counts.values)));
+  fact(out, "holds",
+       fmt::format("{} of {} ({})", counts_text(tensor.counts), count_text(tensor.counts.values, "value", "values"),
+                   share_text(bad_values(tensor.counts), tensor.counts.values)));
   if (first.place) {
-    fact(out, "first at", fmt::format("{} {}", place_text(*first.place, tensor.dtype, tensor.shape),
-                                      number_text(first.place->value, 6)));
+    fact(
+        out, "first at",
+        fmt::format("{} {}", place_text(*first.place, tensor.dtype, tensor.shape), number_text(first.place->value, 6)));
   } else {
-    fact(out, "first at", first.has_bytes ? "unknown: its bytes cannot be read; see ttap show" : "unknown: its bytes were not kept");
+    fact(out, "first at",
+         first.has_bytes ? "unknown: its bytes cannot be read; see ttap show" : "unknown: its bytes were not kept");
   }
   if (first.event) {
-    fact(out, "event", fmt::format("{} {}, call {}", printable(first.event->kind), printable(first.event->name), first.event->call));
+    fact(out, "event",
+         fmt::format("{} {}, call {}", printable(first.event->kind), printable(first.event->name), first.event->call));
     if (!first.event->parents.empty()) fact(out, "inside", first.event->parents);
     if (const std::string_view stack = first.event->stack; !stack.empty())
       fact(out, "line", printable(stack.substr(stack.find_last_of('\n') + 1)));
   }
   for (const CheckedInput& input : first.inputs)
-    fact(out, "input", fmt::format("{}  {} {}  {}", printable(input.tensor.key), name(input.tensor.dtype), shape_text(input.tensor.shape),
-                                   input.finite ? input.stats ? fmt::format("finite, max |x| {}", statistic_text(input.stats->max_abs, input.tensor.dtype, 4))
-                                                              : std::string("finite")
-                                                : input.stats ? nonfinite_text(*input.stats) : "not judged"));
+    fact(out, "input",
+         fmt::format(
+             "{}  {} {}  {}", printable(input.tensor.key), name(input.tensor.dtype), shape_text(input.tensor.shape),
+             input.finite  ? input.stats ? fmt::format("finite, max |x| {}",
+                                                       statistic_text(input.stats->max_abs, input.tensor.dtype, 4))
+                                         : std::string("finite")
+              : input.stats ? nonfinite_text(*input.stats)
+                           : "not judged"));
   fact(out, "so", conclusion(first));
-  fact(out, "look", fmt::format("ttap show {} {} --pass {} --rank {}", shell_quoted(printable(report.path)),
-                                shell_quoted(printable(tensor.key)), tensor.pass, tensor.rank));
+  fact(out, "look",
+       fmt::format("ttap show {} {} --pass {} --rank {}", shell_quoted(printable(report.path)),
+                   shell_quoted(printable(tensor.key)), tensor.pass, tensor.rank));
 }
 
 void draw_rest(const CheckReport& report, Output& out) {
   if (report.found.size() < 2) return;
-  out.print("\nthen {}, in execution order:\n", count_text(report.found.size() - 1, "more tensor", "more tensors"));
+  out.print("\nthen {}, in this order:\n", count_text(report.found.size() - 1, "more tensor", "more tensors"));
   using enum Table::Align;
-  Table table({{"rank", kRight}, {"pass", kRight}, {"key", kLeft, 0, true}, {"dtype", kLeft, 2}, {"shape", kLeft, 1}, {"holds"}, {"share", kRight}});
+  Table table({{"rank", kRight},
+               {"pass", kRight},
+               {"key", kLeft, 0, true},
+               {"dtype", kLeft, 2},
+               {"shape", kLeft, 1},
+               {"holds"},
+               {"share", kRight}});
   for (size_t i = 1; i < report.found.size(); ++i) {
     const CheckedTensor& tensor = report.found[i];
     table.add(fmt::format("{}", tensor.rank));
@@ -95,8 +110,8 @@ void draw_rest(const CheckReport& report, Output& out) {
 void draw_trouble(const CheckReport& report, Output& out) {
   for (const CheckTrouble& damaged : report.damaged) {
     out.write(Style::kRed, "damaged");
-    out.print(": {} in pass {} of rank {}: {}\n", printable(damaged.tensor.key), damaged.tensor.pass, damaged.tensor.rank,
-              printable(damaged.error.describe()));
+    out.print(": {} in pass {} of rank {}: {}\n", printable(damaged.tensor.key), damaged.tensor.pass,
+              damaged.tensor.rank, printable(damaged.error.describe()));
   }
   for (const CheckedPass& pass : report.passes) {
     const auto warn = [&](const std::string& text) {
@@ -113,7 +128,8 @@ void draw_trouble(const CheckReport& report, Output& out) {
     out.print(": {} could not be judged:\n", count_text(report.unjudged.size(), "tensor", "tensors"));
     for (size_t i = 0; i < std::min(report.unjudged.size(), kUnjudgedShown); ++i) {
       const CheckTrouble& trouble = report.unjudged[i];
-      out.print("  pass {} of rank {}: {}\n", trouble.tensor.pass, trouble.tensor.rank, printable(trouble.error.message));
+      out.print("  pass {} of rank {}: {}\n", trouble.tensor.pass, trouble.tensor.rank,
+                printable(trouble.error.message));
     }
     if (report.unjudged.size() > kUnjudgedShown)
       out.print("  ... and {} more (--json lists all)\n", report.unjudged.size() - kUnjudgedShown);
@@ -141,12 +157,11 @@ void draw_report(const CheckReport& report, Output& out) {
     out.write("\n");
   }
   draw_trouble(report, out);
-  if (report.verified)
-    out.print("verified: the bytes of {} match their hash, {}\n", count_text(report.verified_tensors, "tensor", "tensors"),
-              bytes_text(report.verified_bytes));
-  if (!report.damaged.empty()) {
-    out.write(Style::kRed, "damaged");
-    out.print(": the bytes of {} do not match their hash\n", count_text(report.damaged.size(), "tensor", "tensors"));
+  if (report.verified) {
+    out.print("verified: the bytes of {} match their hash ({})",
+              count_text(report.verified_tensors, "tensor", "tensors"), bytes_text(report.verified_bytes));
+    if (!report.damaged.empty()) out.write(Style::kRed, fmt::format(", those of {} do not", report.damaged.size()));
+    out.write("\n");
   }
   const std::string checked = fmt::format("{} of {}", count_text(report.judged, "tensor", "tensors"),
                                           count_text(report.passes.size(), "pass", "passes"));

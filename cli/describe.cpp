@@ -96,8 +96,9 @@ std::string parents_text(const Pass& pass, uint32_t event) {
 }
 
 std::string shell_quoted(std::string_view text) {
-  const bool plain = !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                                             "_-./:@%+,=") == std::string_view::npos;
+  const bool plain = !text.empty() && text.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                          "_-./:@%+,=") == std::string_view::npos;
   if (plain) return std::string(text);
   std::string out = "'";
   for (char c : text) {
@@ -145,7 +146,10 @@ void write_stats(JsonWriter& json, const Stats& stats) {
 
 void write_tensor_members(JsonWriter& json, size_t index, const TensorRecord& tensor) {
   json.member("index", index).member("key", to_string(tensor.key()));
-  json.member("name", tensor.name).member("call", tensor.call).member("role", tensor.role).member("tensor_path", tensor.path);
+  json.member("name", tensor.name)
+      .member("call", tensor.call)
+      .member("role", tensor.role)
+      .member("tensor_path", tensor.path);
   json.member("dtype", name(tensor.true_dtype.value_or(tensor.dtype))).member("stored_dtype", name(tensor.dtype));
   json.member("shape", tensor.shape);
   json.key("strides");

@@ -9,12 +9,12 @@
 // The same thing said the same way by every command, in words and in JSON.
 namespace ttap::cli {
 
-std::string rank_text(const Rank& rank);            // rank 0 (pid 4711)
-std::string ending_text(const PassInfo& info);      // incomplete, still being written
+std::string rank_text(const Rank& rank);        // rank 0 (pid 4711)
+std::string ending_text(const PassInfo& info);  // incomplete, still being written
 Style ending_style(const PassInfo& info);
-std::string drops_text(const DropCounts& drops);    // 3 dropped (quota 2, disk full 1); empty when none
-std::string torn_text(const PassInfo& info);        // N bytes after byte M are not readable: why; empty when sound
-std::string nonfinite_text(const Stats& stats);     // 3 NaN, 1 +Inf; empty when none
+std::string drops_text(const DropCounts& drops);  // 3 dropped (quota 2, disk full 1); empty when none
+std::string torn_text(const PassInfo& info);      // N bytes after byte M are not readable: why; empty when sound
+std::string nonfinite_text(const Stats& stats);   // 3 NaN, 1 +Inf; empty when none
 // The events around an event, outermost first: `model > model.layers.0`; empty when there is none.
 std::string parents_text(const Pass& pass, uint32_t event);
 // How to write an argument in a shell.

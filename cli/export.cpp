@@ -57,7 +57,8 @@ Outcome export_all(const Selection& selection, const ExportOptions& options) {
       return selection.wants(tensor);
     };
     const std::string path = selected.file->path.string();
-    const fs::path folder = fs::path(options.directory) / rank_directory_name(selected.rank->number, selected.rank->pid);
+    const fs::path folder =
+        fs::path(options.directory) / rank_directory_name(selected.rank->number, selected.rank->pid);
     auto pass = open_pass(selected);
     auto exported = pass.ok() ? export_pass(*pass, options.format(), folder, wanted) : Result<Exported>(pass.error());
     if (exported.ok()) {

@@ -21,7 +21,7 @@ class JsonWriter {
   JsonWriter& begin_object() { return begin('{', false); }  // a block
   JsonWriter& begin_line() { return begin('{', true); }     // an object on one line
   JsonWriter& begin_array() { return begin('[', false); }
-  JsonWriter& begin_list() { return begin('[', true); }     // an array on one line
+  JsonWriter& begin_list() { return begin('[', true); }  // an array on one line
   JsonWriter& end();
 
   JsonWriter& key(std::string_view name);
@@ -31,8 +31,7 @@ class JsonWriter {
   JsonWriter& value(double number);
   JsonWriter& value(const Number& number);
   template <class Integer>
-    requires(std::is_integral_v<Integer> && !std::is_same_v<Integer, bool>)
-  JsonWriter& value(Integer number) {
+  requires(std::is_integral_v<Integer> && !std::is_same_v<Integer, bool>) JsonWriter& value(Integer number) {
     before_value();
     out_.print("{}", number);
     return *this;

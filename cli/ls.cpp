@@ -73,7 +73,9 @@ class Ls {
         write_pass_members(json, selected, *pass);
         if (!options_.passes_only) json_tensors(json, *pass);
       } else {
-        json.member("rank", selected.rank->number).member("pid", selected.rank->pid).member("pass", selected.file->number);
+        json.member("rank", selected.rank->number)
+            .member("pid", selected.rank->pid)
+            .member("pass", selected.file->number);
         json.member("path", selected.file->path.string()).key("error");
         write_error(json, pass.error());
         code = kError;
@@ -227,8 +229,7 @@ class Ls {
     } else if (selection_.filter && pass.tensor_count() > 0) {
       out_.print("\nno key matches '{}'\n", printable(options_.selection.filter));
     }
-    if (options_.limit > 0 && matching > options_.limit)
-      out_.print("... and {} more\n", matching - options_.limit);
+    if (options_.limit > 0 && matching > options_.limit) out_.print("... and {} more\n", matching - options_.limit);
     if (without_stats)
       out_.write(Style::kDim, "\nThis format keeps no statistics: --stats reads the tensors and computes them.\n");
   }
@@ -265,7 +266,8 @@ void add_ls(CLI::App& app, Command& command) {
   add_filter(*verb, options->selection, "Only tensors in whose key this PCRE2 pattern is found");
   verb->add_flag("--passes", options->passes_only, "Only the passes, one line each");
   verb->add_flag("--stats", options->stats, "Compute statistics where none are recorded (.pt, .safetensors, .npy)");
-  verb->add_option("--limit", options->limit, "At most this many tensors of a pass; 0 for all (default)")->type_name("N");
+  verb->add_option("--limit", options->limit, "At most this many tensors of a pass; 0 for all (default)")
+      ->type_name("N");
   verb->footer(kHelp);
   verb->callback([options, &command] {
     command = {"ls", &options->selection, [options](Output& out) -> Result<ExitCode> {

@@ -44,7 +44,8 @@ Error nothing_selected(const SelectionOptions& options, const Run& run) {
 }  // namespace
 
 void add_run(CLI::App& verb, SelectionOptions& options) {
-  verb.add_option("RUN", options.path, "A run, a rank directory, or one pass: .ttap, .pt, .safetensors, a folder of .npy")
+  verb.add_option("RUN", options.path,
+                  "A run, a rank directory, or one pass: .ttap, .pt, .safetensors, a folder of .npy")
       ->required()
       ->type_name("");
   verb.add_flag("--json", options.json, "One JSON document instead of text (docs/commands.md)");

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 
 #include "analyze/nonfinite.h"
 #include "analyze/similar_keys.h"
@@ -32,7 +33,7 @@ constexpr size_t kEdge = 3;
 struct ShowOptions {
   SelectionOptions selection;
   std::string key;
-  std::vector<int64_t> index;
+  std::string index;
   size_t bins = 16;
   size_t worst = 5;
   bool log_scale = false;
@@ -58,7 +59,11 @@ Error not_found(const Selection& selection, const std::string& text, size_t pass
   if (!similar.empty()) {
     error.hint = "did you mean ";
     for (size_t i = 0; i < similar.size(); ++i)
-      error.hint += fmt::format("{}{}", i == 0 ? "" : i + 1 == similar.size() ? " or " : ", ", shell_quoted(printable(similar[i])));
+      error.hint += fmt::format("{}{}",
+                                i == 0                    ? ""
+                                : i + 1 == similar.size() ? " or "
+                                                          : ", ",
+                                shell_quoted(printable(similar[i])));
     error.hint += "?";
   }
   return error;
@@ -96,6 +101,20 @@ Result<TensorReport> find_report(const Selection& selection, const ShowOptions& 
   return not_found(selection, options.key, selection.passes.size(), std::move(similar));
 }
 
+Result<std::vector<int64_t>> parse_index(std::string_view text) {
+  std::vector<int64_t> index;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at != end;) {
+    const auto [next, error] = std::from_chars(at, end, index.emplace_back());
+    if (error != std::errc{} || (next != end && (*next != ',' || next + 1 == end)))
+      return Error{.code = ErrorCode::kInvalidArgument,
+                   .message = fmt::format("--index: '{}' is not a list of numbers", text),
+                   .hint = "write 3, or 0,-1"};
+    at = next == end ? end : next + 1;
+  }
+  return index;
+}
+
 Status read_values(TensorReport& report, const ShowOptions& options) {
   if (report.tensor.has_fingerprint) report.stats = report.tensor.fingerprint.stats;
   auto view = report.pass.read(report.index);
@@ -107,11 +126,12 @@ Status read_values(TensorReport& report, const ShowOptions& options) {
     report.stats = fingerprint(*view).stats;
     report.stats_computed = true;
   }
-  const std::vector<int64_t> strides = view->strides.empty() ? contiguous_strides(view->shape)
-                                                             : std::vector<int64_t>(view->strides.begin(), view->strides.end());
+  const std::vector<int64_t> strides = view->strides.empty()
+                                           ? contiguous_strides(view->shape)
+                                           : std::vector<int64_t>(view->strides.begin(), view->strides.end());
   const TensorView strided{view->data, view->dtype, view->shape, strides};
-  TTAP_ASSIGN(const TensorView at, select(strided, options.index));
-  report.at = options.index;
+  TTAP_ASSIGN(report.at, parse_index(options.index));
+  TTAP_ASSIGN(const TensorView at, select(strided, report.at));
   report.sample_shape.assign(at.shape.begin(), at.shape.end());
   report.sample = sample(at, kEdge, kEdge);
   report.histogram = histogram(*view, options.bins);
@@ -183,9 +203,7 @@ void add_show(CLI::App& app, Command& command) {
   verb->add_option("KEY", options->key, "The tensor, as `ttap ls` prints it")->required()->type_name("");
   add_pass_and_rank(*verb, options->selection);
   verb->add_option("--index", options->index, "Values at this index of the first dimensions; negative: from the end")
-      ->delimiter(',')
-      ->type_name("I[,J...]")
-      ->expected(1);
+      ->type_name("I[,J...]");
   verb->add_option("--bins", options->bins, "Rows of the histogram (default 16)")
       ->check(CLI::Range(1, 1000).description(""))
       ->type_name("N");

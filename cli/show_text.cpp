@@ -32,9 +32,10 @@ void draw_event(const TensorReport& report, Output& out) {
   const uint32_t number = report.tensor.event;
   if (number >= report.pass.event_count()) return;
   const EventRecord event = report.pass.event(number);
-  fact(out, "event", fmt::format("{} {}, call {}, thread {}, {} into the pass", printable(event.kind),
-                                 event.name.empty() ? "(lost)" : printable(event.name), event.call, event.thread,
-                                 duration_text(event.time_ns)));
+  fact(out, "event",
+       fmt::format("{} {}, call {}, thread {}, {} into the pass", printable(event.kind),
+                   event.name.empty() ? "(lost)" : printable(event.name), event.call, event.thread,
+                   duration_text(event.time_ns)));
   if (const std::string parents = parents_text(report.pass, number); !parents.empty()) fact(out, "inside", parents);
   std::string_view rest = event.stack;
   for (std::string_view name = "stack"; !rest.empty(); name = "") {
@@ -52,7 +53,8 @@ void draw_facts(const TensorReport& report, Output& out) {
   fact(out, "pass", fmt::format("{} of {}, {}", info.number, rank_text(*report.selected.rank), ending_text(info)));
   fact(out, "file", printable(info.path.string()));
   const bool widened = tensor.true_dtype && *tensor.true_dtype != tensor.dtype;
-  fact(out, "dtype", fmt::format("{}{}", dtype_text(tensor), widened ? fmt::format(", stored as {}", name(tensor.dtype)) : ""));
+  fact(out, "dtype",
+       fmt::format("{}{}", dtype_text(tensor), widened ? fmt::format(", stored as {}", name(tensor.dtype)) : ""));
   fact(out, "shape", fmt::format("{}, {}", shape_text(tensor.shape), bytes_text(tensor.byte_count)));
   if (!tensor.strides.empty() && !std::ranges::equal(tensor.strides, contiguous_strides(tensor.shape)))
     fact(out, "strides", fmt::format("{} as captured", shape_text(tensor.strides)));
@@ -130,7 +132,9 @@ void draw_sample(const TensorReport& report, Output& out) {
     cells.push_back(element_text(sample, dtype, i));
     width = std::max(width, cells.back().size());
   }
-  const auto gap_before = [](const std::vector<int64_t>& shown, size_t i) { return i > 0 && shown[i] != shown[i - 1] + 1; };
+  const auto gap_before = [](const std::vector<int64_t>& shown, size_t i) {
+    return i > 0 && shown[i] != shown[i - 1] + 1;
+  };
   for (size_t row = 0; row < sample.rows.size(); ++row) {
     if (gap_before(sample.rows, row)) out.write("   ...\n");
     out.write("  ");
@@ -148,8 +152,12 @@ void draw_sample(const TensorReport& report, Output& out) {
 // `share` of `width` columns, in eighths where the terminal can draw them; nothing is drawn only for nothing.
 std::string bar(double share, size_t width, bool unicode) {
   static constexpr std::array<std::string_view, 8> kEighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-  if (!unicode) return std::string(share <= 0 ? 0 : std::max<size_t>(1, static_cast<size_t>(std::lround(share * static_cast<double>(width)))), '#');
-  const size_t eighths = share <= 0 ? 0 : std::max<size_t>(1, static_cast<size_t>(std::lround(share * static_cast<double>(width) * 8)));
+  if (!unicode)
+    return std::string(
+        share <= 0 ? 0 : std::max<size_t>(1, static_cast<size_t>(std::lround(share * static_cast<double>(width)))),
+        '#');
+  const size_t eighths =
+      share <= 0 ? 0 : std::max<size_t>(1, static_cast<size_t>(std::lround(share * static_cast<double>(width) * 8)));
   std::string text;
   for (size_t i = 0; i < eighths / 8; ++i) text += "█";
   return text.append(kEighths[eighths % 8]);

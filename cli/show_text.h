@@ -25,7 +25,7 @@ struct TensorReport {
   std::optional<Histogram> histogram = {};
   std::optional<Extremes> extremes = {};
   std::optional<Sample> sample = {};
-  std::vector<int64_t> at = {};           // --index: the sample is of what lies there
+  std::vector<int64_t> at = {};            // --index: the sample is of what lies there
   std::vector<int64_t> sample_shape = {};  // and this is its shape
   std::optional<Error> no_bytes = {};
   std::vector<uint32_t> also_in = {};  // other passes with this key, as far as they were looked at

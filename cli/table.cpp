@@ -7,7 +7,7 @@
 namespace ttap::cli {
 namespace {
 
-constexpr size_t kGap = 2;        // between columns
+constexpr size_t kGap = 2;         // between columns
 constexpr size_t kNarrowest = 12;  // of the column that shrinks
 
 }  // namespace
@@ -46,12 +46,14 @@ std::vector<size_t> Table::fit(const Output& out, size_t indent) const {
   const auto shrinking = std::ranges::find_if(columns_, &Column::shrinks);
   const auto place = static_cast<size_t>(shrinking - columns_.begin());
   // Columns go while the shrinking one would be left with less than half of what it wants.
-  const size_t least = shrinking == columns_.end() ? 0 : std::min(widths[place], std::max(kNarrowest, widths[place] / 2));
+  const size_t least =
+      shrinking == columns_.end() ? 0 : std::min(widths[place], std::max(kNarrowest, widths[place] / 2));
   const size_t spare = shrinking == columns_.end() ? 0 : widths[place] - least;
   while (total() - spare > room) {
     size_t victim = columns_.size();
     for (size_t i = 0; i < columns_.size(); ++i)
-      if (widths[i] > 0 && columns_[i].drop > 0 && (victim == columns_.size() || columns_[i].drop > columns_[victim].drop))
+      if (widths[i] > 0 && columns_[i].drop > 0 &&
+          (victim == columns_.size() || columns_[i].drop > columns_[victim].drop))
         victim = i;
     if (victim == columns_.size()) break;
     widths[victim] = 0;

@@ -29,9 +29,8 @@ Terminal Terminal::of(int fd, ColorChoice choice) {
   };
   Terminal terminal;
   terminal.is_terminal = ::isatty(fd) == 1;
-  terminal.color = choice == ColorChoice::kAlways ||
-                   (choice == ColorChoice::kAuto && terminal.is_terminal && variable("NO_COLOR").empty() &&
-                    variable("TERM") != "dumb");
+  terminal.color = choice == ColorChoice::kAlways || (choice == ColorChoice::kAuto && terminal.is_terminal &&
+                                                      variable("NO_COLOR").empty() && variable("TERM") != "dumb");
   if (!terminal.is_terminal) return terminal;
   winsize size{};
   terminal.width = ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;

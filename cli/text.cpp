@@ -80,7 +80,7 @@ std::string shorten(std::string_view text, size_t width, bool unicode) {
     columns += columns_of(c.code);
     i += c.bytes;
     if (columns <= head_columns) head = i;
-    if (all - columns > tail_columns || tail == 0) tail = i;
+    tail = i;
     if (all - columns <= tail_columns) break;
   }
   return fmt::format("{}{}{}", text.substr(0, head), gap, text.substr(tail));
@@ -90,7 +90,9 @@ std::string key_text(const TensorRecord& tensor) { return printable(to_string(te
 
 std::string shape_text(std::span<const int64_t> numbers) { return fmt::format("[{}]", fmt::join(numbers, ", ")); }
 
-std::string dtype_text(const TensorRecord& tensor) { return std::string(name(tensor.true_dtype.value_or(tensor.dtype))); }
+std::string dtype_text(const TensorRecord& tensor) {
+  return std::string(name(tensor.true_dtype.value_or(tensor.dtype)));
+}
 
 std::string bytes_text(uint64_t bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -7,7 +7,9 @@
 namespace ttap {
 namespace {
 
-uint64_t magnitude(int64_t value) { return value < 0 ? uint64_t{0} - static_cast<uint64_t>(value) : static_cast<uint64_t>(value); }
+uint64_t magnitude(int64_t value) {
+  return value < 0 ? uint64_t{0} - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
+}
 uint64_t magnitude(uint64_t value) { return value; }
 double magnitude(double value) { return std::fabs(value); }
 
@@ -30,8 +32,7 @@ void collect(const TensorView& view, size_t limit, Extremes& result) {
   for_each_value<Element>(view, [&](uint64_t element, int part, Value value) {
     if constexpr (Element::kFloat) {
       if (!std::isfinite(value)) {
-        if (result.nonfinite_count++ < limit)
-          result.nonfinite.push_back({element, static_cast<uint8_t>(part), value});
+        if (result.nonfinite_count++ < limit) result.nonfinite.push_back({element, static_cast<uint8_t>(part), value});
         return true;
       }
     }

@@ -17,7 +17,7 @@ Result<Stats> stats_of(const Pass& pass, size_t tensor);
 
 // What to look at, and who wants to know how far it got. Called with each tensor in turn.
 struct ScanOptions {
-  std::function<bool(const TensorRecord&)> wanted = {};       // default: every tensor
+  std::function<bool(const TensorRecord&)> wanted = {};  // default: every tensor
   std::function<void(const TensorRecord&)> progress = {};
 };
 
@@ -50,7 +50,7 @@ struct Origin {
   std::optional<Located> first = {};          // in C order; nothing when the bytes are not there
   std::vector<size_t> inputs = {};            // what went into the same call, as far as it was recorded
   std::vector<size_t> nonfinite_inputs = {};  // those of them that were not clean
-  std::optional<size_t> before = {};          // the last tensor before it, of whatever operator, that is known to be clean
+  std::optional<size_t> before = {};  // the last tensor before it, of whatever operator, that is known to be clean
 };
 Origin trace_origin(const Pass& pass, size_t tensor);
 

@@ -27,9 +27,8 @@ std::vector<int64_t> index_of(uint64_t element, std::span<const int64_t> shape) 
 
 Number number_at(DType dtype, const void* bytes, int part) {
   Number number;
-  with_element_type(dtype, [&](auto element) {
-    number = decltype(element)::get(static_cast<const std::byte*>(bytes), part);
-  });
+  with_element_type(dtype,
+                    [&](auto element) { number = decltype(element)::get(static_cast<const std::byte*>(bytes), part); });
   return number;
 }
 

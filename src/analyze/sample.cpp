@@ -37,7 +37,8 @@ Sample sample(const TensorView& view, size_t edge_rows, size_t edge_columns) {
   const auto size = static_cast<int64_t>(size_of(view.dtype));
   for (int64_t row : result.rows)
     for (int64_t column : result.columns) {
-      const auto* element = static_cast<const std::byte*>(view.data) + (row * row_stride + column * column_stride) * size;
+      const auto* element =
+          static_cast<const std::byte*>(view.data) + (row * row_stride + column * column_stride) * size;
       for (int part = 0; part < result.parts; ++part) result.values.push_back(number_at(view.dtype, element, part));
     }
   return result;
@@ -46,9 +47,10 @@ Sample sample(const TensorView& view, size_t edge_rows, size_t edge_columns) {
 Result<TensorView> select(const TensorView& view, std::span<const int64_t> index) {
   TTAP_CHECK(view.strides.size() == view.shape.size());
   if (index.size() > view.ndim())
-    return Error{.code = ErrorCode::kInvalidArgument,
-                 .message = fmt::format("{} numbers in the index of a tensor with {} dimensions", index.size(), view.ndim()),
-                 .hint = fmt::format("its shape is [{}]", fmt::join(view.shape, ", "))};
+    return Error{
+        .code = ErrorCode::kInvalidArgument,
+        .message = fmt::format("{} numbers in the index of a tensor with {} dimensions", index.size(), view.ndim()),
+        .hint = fmt::format("its shape is [{}]", fmt::join(view.shape, ", "))};
   int64_t offset = 0;
   for (size_t i = 0; i < index.size(); ++i) {
     const int64_t at = index[i] < 0 ? index[i] + view.shape[i] : index[i];

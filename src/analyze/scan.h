@@ -21,8 +21,7 @@ struct ElementType {
   static constexpr bool kSigned = kDType >= DType::kI8 && kDType <= DType::kI64;
   static constexpr bool kUnsigned = kDType >= DType::kBool && kDType <= DType::kU64;
   static constexpr bool kFloat = !kSigned && !kUnsigned;
-  static constexpr int kParts =
-      kDType == DType::kC64 || kDType == DType::kC128 || kDType == DType::kF4E2M1FNx2 ? 2 : 1;
+  static constexpr int kParts = kDType == DType::kC64 || kDType == DType::kC128 || kDType == DType::kF4E2M1FNx2 ? 2 : 1;
   using Value = std::conditional_t<kSigned, int64_t, std::conditional_t<kUnsigned, uint64_t, double>>;
 
   static Value get(const std::byte* element, int part) {

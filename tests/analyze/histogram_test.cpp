@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -96,7 +97,8 @@ TEST(Histogram, IntegersAreCountedExactlyOverTheirWholeRange) {
 }
 
 TEST(Histogram, ComplexAndPackedElementsHaveTwoValues) {
-  EXPECT_EQ(histogram_of<std::pair<float, float>>(DType::kC64, {{1, 2}, {3, 4}}, 4).finite, 4u);
+  const std::vector<std::array<float, 2>> complex = {{1, 2}, {3, 4}};
+  EXPECT_EQ(histogram_of(DType::kC64, complex, 4).finite, 4u);
   EXPECT_EQ(histogram_of<uint8_t>(DType::kF4E2M1FNx2, {0x71, 0x0F}, 4).finite, 4u);
 }
 

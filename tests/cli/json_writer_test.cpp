@@ -36,7 +36,7 @@ TEST(JsonWriter, NumbersKeepTheirKindAndWhatJsonLacksBecomesText) {
 TEST(JsonWriter, EscapesAndReplacesWhatIsNotUtf8) {
   const std::string text = written([](Output& out) { JsonWriter(out).begin_list().value("\"\\\n\x1b\xFFü").end(); });
   EXPECT_EQ(text, "[\"\\\"\\\\\\u000a\\u001b\xEF\xBF\xBDü\"]\n");
-  EXPECT_NO_THROW((void)nlohmann::json::parse(text));
+  EXPECT_TRUE(nlohmann::json::accept(text));
 }
 
 }  // namespace

@@ -116,7 +116,8 @@ void values(const fs::path& run) {
   pass.tensor("all_nan", {2, 2}, std::vector<float>(4, kNan), {});
   pass.tensor("empty", {3, 0}, std::vector<float>{}, {});
   pass.tensor("scalar", {}, std::vector<float>{42}, {});
-  pass.tensor("big_integers", {3}, std::vector<int64_t>{std::numeric_limits<int64_t>::min(), 0, std::numeric_limits<int64_t>::max()}, {});
+  pass.tensor("big_integers", {3},
+              std::vector<int64_t>{std::numeric_limits<int64_t>::min(), 0, std::numeric_limits<int64_t>::max()}, {});
   pass.tensor("bool", DType::kBool, {4}, {std::byte{1}, std::byte{0}, std::byte{1}, std::byte{1}});
   const std::vector<float> complex = {1, -2, 0.5F, kNan};
   const auto bytes = std::as_bytes(std::span(complex));
@@ -131,7 +132,8 @@ void large(const fs::path& run, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const std::string name = fmt::format("model.layers.{}.block.{}.projection", i / 100, i % 100);
     const uint32_t event = pass.event(name);
-    pass.tensor(name, {4}, std::vector<float>{1, 2, 3, i == count - 1 ? kNan : static_cast<float>(i)}, {.event = event});
+    pass.tensor(name, {4}, std::vector<float>{1, 2, 3, i == count - 1 ? kNan : static_cast<float>(i)},
+                {.event = event});
     if (i % 1000 == 999) pass.flush();
   }
   pass.finish();
@@ -145,7 +147,8 @@ void being_written(const fs::path& run) {
   fmt::print("ready\n");
   std::fflush(stdout);
   char byte;
-  while (::read(STDIN_FILENO, &byte, 1) > 0) {}
+  while (::read(STDIN_FILENO, &byte, 1) > 0) {
+  }
 }
 
 }  // namespace
@@ -156,15 +159,25 @@ int main(int argc, char** argv) {
   if (argc < 3) return 2;
   const std::string kind = argv[1];
   const fs::path run = argv[2];
-  if (kind == "clean") model(run, false);
-  else if (kind == "broken") model(run, true);
-  else if (kind == "several") several(run);
-  else if (kind == "trouble") trouble(run);
-  else if (kind == "damaged") damaged(run);
-  else if (kind == "odd_names") odd_names(run);
-  else if (kind == "values") values(run);
-  else if (kind == "large") large(run, std::stoul(argv[3]));
-  else if (kind == "being_written") being_written(run);
-  else return 2;
+  if (kind == "clean")
+    model(run, false);
+  else if (kind == "broken")
+    model(run, true);
+  else if (kind == "several")
+    several(run);
+  else if (kind == "trouble")
+    trouble(run);
+  else if (kind == "damaged")
+    damaged(run);
+  else if (kind == "odd_names")
+    odd_names(run);
+  else if (kind == "values")
+    values(run);
+  else if (kind == "large")
+    large(run, std::stoul(argv[3]));
+  else if (kind == "being_written")
+    being_written(run);
+  else
+    return 2;
   return 0;
 }

@@ -11,9 +11,9 @@ TEST(Printable, EscapesWhatActsOnATerminal) {
   EXPECT_EQ(printable("a\nb\x1b[0m\x7F"), "a%0Ab%1B[0m%7F");
   EXPECT_EQ(printable("\xC2\x9B"
                       "31m"),
-            "%C2%9B31m");                                       // CSI as a C1 control
-  EXPECT_EQ(printable("\xE2\x80\xAE"), "%E2%80%AE");            // right-to-left override
-  EXPECT_EQ(printable("\xFF\xC3"), "%FF%C3");                   // not UTF-8, cut short
+            "%C2%9B31m");                                           // CSI as a C1 control
+  EXPECT_EQ(printable("\xE2\x80\xAE"), "%E2%80%AE");                // right-to-left override
+  EXPECT_EQ(printable("\xFF\xC3"), "%FF%C3");                       // not UTF-8, cut short
   EXPECT_EQ(printable("\xC0\xAF\xED\xA0\x80"), "%C0%AF%ED%A0%80");  // overlong, surrogate
   EXPECT_EQ(printable("größe 模型"), "größe 模型");
 }
