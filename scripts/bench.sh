@@ -1,13 +1,9 @@
 #!/usr/bin/env bash
-# Runs every benchmark of the dev build.
+# One table of ratios against peers measured in the same run, also as build/bench/ratios.json.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/logged.sh
 
-shopt -s nullglob
-programs=(build/dev/bench/*_bench)
-((${#programs[@]})) || { say "no benchmark in build/dev/bench"; exit 1; }
-for program in "${programs[@]}"; do
-  say "$program"
-  "$program"
-done
+say "measuring; a few minutes, best on a machine that does nothing else"
+.venv/bin/python bench/ratios.py "$@"
+say "the same as JSON: build/bench/ratios.json; per dtype and vector path: build/dev/bench/fingerprint_bench"

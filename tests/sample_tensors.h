@@ -45,8 +45,8 @@ inline const std::vector<SampleLayout>& sample_layouts() {
   return layouts;
 }
 
-// Pseudo-random bytes, the same everywhere: NaNs of many payloads, infinities, subnormals and negative zeros turn up
-// among them. A bool is 0 or 1.
+// Pseudo-random bytes, the same everywhere: NaNs of many payloads, infinities, subnormals and negative zeros
+// turn up among them. A bool is 0 or 1.
 inline std::vector<std::byte> sample_bytes(DType dtype, size_t elements, uint64_t seed) {
   std::vector<std::byte> bytes(elements * size_of(dtype));
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -57,8 +57,12 @@ inline std::vector<std::byte> sample_bytes(DType dtype, size_t elements, uint64_
 }
 
 inline SampleTensor sample_tensor(DType dtype, const SampleLayout& layout) {
-  return {std::string(name(dtype)) + "." + layout.name, dtype,         layout.shape, layout.strides,
-          sample_bytes(dtype, layout.stored, static_cast<uint64_t>(dtype)), layout.offset};
+  return {std::string(name(dtype)) + "." + layout.name,
+          dtype,
+          layout.shape,
+          layout.strides,
+          sample_bytes(dtype, layout.stored, static_cast<uint64_t>(dtype)),
+          layout.offset};
 }
 
 inline std::vector<SampleTensor> sample_tensors() {

@@ -29,7 +29,8 @@ struct LevelRule {
 };
 
 struct RecorderOptions {
-  std::filesystem::path directory;  // of the run; made if missing. Passes that are there already are kept and counted on from
+  // Of the run; made if missing. Passes that are there already are kept and counted on from.
+  std::filesystem::path directory = {};
   std::optional<uint32_t> rank = {};  // default: RANK, OMPI_COMM_WORLD_RANK or SLURM_PROCID, else 0
 
   // Which names are recorded: those in which any pattern is found. None given: every name; an empty list: no name.

@@ -62,18 +62,24 @@ class [[nodiscard]] Result {
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
 
-  T& value() & { return TTAP_CHECK(ok()), *std::get_if<0>(&state_); }
-  const T& value() const& { return TTAP_CHECK(ok()), *std::get_if<0>(&state_); }
-  T&& value() && { return TTAP_CHECK(ok()), std::move(*std::get_if<0>(&state_)); }
+  T& value() & { return held(std::get_if<0>(&state_)); }
+  const T& value() const& { return held(std::get_if<0>(&state_)); }
+  T&& value() && { return std::move(held(std::get_if<0>(&state_))); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
 
-  const Error& error() const& { return TTAP_CHECK(!ok()), *std::get_if<1>(&state_); }
-  Error&& error() && { return TTAP_CHECK(!ok()), std::move(*std::get_if<1>(&state_)); }
+  const Error& error() const& { return held(std::get_if<1>(&state_)); }
+  Error&& error() && { return std::move(held(std::get_if<1>(&state_))); }
 
  private:
+  template <class U>
+  static U& held(U* side) {
+    TTAP_CHECK(side != nullptr);
+    return *side;
+  }
+
   std::variant<T, Error> state_;
 };
 

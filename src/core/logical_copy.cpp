@@ -26,6 +26,27 @@ void copy_row(const std::byte* source, int64_t stride, size_t size, uint64_t cou
   }
 }
 
+// Rows whose neighbours lie side by side in memory, as in a transposed matrix: a cache line holds an element of each of
+// `rows` rows, and is read once for all of them.
+template <size_t N>
+void copy_side_by_side(const std::byte* source, int64_t stride, uint64_t rows, uint64_t columns, std::byte* target) {
+  for (uint64_t column = 0; column < columns; ++column, source += stride, target += N)
+    for (uint64_t row = 0; row < rows; ++row) std::memcpy(target + row * columns * N, source + row * N, N);
+}
+
+void copy_rows_side_by_side(const std::byte* source, int64_t stride, size_t size, uint64_t rows, uint64_t columns,
+                            std::byte* target) {
+  switch (size) {
+    case 1: return copy_side_by_side<1>(source, stride, rows, columns, target);
+    case 2: return copy_side_by_side<2>(source, stride, rows, columns, target);
+    case 4: return copy_side_by_side<4>(source, stride, rows, columns, target);
+    case 8: return copy_side_by_side<8>(source, stride, rows, columns, target);
+    default: return copy_side_by_side<16>(source, stride, rows, columns, target);
+  }
+}
+
+constexpr uint64_t kCacheLine = 64;
+
 }  // namespace
 
 LogicalCopy::LogicalCopy(const TensorView& view)
@@ -65,18 +86,31 @@ void LogicalCopy::copy(uint64_t first, uint64_t count, void* target) const {
     source += index[i] * strides_[i];
   }
   const size_t inner = ndim_ - 1;
+  const auto columns = static_cast<uint64_t>(shape_[inner]);
+  const bool side_by_side = inner > 0 && strides_[inner - 1] == static_cast<int64_t>(element_size_);
   while (true) {
-    const uint64_t run = std::min<uint64_t>(count, static_cast<uint64_t>(shape_[inner] - index[inner]));
-    copy_row(source, strides_[inner], element_size_, run, out);
+    uint64_t rows = 1;
+    uint64_t run = std::min<uint64_t>(count, columns - static_cast<uint64_t>(index[inner]));
+    if (side_by_side && index[inner] == 0 && count >= 2 * columns) {
+      rows = std::min({kCacheLine / element_size_, count / columns,
+                       static_cast<uint64_t>(shape_[inner - 1] - index[inner - 1])});
+      run = rows * columns;
+    }
+    if (rows > 1) {
+      copy_rows_side_by_side(source, strides_[inner], element_size_, rows, columns, out);
+    } else {
+      copy_row(source, strides_[inner], element_size_, run, out);
+    }
     out += run * element_size_;
     count -= run;
     if (count == 0) return;
-    // On to the next row: the inner index returns to zero and the outer ones count up.
+    // On to the next rows: the inner index returns to zero and the outer ones count up.
     source -= index[inner] * strides_[inner];
     index[inner] = 0;
-    for (size_t i = inner; i-- > 0;) {
-      source += strides_[i];
-      if (++index[i] < shape_[i]) break;
+    auto step = static_cast<int64_t>(rows);
+    for (size_t i = inner; i-- > 0; step = 1) {
+      source += step * strides_[i];
+      if ((index[i] += step) < shape_[i]) break;
       source -= index[i] * strides_[i];
       index[i] = 0;
     }

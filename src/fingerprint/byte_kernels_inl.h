@@ -45,9 +45,9 @@ struct ByteSums {
       squares = hn::ReorderWidenMulAccumulate(ds32, high, high, squares, squares_more);
     }
     const double l1_total = static_cast<double>(hn::GetLane(hn::SumOfLanes(d64, l1)));
-    const double sum_total = SIGNED ? static_cast<double>(hn::GetLane(hn::SumOfLanes(d64, sum))) -
-                                          128.0 * static_cast<double>(count)
-                                    : l1_total;
+    const double sum_total =
+        SIGNED ? static_cast<double>(hn::GetLane(hn::SumOfLanes(d64, sum))) - 128.0 * static_cast<double>(count)
+               : l1_total;
     // A lane holds at most 2^24 here, but all lanes together may exceed 2^31.
     const auto wide = hn::Add(hn::PromoteTo(hn::ScalableTag<int64_t>(), hn::LowerHalf(hn::Add(squares, squares_more))),
                               hn::PromoteTo(hn::ScalableTag<int64_t>(),
@@ -186,7 +186,8 @@ StatsPart f4_piece(const std::byte* data, size_t bytes) {
     part.max = (max_lane(d, highest) - 12) / 2.0;
     if (part.zeros != count) part.min_abs_nonzero = (min_lane(d, least) + 1) / 2.0;
     const auto total = [&](auto v) HWY_ATTR { return static_cast<double>(hn::GetLane(hn::SumOfLanes(d64, v))); };
-    set_from_exact(count, {(total(sum) - 12.0 * static_cast<double>(count)) / 2, total(squares) / 4, total(l1) / 2}, part);
+    set_from_exact(count, {(total(sum) - 12.0 * static_cast<double>(count)) / 2, total(squares) / 4, total(l1) / 2},
+                   part);
   }
   if (whole != bytes) {
     ByteHistogram rest;

@@ -17,7 +17,7 @@ inline constexpr uint32_t kHashBlockWords = kHashBlockBytes / 8;
 inline constexpr uint32_t kHashKeyShift = kHashStripeBytes / 4;
 inline constexpr uint32_t kHashKeyCount = kHashBlockBytes / 4 + kHashKeyShift;
 
-inline constexpr uint64_t kHashGolden = 0x9E3779B97F4A7C15u;  // odd; 2^64 / golden ratio
+inline constexpr uint64_t kHashGolden = 0x9E3779B97F4A7C15u;   // odd; 2^64 / golden ratio
 inline constexpr uint64_t kHashPlastic = 0xC13FA9A902A6328Fu;  // odd; 2^64 / plastic number
 
 // Key i: keys 2k and 2k + 1 are the low and high half of splitmix64's output number k from state 0.

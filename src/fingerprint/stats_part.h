@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "ttap/api.h"
 #include "ttap/fingerprint.h"
@@ -18,9 +17,9 @@ struct StatsPart {
   uint64_t zeros = 0;
   uint64_t subnormals = 0;
   uint64_t finite = 0;
-  double min = std::numeric_limits<double>::infinity();
-  double max = -std::numeric_limits<double>::infinity();
-  double min_abs_nonzero = std::numeric_limits<double>::infinity();
+  double min = INFINITY;
+  double max = -INFINITY;
+  double min_abs_nonzero = INFINITY;
   // The mean is mean + mean_rest. In one double it would be off by half a unit of its last place, and where it is
   // large against the spread that much in the distance of two means is felt in the merged variance.
   double mean = 0;
@@ -80,7 +79,7 @@ inline Stats to_stats(const StatsPart& part) {
   if (part.zeros != part.finite) stats.min_abs_nonzero = part.min_abs_nonzero;
   const double count = static_cast<double>(part.finite);
   // A sum that overflowed may have met its opposite on the way; the squares are beyond double all the same.
-  const double m2 = std::isnan(part.m2) ? std::numeric_limits<double>::infinity() : part.m2;
+  const double m2 = std::isnan(part.m2) ? INFINITY : part.m2;
   const bool constant = part.min == part.max;
   stats.mean = constant ? stats.min : part.mean + 0.0;
   stats.std = constant ? 0.0 : std::sqrt(m2 / count);

@@ -218,9 +218,7 @@ struct LoadF64 {
 template <class T>
 struct LoadInteger64 {
   using Source = T;
-  static HWY_INLINE auto load(const T* p) {
-    return hn::ConvertTo(Doubles(), hn::LoadU(hn::Rebind<T, Doubles>(), p));
-  }
+  static HWY_INLINE auto load(const T* p) { return hn::ConvertTo(Doubles(), hn::LoadU(hn::Rebind<T, Doubles>(), p)); }
 };
 
 struct Sums {

@@ -44,8 +44,8 @@ struct PickleValue {
   std::vector<PickleId> items = {};
 };
 
-// All values of one pickle. Every opcode makes at most two and is at least a byte long, so the heap is never more than a
-// fixed multiple of the pickle.
+// All values of one pickle. Every opcode makes at most two and is at least a byte long, so the heap is never
+// more than a fixed multiple of the pickle.
 class PickleHeap {
  public:
   PickleId add(PickleValue value) {
@@ -59,8 +59,9 @@ class PickleHeap {
   std::vector<PickleValue> values_;
 };
 
-// What the names in a pickle mean. The machine itself knows none and calls nothing. A host may make at most one value a
-// call, and must not copy what its arguments hold: a pickle can pass the same list a million times.
+// What the names in a pickle mean. The machine itself knows none and calls nothing. A host may make at most
+// one value a call, and must not copy what its arguments hold: a pickle can pass the same list a million
+// times.
 class PickleHost {
  public:
   virtual ~PickleHost() = default;

@@ -16,8 +16,9 @@ Error corrupt(std::string message) { return {ErrorCode::kCorrupt, std::move(mess
 Error forbidden(std::string message) {
   return {.code = ErrorCode::kForbidden,
           .message = std::move(message),
-          .hint = "nothing was run; if you trust the file, load it in Python and save the tensors alone, e.g. "
-                  "torch.save(model.state_dict(), path)"};
+          .hint =
+              "nothing was run; if you trust the file, load it in Python and save the tensors alone, e.g. "
+              "torch.save(model.state_dict(), path)"};
 }
 
 PtName what_of(const PickleValue& value) { return static_cast<PtName>(value.integer); }
@@ -43,17 +44,22 @@ Result<PickleId> PtCalls::call(PickleId function, PickleId arguments) {
     return forbidden(fmt::format("the pickle wants to call a {}", to_string(heap_[function].kind)));
   const PickleValue& target = heap_[function];
   const std::vector<PickleId>& args = heap_[arguments].items;
-  const auto bad = [&] { return corrupt(fmt::format("the pickle calls {} with other arguments than it takes", target.text)); };
+  const auto bad = [&] {
+    return corrupt(fmt::format("the pickle calls {} with other arguments than it takes", target.text));
+  };
   const auto is = [&](size_t i, PickleKind kind) { return i < args.size() && heap_[args[i]].kind == kind; };
   switch (what_of(target)) {
     case PtName::kRebuildTensor:
     case PtName::kRebuildTensorV2:
-    case PtName::kRebuildTensorV3: return rebuild_tensor(function, arguments);
+    case PtName::kRebuildTensorV3:
+      return rebuild_tensor(function, arguments);
     case PtName::kRebuildParameter:
-    case PtName::kRebuildParameterWithState: return is(0, PickleKind::kTensor) ? Result(args[0]) : bad();
+    case PtName::kRebuildParameterWithState:
+      return is(0, PickleKind::kTensor) ? Result(args[0]) : bad();
     case PtName::kRebuildFromType: {
       // (function, type, arguments, attributes). Only a tensor's own function, so that this cannot nest.
-      if (args.size() != 4 || !is(0, PickleKind::kName) || !is(1, PickleKind::kName) || !is(2, PickleKind::kTuple))
+      if (args.size() != 4 || !is(0, PickleKind::kName) || !is(1, PickleKind::kName) ||
+          !is(2, PickleKind::kTuple))
         return bad();
       const PtName inner = what_of(heap_[args[0]]);
       const bool tensor = inner == PtName::kRebuildTensor || inner == PtName::kRebuildTensorV2 ||
@@ -79,10 +85,11 @@ Result<PickleId> PtCalls::call(PickleId function, PickleId arguments) {
                  : bad();
     case PtName::kByteArray:
       return args.empty() ? Result(heap_.add({.kind = PickleKind::kBytes}))
-                          : is(0, PickleKind::kBytes) || is(0, PickleKind::kText)
-                                ? Result(heap_.add({.kind = PickleKind::kBytes, .text = heap_[args[0]].text}))
-                                : bad();
-    case PtName::kSize: return args.size() == 1 && is(0, PickleKind::kTuple) ? Result(args[0]) : bad();
+             : is(0, PickleKind::kBytes) || is(0, PickleKind::kText)
+                 ? Result(heap_.add({.kind = PickleKind::kBytes, .text = heap_[args[0]].text}))
+                 : bad();
+    case PtName::kSize:
+      return args.size() == 1 && is(0, PickleKind::kTuple) ? Result(args[0]) : bad();
     case PtName::kDevice: {
       if (!is(0, PickleKind::kText) || (args.size() > 1 && !is(1, PickleKind::kInt))) return bad();
       const int64_t index = args.size() > 1 ? heap_[args[1]].integer : -1;
@@ -92,7 +99,8 @@ Result<PickleId> PtCalls::call(PickleId function, PickleId arguments) {
     case PtName::kUntypedStorage:
     case PtName::kDType:
     case PtName::kTensorType:
-    case PtName::kUnsupported: break;
+    case PtName::kUnsupported:
+      break;
   }
   return forbidden(fmt::format("the pickle wants to call {}", target.text));
 }
@@ -108,26 +116,30 @@ Result<PickleId> PtCalls::rebuild_tensor(PickleId function, PickleId arguments) 
   if (args.size() < least || args.size() > most) return bad("another number of arguments");
   const PickleValue& storage = heap_[args[0]];
   if (storage.kind != PickleKind::kStorage) return bad("something else than a storage");
-  if (heap_[args[1]].kind != PickleKind::kInt || heap_[args[1]].integer < 0) return bad("an offset that is none");
+  if (heap_[args[1]].kind != PickleKind::kInt || heap_[args[1]].integer < 0)
+    return bad("an offset that is none");
   for (size_t i : {2, 3}) {
     // Before anything looks at each of them: the same long tuple can be passed again and again.
     if (heap_[args[i]].items.size() > kMaxDims)
       return Error{ErrorCode::kTooLarge, fmt::format("a tensor of more than {} dimensions", kMaxDims)};
     if (heap_[args[i]].kind != PickleKind::kTuple ||
-        !std::ranges::all_of(heap_[args[i]].items, [&](PickleId id) { return heap_[id].kind == PickleKind::kInt; }))
+        !std::ranges::all_of(heap_[args[i]].items,
+                             [&](PickleId id) { return heap_[id].kind == PickleKind::kInt; }))
       return bad("a shape or strides that are not integers");
   }
   std::optional<DType> dtype = storage.dtype;
   if (version == PtName::kRebuildTensorV3) {
     const PickleValue& type = heap_[args[6]];
-    if (type.kind != PickleKind::kName || what_of(type) != PtName::kDType) return bad("something else than a dtype");
+    if (type.kind != PickleKind::kName || what_of(type) != PtName::kDType)
+      return bad("something else than a dtype");
     dtype = type.dtype;
   }
   if (!dtype) return bad("a storage without a dtype");
   if (args.size() == most && version != PtName::kRebuildTensor) {
     // Lazy conjugation and negation: the stored bytes are not the values.
     const PickleValue& metadata = heap_[args[most - 1]];
-    if (metadata.kind != PickleKind::kNone && metadata.kind != PickleKind::kDict) return bad("metadata that is none");
+    if (metadata.kind != PickleKind::kNone && metadata.kind != PickleKind::kDict)
+      return bad("metadata that is none");
     if (!metadata.items.empty())
       return Error{.code = ErrorCode::kUnsupported,
                    .message = "a tensor whose conjugation or negation was put off",
@@ -144,7 +156,8 @@ Result<PickleId> PtCalls::persistent(PickleId id) {
   // ("storage", type, key, location, elements)
   if (heap_[id].kind != PickleKind::kTuple || heap_[id].items.size() != 5) return bad();
   const auto& parts = heap_[id].items;
-  const PickleValue &tag = heap_[parts[0]], &type = heap_[parts[1]], &key = heap_[parts[2]], &size = heap_[parts[4]];
+  const PickleValue &tag = heap_[parts[0]], &type = heap_[parts[1]], &key = heap_[parts[2]],
+                    &size = heap_[parts[4]];
   if (tag.kind != PickleKind::kText || tag.text != "storage" || key.kind != PickleKind::kText ||
       size.kind != PickleKind::kInt || size.integer < 0 || type.kind != PickleKind::kName)
     return bad();
@@ -154,7 +167,8 @@ Result<PickleId> PtCalls::persistent(PickleId id) {
 }
 
 Status PtCalls::set_state(PickleId object, PickleId) {
-  // The attributes of a dictionary (`_metadata` of a state_dict) hold module versions; nothing here depends on them.
+  // The attributes of a dictionary (`_metadata` of a state_dict) hold module versions; nothing here depends
+  // on them.
   if (heap_[object].kind == PickleKind::kDict) return {};
   return forbidden(fmt::format("the pickle wants to set the state of a {}", to_string(heap_[object].kind)));
 }

@@ -25,9 +25,11 @@ Error corrupt(std::string message, uint64_t offset) {
   return {.code = ErrorCode::kCorrupt, .message = std::move(message), .offset = offset};
 }
 
-// Sizes agree with dtype and shape, and the ranges cover the data exactly: the format allows neither holes nor overlaps.
+// Sizes agree with dtype and shape, and the ranges cover the data exactly: the format allows neither holes
+// nor overlaps.
 Status check_ranges(const std::vector<SafetensorsEntry>& entries, uint64_t data_size, uint64_t data_begin) {
   std::vector<const SafetensorsEntry*> by_offset;
+  by_offset.reserve(entries.size());
   for (const SafetensorsEntry& entry : entries) by_offset.push_back(&entry);
   std::ranges::sort(by_offset, {}, [](const auto* entry) { return std::pair(entry->begin, entry->end); });
   uint64_t reached = 0;
@@ -48,7 +50,8 @@ Status check_ranges(const std::vector<SafetensorsEntry>& entries, uint64_t data_
 }
 
 // Turns the shape as the format counts it into ours, and takes back what the metadata says about the dtype.
-Result<ForeignTensor> make_tensor(const SafetensorsEntry& entry, std::string_view true_name, uint64_t header_at) {
+Result<ForeignTensor> make_tensor(const SafetensorsEntry& entry, std::string_view true_name,
+                                  uint64_t header_at) {
   const std::string shown = printable(entry.name);
   const auto dtype = dtype_from_safetensors_name(entry.dtype);
   if (!dtype)
@@ -59,7 +62,8 @@ Result<ForeignTensor> make_tensor(const SafetensorsEntry& entry, std::string_vie
   if (*dtype == DType::kF4E2M1FNx2) {
     if (entry.shape.empty() || entry.shape.back() % 2 != 0)
       return Error{.code = ErrorCode::kUnsupported,
-                   .message = fmt::format("'{}': F4 whose last dimension is not even does not fill whole bytes", shown),
+                   .message = fmt::format(
+                       "'{}': F4 whose last dimension is not even does not fill whole bytes", shown),
                    .offset = header_at};
     tensor.shape.back() /= 2;
   }
@@ -101,7 +105,8 @@ Result<ForeignTensors> parse_safetensors(std::span<const std::byte> bytes) {
   uint64_t length = 0;
   for (size_t i = 0; i < kLengthBytes; ++i) length |= static_cast<uint64_t>(bytes[i]) << (8 * i);
   if (bytes.size() > kLengthBytes && bytes[kLengthBytes] != std::byte{'{'})
-    return Error{.code = ErrorCode::kNotThisFormat, .message = "not a .safetensors file", .offset = kLengthBytes};
+    return Error{
+        .code = ErrorCode::kNotThisFormat, .message = "not a .safetensors file", .offset = kLengthBytes};
   if (length > kMaxHeader)
     return Error{.code = ErrorCode::kTooLarge,
                  .message = fmt::format("a header of {} bytes; the format allows {}", length, kMaxHeader),
@@ -168,7 +173,8 @@ Status write_safetensors(const std::filesystem::path& path, std::span<const Name
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& [key, view] = tensors[i];
     if (key == "__metadata__")
-      return Error{ErrorCode::kInvalidArgument, "the format keeps the name '__metadata__' to itself", path.string()};
+      return Error{ErrorCode::kInvalidArgument, "the format keeps the name '__metadata__' to itself",
+                   path.string()};
     std::vector<int64_t> shape(view.shape.begin(), view.shape.end());
     std::string_view type = safetensors_name(view.dtype).value_or("F64");
     if (view.dtype == DType::kC128) shape.push_back(2);
@@ -188,10 +194,11 @@ Status write_safetensors(const std::filesystem::path& path, std::span<const Name
   header += body + "}";
   header.append((kAlignment - (kLengthBytes + header.size()) % kAlignment) % kAlignment, ' ');
   if (header.size() > kMaxHeader)
-    return Error{.code = ErrorCode::kTooLarge,
-                 .message = fmt::format("a header of {} bytes; the format allows {}", header.size(), kMaxHeader),
-                 .path = path.string(),
-                 .hint = "write fewer tensors to a file, or a .ttap segment"};
+    return Error{
+        .code = ErrorCode::kTooLarge,
+        .message = fmt::format("a header of {} bytes; the format allows {}", header.size(), kMaxHeader),
+        .path = path.string(),
+        .hint = "write fewer tensors to a file, or a .ttap segment"};
 
   TTAP_ASSIGN(OutputFile file, OutputFile::create(path));
   std::array<std::byte, kLengthBytes> length;
@@ -199,7 +206,8 @@ Status write_safetensors(const std::filesystem::path& path, std::span<const Name
   TTAP_TRY(file.write(length));
   TTAP_TRY(file.write(std::as_bytes(std::span(header))));
   for (size_t i : order)
-    TTAP_TRY(stream_logical(tensors[i].view, [&](std::span<const std::byte> bytes) { return file.write(bytes); }));
+    TTAP_TRY(
+        stream_logical(tensors[i].view, [&](std::span<const std::byte> bytes) { return file.write(bytes); }));
   return file.commit();
 }
 

@@ -26,8 +26,8 @@ struct SafetensorsHeader {
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
-// The JSON of a header: exactly the fields of the format, each once, names each once. `offset` is where the text
-// stands in the file, for errors (kCorrupt).
+// The JSON of a header: exactly the fields of the format, each once, names each once. `offset` is where the
+// text stands in the file, for errors (kCorrupt).
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view text, uint64_t offset);
 
 // The format's name for a dtype, e.g. "F8_E4M3"; nothing for c128.

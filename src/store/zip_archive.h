@@ -18,13 +18,13 @@ struct ZipEntry {
   uint32_t crc = 0;
 };
 
-// A zip archive of stored (not compressed) entries, as torch.save writes it; zip64 too. Views point into the bytes it
-// was opened on. Every entry lies inside the archive, apart from the others, and is told the same by the central
-// directory and by its own header.
+// A zip archive of stored (not compressed) entries, as torch.save writes it; zip64 too. Views point into the
+// bytes it was opened on. Every entry lies inside the archive, apart from the others, and is told the same by
+// the central directory and by its own header.
 class ZipArchive {
  public:
-  // Fails with kNotThisFormat, kTruncated (no end record), kUnsupported (compressed, encrypted, several disks) and
-  // kCorrupt (anything that contradicts itself).
+  // Fails with kNotThisFormat, kTruncated (no end record), kUnsupported (compressed, encrypted, several
+  // disks) and kCorrupt (anything that contradicts itself).
   static Result<ZipArchive> open(std::span<const std::byte> bytes);
 
   std::span<const ZipEntry> entries() const { return entries_; }

@@ -9,8 +9,8 @@
 
 namespace ttap {
 
-// Writes a zip archive of stored entries front to back; zip64 where sizes ask for it. The data of each entry begins at a
-// multiple of 64 bytes, so that a reader can map it. Laid out as torch.save does.
+// Writes a zip archive of stored entries front to back; zip64 where sizes ask for it. The data of each entry
+// begins at a multiple of 64 bytes, so that a reader can map it. Laid out as torch.save does.
 class ZipWriter {
  public:
   explicit ZipWriter(OutputFile file) : file_(std::move(file)) {}

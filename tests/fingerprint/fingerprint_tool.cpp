@@ -21,7 +21,9 @@ void print(const char* name, double value) {
     std::printf(", \"%s\": %.17g", name, value);
 }
 
-void print(const char* name, uint64_t value) { std::printf(", \"%s\": %llu", name, static_cast<unsigned long long>(value)); }
+void print(const char* name, uint64_t value) {
+  std::printf(", \"%s\": %llu", name, static_cast<unsigned long long>(value));
+}
 
 }  // namespace
 

@@ -40,7 +40,8 @@ void expect_identical(const Fingerprint& a, const Fingerprint& b) {
 TEST(Fingerprinter, pieces_give_the_same_bits_as_the_whole) {
   const auto bytes = sample((size_t{3} << 20) + 5000);
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kU8, DType::kF8E4M3FN, DType::kI64})
-    for (size_t piece : {size_t{4096}, size_t{12288}, size_t{1} << 16, size_t{1} << 20, (size_t{1} << 20) + 4096, size_t{1} << 22}) {
+    for (size_t piece :
+         {size_t{4096}, size_t{12288}, size_t{1} << 16, size_t{1} << 20, (size_t{1} << 20) + 4096, size_t{1} << 22}) {
       SCOPED_TRACE(piece);
       expect_identical(in_pieces(bytes, dtype, piece), whole(bytes, dtype));
     }

@@ -45,7 +45,8 @@ std::string hash_of_view(const void* data, DType dtype, std::vector<int64_t> sha
 }
 
 // Sizes at which a stripe, a block or a vector ends.
-const size_t kSizes[] = {0, 1, 2, 7, 8, 9, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000, 4032, 4095, 4096, 4097, 4160, 8191, 8192, 8193, 20000};
+const size_t kSizes[] = {0,   1,   2,    7,    8,    9,    31,   32,   33,   63,   64,   65,   127,
+                         128, 129, 1000, 4032, 4095, 4096, 4097, 4160, 8191, 8192, 8193, 20000};
 
 struct KnownAnswer {
   size_t size;
@@ -54,18 +55,12 @@ struct KnownAnswer {
 
 // Of the bytes (7·i + 3) mod 251, by tests/python/hash128.py.
 const KnownAnswer kKnownAnswers[] = {
-    {0, "ccec98b5f8060fb813af99105b58a78d"},
-    {1, "f7226f341d55faad2fb5d6680912a879"},
-    {2, "7e71c595e5785bfd16ea7cb55b5f1804"},
-    {8, "c0324229d35e6234a59594e40784a022"},
-    {63, "6e7c90a1135885c9bd6d89182e54479e"},
-    {64, "590b5313e52ffcd4fe0f7b5d80275598"},
-    {65, "4a4e77615a392b9389afe541dfec9381"},
-    {100, "d828a5d083ea4d397c4503ca6d8fa29c"},
-    {4095, "943471f9599576fd1209fa606fc808e3"},
-    {4096, "555d2884ad946f844d40b3e77a7c7e38"},
-    {4097, "2eab71092fe2d6942571fa7a45f3c086"},
-    {8192, "03e1f79316437f4ac5dfc764ad1cf55a"},
+    {0, "ccec98b5f8060fb813af99105b58a78d"},     {1, "f7226f341d55faad2fb5d6680912a879"},
+    {2, "7e71c595e5785bfd16ea7cb55b5f1804"},     {8, "c0324229d35e6234a59594e40784a022"},
+    {63, "6e7c90a1135885c9bd6d89182e54479e"},    {64, "590b5313e52ffcd4fe0f7b5d80275598"},
+    {65, "4a4e77615a392b9389afe541dfec9381"},    {100, "d828a5d083ea4d397c4503ca6d8fa29c"},
+    {4095, "943471f9599576fd1209fa606fc808e3"},  {4096, "555d2884ad946f844d40b3e77a7c7e38"},
+    {4097, "2eab71092fe2d6942571fa7a45f3c086"},  {8192, "03e1f79316437f4ac5dfc764ad1cf55a"},
     {10000, "843e44545149d2d68530666e291be5a8"},
 };
 
@@ -154,13 +149,16 @@ TEST(Hash128, a_large_strided_tensor_hashes_as_its_copy_on_any_threads) {
   const Bytes bytes = random_bytes(static_cast<size_t>(rows * columns) * 4, 7);
   Bytes copy(bytes.size());
   for (int64_t j = 0; j < columns; ++j)
-    for (int64_t i = 0; i < rows; ++i) std::memcpy(&copy[static_cast<size_t>(j * rows + i) * 4], &bytes[static_cast<size_t>(i * columns + j) * 4], 4);
+    for (int64_t i = 0; i < rows; ++i)
+      std::memcpy(&copy[static_cast<size_t>(j * rows + i) * 4], &bytes[static_cast<size_t>(i * columns + j) * 4], 4);
   for (unsigned threads : {1u, 2u, 3u})
-    EXPECT_EQ(hash_of_view(bytes.data(), DType::kI32, {columns, rows}, {1, columns}, {threads, SimdPath::kBest}), hash_of(copy));
+    EXPECT_EQ(hash_of_view(bytes.data(), DType::kI32, {columns, rows}, {1, columns}, {threads, SimdPath::kBest}),
+              hash_of(copy));
 }
 
 TEST(Hash128, every_single_bit_matters) {
-  for (size_t size : {size_t{1}, size_t{8}, size_t{64}, size_t{65}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{4200}}) {
+  for (size_t size :
+       {size_t{1}, size_t{8}, size_t{64}, size_t{65}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{4200}}) {
     Bytes bytes = random_bytes(size, 3);
     std::set<std::string> seen = {hash_of(bytes)};
     for (size_t bit = 0; bit < 8 * size; ++bit) {

@@ -56,8 +56,8 @@ inline std::vector<NamedTensor> named(const std::vector<SampleTensor>& samples) 
   return tensors;
 }
 
-// Reads every byte that the tensors reach, so that a sanitizer sees a span that leaves its file. A stride of zero can
-// make a tiny file say petabytes: only the first and last 65,536 elements are read.
+// Reads every byte that the tensors reach, so that a sanitizer sees a span that leaves its file. A stride of
+// zero can make a tiny file say petabytes: only the first and last 65,536 elements are read.
 inline void touch(const ForeignTensors& tensors) {
   constexpr uint64_t kPart = 1 << 16;
   std::vector<std::byte> target(kPart * 16);

@@ -99,9 +99,9 @@ TEST(Pt, DISABLED_HoldsAStorageOver4GiB) {
 TEST(Pt, FlattensNestedContainersAndNotesTheRest) {
   using namespace test;
   const std::string t = tensor_pickle("FloatStorage", "0", 4, 0, {4}, {1});
-  const auto parsed = parse_pt(pt_file("}(" + text("model") + "}(" + text("a/b") + t + text("list") + "](" + t + "K\7" + "eu" +
-                                           text("epoch") + "K\3" + text("betas") + "K\1K\2\x86" + text("empty") + "}" +
-                                           "K\5" + t + "u.",
+  const auto parsed = parse_pt(pt_file("}(" + text("model") + "}(" + text("a/b") + t + text("list") + "](" +
+                                           t + "K\7" + "eu" + text("epoch") + "K\3" + text("betas") +
+                                           "K\1K\2\x86" + text("empty") + "}" + "K\5" + t + "u.",
                                        {{"0", std::string(16, 'x')}}));
   ASSERT_TRUE(parsed.ok()) << parsed.error().describe();
   std::vector<std::string> keys;
@@ -113,7 +113,8 @@ TEST(Pt, FlattensNestedContainersAndNotesTheRest) {
 
 TEST(Pt, CallsABareTensorTensor) {
   using namespace test;
-  const auto parsed = parse_pt(pt_file(tensor_pickle("FloatStorage", "0", 4, 1, {3}, {1}) + ".", {{"0", std::string(16, 'x')}}));
+  const auto parsed = parse_pt(
+      pt_file(tensor_pickle("FloatStorage", "0", 4, 1, {3}, {1}) + ".", {{"0", std::string(16, 'x')}}));
   ASSERT_TRUE(parsed.ok()) << parsed.error().describe();
   EXPECT_EQ(to_string(parsed->tensors.at(0).key), "tensor");
 }

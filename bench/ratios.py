@@ -1,0 +1,216 @@
+"""What TensorTap costs, as ratios against peers measured in the same run: one table, and the same as JSON.
+
+    python bench/ratios.py [--build build/dev] [--scratch build/bench] [--json]
+
+A ratio is peer's time over ours for work (above 1: we are faster), and ours over the peer's where it says "holds" (how
+long the caller waits). Absolute limits are in milliseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+
+TENSORS, TENSOR_BYTES = 48, 16 << 20  # as in recorder_bench.cpp
+KEY = "model.layers.777.mlp.part77"
+
+
+@dataclass
+class Row:
+    """One line of the table. `value` is held against `target` as `sense` says."""
+
+    what: str
+    peer: str
+    ours_ms: float
+    peer_ms: float | None
+    value: float
+    unit: str
+    sense: str = ""
+    target: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        if self.target is None:
+            return ""
+        met = self.value <= self.target if self.sense == "<=" else self.value >= self.target
+        return "met" if met else "MISSED"
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def median_of(rounds: int, work: Callable[[], object], before: Callable[[], object] = lambda: None) -> float:
+    times = []
+    for _ in range(rounds):
+        before()
+        times.append(timed(work))
+    return statistics.median(times)
+
+
+def native(program: Path, scratch: Path, part: str) -> dict[str, dict[str, float]]:
+    """The figures of one part of recorder_bench, by name."""
+    out = subprocess.run([program, scratch, part], check=True, capture_output=True, text=True).stdout
+    return {row["name"]: row for row in map(json.loads, out.splitlines())}
+
+
+def speed(what: str, peer: str, ours: float, theirs: float, target: float | None = None) -> Row:
+    return Row(what, peer, ours * 1e3, theirs * 1e3, theirs / ours, "×", ">=" if target else "", target)
+
+
+def capture_rows(program: Path, scratch: Path) -> Iterator[Row]:
+    for name, row in native(program, scratch, "capture").items():
+        ours, theirs = row["ours_s"], row["peer_s"]
+        yield Row(name, "memcpy", ours * 1e3, theirs * 1e3, ours / theirs, "×", "<=", 1.3)
+
+
+def record_rows(program: Path, scratch: Path) -> Iterator[Row]:
+    figures = native(program, scratch, "record")
+    ours = figures["record"]["ours_s"]
+    for name, row in figures.items():
+        peer = "write" if name == "record" else "write + fdatasync"
+        yield speed(f"{name} (768 MiB)", peer, row["ours_s"], row["peer_s"], 0.9)
+
+    tensors = {f"x{i}": torch.randn(TENSOR_BYTES // 4) for i in range(TENSORS)}
+    folder = scratch / "peer"
+
+    def clean() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        os.sync()
+
+    def save_numpy() -> None:
+        for name, tensor in tensors.items():
+            np.save(folder / f"{name}.npy", tensor.numpy())
+
+    peers = {
+        "torch.save": lambda: torch.save(tensors, folder / "x.pt"),
+        "safetensors.save_file": lambda: safetensors.torch.save_file(tensors, folder / "x.safetensors"),
+        "numpy.save": save_numpy,
+    }
+    for peer, work in peers.items():
+        yield speed("record (768 MiB)", peer, ours, median_of(3, work, clean), None)
+    shutil.rmtree(folder)
+
+
+def numpy_statistics(values: np.ndarray) -> tuple:
+    """What a fingerprint tells, but for the hash, as a NumPy user would write it."""
+    wide = values.astype(np.float64)
+    finite = wide[np.isfinite(wide)]
+    magnitude = np.abs(finite)
+    nonzero = magnitude[magnitude > 0]
+    return (
+        np.isnan(wide).sum(), np.isposinf(wide).sum(), np.isneginf(wide).sum(), (wide == 0).sum(),
+        ((nonzero < np.finfo(values.dtype).tiny)).sum(), finite.min(), finite.max(), magnitude.max(), nonzero.min(),
+        finite.mean(), finite.std(), magnitude.sum(), np.sqrt((finite * finite).sum()),
+    )  # fmt: skip
+
+
+def fingerprint_rows(program: Path, scratch: Path) -> Iterator[Row]:
+    figures = native(program, scratch, "fingerprint")
+    for name, row in figures.items():
+        yield speed(f"{name} (64 MiB, one thread)", "memcpy", row["ours_s"], row["peer_s"], 0.5)
+    rng = np.random.default_rng(0)
+    for dtype, ours in ((np.float32, "fingerprint f32"), (np.float64, "fingerprint f64")):
+        values = rng.standard_normal((64 << 20) // np.dtype(dtype).itemsize).astype(dtype)
+        theirs = median_of(3, lambda values=values: numpy_statistics(values))
+        yield speed(f"{ours} (64 MiB, one thread)", "NumPy statistics", figures[ours]["ours_s"], theirs, None)
+
+
+def open_rows(program: Path, scratch: Path, command: Path) -> Iterator[Row]:
+    figures = native(program, scratch, "open")
+    run = scratch / "many"
+    for form in ("safetensors", "pt"):
+        subprocess.run([command, "export", run, "--format", form, "-o", scratch / form], check=True, capture_output=True)
+    (flat,) = (scratch / "safetensors").glob("**/*.safetensors")
+    (pickled,) = (scratch / "pt").glob("**/*.pt")
+
+    def read_one() -> None:
+        with safetensors.safe_open(flat, "np") as file:
+            file.get_tensor(KEY)
+
+    def check_all() -> None:
+        for tensor in torch.load(pickled, weights_only=True).values():
+            torch.isfinite(tensor).all()
+
+    opened = figures["open a pass of 100,000 tensors"]["ours_s"]
+    both = opened + figures["find and read one of them"]["ours_s"]
+    yield Row("open a pass of 100,000 tensors", "limit", opened * 1e3, None, opened * 1e3, "ms", "<=", 100)
+    yield speed("open it and read one tensor", "safetensors.safe_open", both, median_of(3, read_one))
+    torch_one = median_of(2, lambda: torch.load(pickled, weights_only=True)[KEY])
+    yield speed("open it and read one tensor", "torch.load", both, torch_one)
+
+    def run_command(*arguments: str) -> None:
+        subprocess.run([command, *arguments], check=True, stdout=subprocess.DEVNULL)
+
+    show = median_of(5, lambda: run_command("show", str(run), KEY))
+    check = median_of(5, lambda: run_command("check", str(run)))
+    yield speed("ttap show, one of 100,000", "torch.load, one", show, torch_one)
+    yield speed("ttap check, 100,000 tensors", "torch.load, isfinite", check, median_of(2, check_all))
+
+
+def table(rows: list[Row]) -> str:
+    def cell(row: Row) -> list[str]:
+        target = f"{row.sense} {row.target:g} {row.unit}" if row.target is not None else ""
+        peer_ms = f"{row.peer_ms:.2f}" if row.peer_ms is not None else ""
+        return [row.what, row.peer, f"{row.ours_ms:.2f}", peer_ms, f"{row.value:.2f} {row.unit}", target, row.verdict]
+
+    lines = [["", "peer", "ours ms", "peer ms", "ratio", "target", ""]] + [cell(row) for row in rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(7)]
+    right = {2, 3, 4}
+    return "\n".join(
+        "  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True)))
+        for line in lines
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=Path("build/dev"), help="where the programs were built")
+    parser.add_argument("--scratch", type=Path, default=Path("build/bench"), help="on the disk to measure; about 2 GB")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    options = parser.parse_args()
+    program, command = options.build / "bench/recorder_bench", options.build / "cli/ttap"
+    options.scratch.mkdir(parents=True, exist_ok=True)
+    scratch = options.scratch / "scratch"
+    shutil.rmtree(scratch, ignore_errors=True)
+
+    rows: list[Row] = []
+    parts = {
+        "capture": lambda: capture_rows(program, scratch),
+        "record": lambda: record_rows(program, scratch),
+        "fingerprint": lambda: fingerprint_rows(program, scratch),
+        "open": lambda: open_rows(program, scratch, command),
+    }
+    for name, part in parts.items():
+        if sys.stderr.isatty():
+            print(f"\rmeasuring {name:<12}", end="", file=sys.stderr, flush=True)
+        rows += part()
+    if sys.stderr.isatty():
+        print("\r" + " " * 24 + "\r", end="", file=sys.stderr)
+    shutil.rmtree(scratch)
+
+    text = json.dumps([asdict(row) | {"verdict": row.verdict} for row in rows], indent=2)
+    (options.scratch / "ratios.json").write_text(text + "\n")
+    print(text if options.json else table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "core/crc32c.h"
+#include "format/frame.h"
+#include "format/segment_view.h"
+#include "ttap/fingerprint.h"
+
+namespace ttap {
+namespace {
+
+using Bytes = std::span<std::byte>;
+
+void mend_last_word(Bytes record) {
+  const uint32_t crc = crc32c(record.first(60));
+  std::memcpy(record.data() + 60, &crc, sizeof crc);
+}
+
+// Makes every checksum hold, so that the fuzzer gets at what lies behind them.
+void mend_checksums(Bytes bytes) {
+  if (bytes.size() < 64) return;
+  std::memcpy(bytes.data(), format::kFileMagic, sizeof format::kFileMagic);
+  mend_last_word(bytes.first(64));
+  uint64_t offset = 64;
+  while (bytes.size() - offset >= 64) {
+    const Bytes rest = bytes.subspan(offset);
+    if (rest.size() == 64) {
+      std::memcpy(rest.data(), format::kTrailerMagic, sizeof format::kTrailerMagic);
+      const uint64_t size = bytes.size();
+      std::memcpy(rest.data() + 16, &size, sizeof size);
+      mend_last_word(rest);
+      return;
+    }
+    format::FrameHeader header;
+    std::memcpy(&header, rest.data(), sizeof header);
+    header.magic = format::kFrameMagic;
+    header.payload_bytes = std::min<uint64_t>(header.payload_bytes, rest.size() - 64);
+    header.payload_crc = crc32c(rest.subspan(64, header.payload_bytes));
+    std::memcpy(rest.data(), &header, sizeof header);
+    mend_last_word(rest.first(64));
+    offset += 64 + format::align_up(header.payload_bytes);
+    if (offset > bytes.size()) return;
+  }
+}
+
+// Reads everything a segment gives, as the commands would.
+void read_all(std::span<const std::byte> bytes) {
+  const auto view = format::SegmentView::parse(bytes);
+  if (!view.ok()) return;
+  uint64_t sum = view->begin_json().size() + (view->end_json() ? view->end_json()->size() : 0);
+  for (size_t i = 0; i < view->event_count(); ++i) {
+    const EventRecord event = view->event(i);
+    for (char c : event.name) sum += static_cast<unsigned char>(c);
+    sum += event.kind.size() + event.stack.size();
+  }
+  for (size_t i = 0; i < view->tensor_count(); ++i) {
+    const TensorRecord record = view->tensor(i);
+    sum += to_string(record.key()).size();
+    if (record.has_bytes)
+      sum += fingerprint({view->blob(i).data(), record.dtype, record.shape, {}}).stats.zeros;
+  }
+  volatile uint64_t sink = sum;
+  (void)sink;
+}
+
+}  // namespace
+}  // namespace ttap
+
+// No bytes may crash the reader, with their checksums as they are and with their checksums mended.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  std::vector<std::byte> storage(size + 64);
+  const size_t shift = (64 - reinterpret_cast<uintptr_t>(storage.data()) % 64) % 64;
+  const std::span<std::byte> bytes(storage.data() + shift, size);
+  if (size > 0) std::memcpy(bytes.data(), data, size);
+  ttap::read_all(bytes);
+  ttap::mend_checksums(bytes);
+  ttap::read_all(bytes);
+  return 0;
+}

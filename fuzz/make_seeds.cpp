@@ -1,0 +1,43 @@
+#include <cstdio>
+#include <filesystem>
+
+#include "sample_tensors.h"
+#include "store/npy.h"
+#include "store/pt.h"
+#include "store/safetensors.h"
+#include "store/zip_archive.h"
+#include "ttap/recorder.h"
+
+// make_seeds DIR: one small file per dtype and layout for each fuzzer, in DIR/npy, DIR/pt, DIR/safetensors,
+// DIR/segment.
+int main(int argc, char** argv) {
+  using namespace ttap;
+  if (argc != 2) return std::fprintf(stderr, "make_seeds DIR\n"), 2;
+  const std::filesystem::path root = argv[1];
+  for (const char* format : {"npy", "pt", "safetensors", "segment"}) std::filesystem::create_directories(root / format);
+  for (const auto& sample : test::sample_tensors()) {
+    const NamedTensor tensors[] = {{"a", sample.view()}, {"b/0", sample.view()}};
+    const auto pt = root / "pt" / (sample.name + ".pt");
+    const Status results[] = {
+        write_npy(root / "npy" / (sample.name + ".npy"), sample.view()), write_pt(pt, tensors),
+        write_safetensors(root / "safetensors" / (sample.name + ".safetensors"), tensors)};
+    for (const Status& status : results)
+      if (!status.ok()) return std::fprintf(stderr, "%s\n", status.error().describe().c_str()), 1;
+    // The pickle alone, for the fuzzer's way around the archive.
+    const auto file = MappedFile::open(pt);
+    const auto archive = ZipArchive::open((*file)->bytes());
+    const auto pickle = archive->find("archive/data.pkl")->data;
+    std::FILE* out = std::fopen((root / "pt" / (sample.name + ".pkl")).c_str(), "wb");
+    if (out == nullptr || std::fwrite(pickle.data(), 1, pickle.size(), out) != pickle.size() || std::fclose(out) != 0)
+      return std::perror("make_seeds"), 1;
+
+    auto recorder = Recorder::create({.directory = root / "run", .rank = 0});
+    if (!recorder.ok()) return std::fprintf(stderr, "%s\n", recorder.error().describe().c_str()), 1;
+    (*recorder)->capture("a", sample.view());
+    (*recorder)->capture("b", sample.view(), {.role = "in", .path = "/0"});
+    if (!(*recorder)->close().ok()) return 1;
+    std::filesystem::rename((*recorder)->rank_directory() / "pass00000.ttap", root / "segment" / (sample.name + ".ttap"));
+  }
+  std::filesystem::remove_all(root / "run");
+  return 0;
+}

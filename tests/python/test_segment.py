@@ -1,0 +1,80 @@
+"""The segment file as docs/format.md says it, read by a reader that shares nothing with the library."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from segment_reader import Damaged, read_segment
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TOOL = Path(os.environ.get("TTAP_TEST_TOOLS", REPOSITORY / "build/dev")) / "tests/capture/record_samples"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
+    """A pass with every dtype in every layout, and the bytes each tensor must have."""
+    run = tmp_path_factory.mktemp("run")
+    lines = subprocess.run([TOOL, run], check=True, capture_output=True, text=True).stdout.splitlines()
+    expected = {name: bytes.fromhex(data) for name, data in (line.split(" ") for line in lines)}
+    (path,) = run.glob("rank0_pid*/pass00000.ttap")
+    return path, expected
+
+
+@pytest.mark.parametrize("use_index", [True, False])
+def test_both_ways_of_reading_give_what_was_recorded(recorded, use_index):
+    path, expected = recorded
+    segment = read_segment(path, use_index=use_index)
+    assert segment.by_index is use_index
+    assert segment.problem == ""
+    assert segment.ending == "complete"
+    assert segment.readable_bytes == path.stat().st_size
+    assert segment.begin["program"] == {"model": "samples"}
+    assert len(expected) == 21 * 7
+    assert [tensor.name.decode() for tensor in segment.tensors] == list(expected)
+    for number, tensor in enumerate(segment.tensors):
+        name = tensor.name.decode()
+        assert tensor.data == expected[name], name
+        assert tensor.dtype == name.split(".")[0]
+        assert (tensor.role, tensor.path, tensor.device, tensor.call) == (b"in", b"/0/x", b"cpu", 1)
+        assert tensor.event == number
+        assert segment.events[number].name == tensor.name
+
+
+def test_strides_are_those_of_the_program(recorded):
+    segment = read_segment(recorded[0])
+    by_name = {tensor.name.decode(): tensor for tensor in segment.tensors}
+    assert by_name["f32.transposed"].shape == (3, 4)
+    assert by_name["f32.transposed"].strides == (1, 3)
+    assert by_name["f32.vector"].strides == ()
+    assert by_name["f32.scalar"].shape == ()
+    assert by_name["f32.empty"].shape == (3, 0, 2)
+    assert by_name["f32.empty"].data == b""
+
+
+def test_same_bytes_are_stored_once(recorded):
+    path, expected = recorded
+    distinct = {data for data in expected.values() if data}
+    assert path.stat().st_size < sum((len(data) + 63) // 64 * 64 for data in distinct) + 147 * (192 + 40 + 128) + 8192
+
+
+def test_a_torn_file_gives_a_prefix(recorded, tmp_path):
+    path, expected = recorded
+    data = path.read_bytes()
+    torn = tmp_path / "torn.ttap"
+    torn.write_bytes(data[: len(data) - 700])
+    segment = read_segment(torn)
+    assert segment.ending == "incomplete"
+    for tensor in segment.tensors:
+        assert tensor.data == expected[tensor.name.decode()]
+
+
+def test_damage_is_noticed(recorded, tmp_path):
+    data = bytearray(recorded[0].read_bytes())
+    data[20] ^= 1
+    damaged = tmp_path / "damaged.ttap"
+    damaged.write_bytes(data)
+    with pytest.raises(Damaged):
+        read_segment(damaged)
