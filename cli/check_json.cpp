@@ -1,0 +1,97 @@
+#include "cli/check_report.h"
+#include "cli/describe.h"
+
+namespace ttap::cli {
+namespace {
+
+void write_tensor(JsonWriter& json, const CheckedTensor& tensor) {
+  json.member("rank", tensor.rank).member("pid", tensor.pid).member("pass", tensor.pass).member("index", tensor.index);
+  json.member("key", tensor.key).member("dtype", name(tensor.dtype));
+  json.member("shape", std::span<const int64_t>(tensor.shape));
+}
+
+void write_counts(JsonWriter& json, const Nonfinite& counts) {
+  json.member("count", counts.values).member("nan", counts.nan);
+  json.member("pos_inf", counts.pos_inf).member("neg_inf", counts.neg_inf);
+}
+
+void write_first(JsonWriter& json, const CheckReport& report) {
+  const FirstFinding& first = *report.first;
+  const CheckedTensor& tensor = report.found.front();
+  json.begin_object();
+  write_tensor(json, tensor);
+  write_counts(json, tensor.counts);
+  json.key("place");
+  first.place ? write_located(json, *first.place, tensor.shape) : void(json.null());
+  json.key("event");
+  if (first.event) {
+    json.begin_line().member("kind", first.event->kind).member("name", first.event->name);
+    json.member("call", first.event->call)
+        .member("parents", first.event->parents)
+        .member("stack", first.event->stack)
+        .end();
+  } else {
+    json.null();
+  }
+  json.key("inputs").begin_array();
+  for (const CheckedInput& input : first.inputs) {
+    json.begin_line();
+    write_tensor(json, input.tensor);
+    json.member("finite", input.finite).key("statistics");
+    input.stats ? write_stats(json, *input.stats) : void(json.null());
+    json.end();
+  }
+  json.end().key("before");
+  first.before ? json.value(*first.before) : json.null();
+  json.end();
+}
+
+void write_troubles(JsonWriter& json, std::string_view name, const std::vector<CheckTrouble>& troubles) {
+  json.key(name).begin_array();
+  for (const CheckTrouble& trouble : troubles) {
+    json.begin_line();
+    write_tensor(json, trouble.tensor);
+    json.key("error");
+    write_error(json, trouble.error);
+    json.end();
+  }
+  json.end();
+}
+
+}  // namespace
+
+void write_json(const CheckReport& report, Output& out) {
+  JsonWriter json(out);
+  json.begin_object().member("command", "check").member("path", report.path);
+  json.member("judged", report.judged).member("left_out", report.unwanted);
+  json.key("first");
+  report.first ? write_first(json, report) : void(json.null());
+  json.key("found").begin_array();
+  for (const CheckedTensor& tensor : report.found) {
+    json.begin_line();
+    write_tensor(json, tensor);
+    write_counts(json, tensor.counts);
+    json.end();
+  }
+  json.end();
+  write_troubles(json, "unjudged", report.unjudged);
+  json.key("verified");
+  if (report.verified) {
+    json.begin_line().member("tensors", report.verified_tensors).member("bytes", report.verified_bytes);
+    json.member("without_hash", report.without_hash).end();
+  } else {
+    json.null();
+  }
+  write_troubles(json, "damaged", report.damaged);
+  json.key("passes").begin_array();
+  for (const CheckedPass& pass : report.passes) {
+    json.begin_line().member("rank", pass.rank).member("pid", pass.pid).member("pass", pass.info.number);
+    write_condition(json, pass.info);
+    json.end();
+  }
+  json.end().key("unreadable").begin_array();
+  for (const Error& error : report.unreadable) write_error(json, error);
+  json.end().end();
+}
+
+}  // namespace ttap::cli

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "cli/output.h"
+#include "cli/selection.h"
+
+namespace ttap::cli {
+
+enum ExitCode : int { kFine = 0, kFinding = 1, kError = 2 };
+
+// The command that was given: main() makes its output and runs it.
+struct Command {
+  std::string name;
+  const SelectionOptions* options = nullptr;
+  std::function<Result<ExitCode>(Output&)> body;
+};
+
+// Each adds a subcommand with its options and help; when it is the one given, it fills in `command`.
+void add_ls(CLI::App& app, Command& command);
+void add_show(CLI::App& app, Command& command);
+void add_check(CLI::App& app, Command& command);
+void add_export(CLI::App& app, Command& command);
+void add_recover(CLI::App& app, Command& command);
+
+}  // namespace ttap::cli

@@ -1,0 +1,135 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/command.h"
+#include "cli/describe.h"
+#include "cli/error_text.h"
+#include "cli/progress.h"
+#include "cli/text.h"
+#include "store/run_layout.h"
+
+namespace ttap::cli {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kHelp = R"(
+Writes DIR/rankR_pidP/passNNNNN.pt or .safetensors, or a folder passNNNNN/ of .npy
+files. Tensors of which only metadata or a fingerprint was kept have no bytes to
+write; they are counted. bf16 and fp8 become float32 in .npy, which lacks them.
+
+Examples:
+  ttap export out/run --format safetensors -o out/safetensors
+  ttap export out/run --format pt --pass 0 --rank 0 -o out/pt
+  ttap export out/run/rank0_pid7/pass00003.ttap --format npy --filter mlp -o out/npy)";
+
+struct ExportOptions {
+  SelectionOptions selection;
+  std::string format_name;
+  std::string directory;
+
+  Format format() const { return format_from_name(format_name).value(); }  // one of those the parser let through
+};
+
+struct Failed {
+  std::string path;
+  Error error;
+};
+struct Outcome {
+  std::vector<std::pair<std::string, Exported>> exported;
+  std::vector<Failed> failed;
+};
+
+uint64_t size_of_pass(const SelectedPass& selected) {
+  std::error_code error;
+  const uintmax_t size = fs::file_size(selected.file->path, error);
+  return error ? 0 : size;
+}
+
+Outcome export_all(const Selection& selection, const ExportOptions& options) {
+  Outcome outcome;
+  uint64_t total = 0;
+  for (const SelectedPass& selected : selection.passes) total += 2 * size_of_pass(selected);
+  Progress progress("exporting", total);  // half of it is reading
+  for (const SelectedPass& selected : selection.passes) {
+    const auto wanted = [&](const TensorRecord& tensor) {
+      progress.advance(tensor.has_bytes ? tensor.byte_count : 0);
+      return selection.wants(tensor);
+    };
+    const std::string path = selected.file->path.string();
+    const fs::path folder =
+        fs::path(options.directory) / rank_directory_name(selected.rank->number, selected.rank->pid);
+    auto pass = open_pass(selected);
+    auto exported = pass.ok() ? export_pass(*pass, options.format(), folder, wanted) : Result<Exported>(pass.error());
+    if (exported.ok()) {
+      outcome.exported.emplace_back(path, std::move(exported).value());
+    } else {
+      outcome.failed.push_back({path, std::move(exported).error()});
+    }
+    progress.advance(size_of_pass(selected));
+  }
+  return outcome;
+}
+
+void print_text(const Outcome& outcome, Output& out) {
+  uint64_t tensors = 0;
+  uint64_t without_bytes = 0;
+  for (const auto& [from, exported] : outcome.exported) {
+    tensors += exported.tensors;
+    without_bytes += exported.without_bytes;
+    out.print("{}: {}", printable(exported.path.string()), count_text(exported.tensors, "tensor", "tensors"));
+    if (exported.without_bytes > 0)
+      out.write(Style::kYellow, fmt::format(", {} left out: no bytes were recorded", exported.without_bytes));
+    out.write("\n");
+  }
+  if (outcome.exported.size() > 1)
+    out.print("{} exported: {}, {} without bytes\n", count_text(outcome.exported.size(), "pass", "passes"),
+              count_text(tensors, "tensor", "tensors"), without_bytes);
+}
+
+void print_json(const Outcome& outcome, const std::string& path, const ExportOptions& options, Output& out) {
+  JsonWriter json(out);
+  json.begin_object().member("command", "export").member("path", path);
+  json.member("format", to_string(options.format())).member("directory", options.directory);
+  json.key("exported").begin_array();
+  for (const auto& [from, exported] : outcome.exported) {
+    json.begin_line().member("from", from).member("path", exported.path.string());
+    json.member("tensors", exported.tensors).member("without_bytes", exported.without_bytes).end();
+  }
+  json.end().key("failed").begin_array();
+  for (const Failed& failed : outcome.failed) {
+    json.begin_line().member("path", failed.path).key("error");
+    write_error(json, failed.error);
+    json.end();
+  }
+  json.end().end();
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, Command& command) {
+  auto options = std::make_shared<ExportOptions>();
+  CLI::App* verb = app.add_subcommand("export", "Writes passes as .pt, .safetensors or .npy");
+  add_run(*verb, options->selection);
+  verb->add_option("--format", options->format_name, "pt, safetensors or npy")
+      ->required()
+      ->check(CLI::IsMember({"pt", "safetensors", "npy"}).description(""))
+      ->type_name("FORMAT");
+  verb->add_option("-o,--output", options->directory, "Where to; made if missing")->required()->type_name("DIR");
+  add_pass_and_rank(*verb, options->selection);
+  add_filter(*verb, options->selection, "Only tensors in whose key this PCRE2 pattern is found");
+  verb->footer(kHelp);
+  verb->callback([options, &command] {
+    command = {"export", &options->selection, [options](Output& out) -> Result<ExitCode> {
+                 TTAP_ASSIGN(const Selection selection, select_some_passes(options->selection));
+                 const Outcome outcome = export_all(selection, *options);
+                 const std::string path = selection.run->path.string();
+                 options->selection.json ? print_json(outcome, path, *options, out) : print_text(outcome, out);
+                 out.flush();
+                 for (const Failed& failed : outcome.failed) print_error("export", failed.error);
+                 return outcome.failed.empty() ? kFine : kError;
+               }};
+  });
+}
+
+}  // namespace ttap::cli

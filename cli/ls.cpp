@@ -1,0 +1,281 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "analyze/nonfinite.h"
+#include "cli/command.h"
+#include "cli/describe.h"
+#include "cli/error_text.h"
+#include "cli/number_set.h"
+#include "cli/progress.h"
+#include "cli/table.h"
+#include "cli/text.h"
+
+namespace ttap::cli {
+namespace {
+
+constexpr const char* kHelp = R"(
+One pass: its tensors in execution order. Several passes: one line each; choose
+with --pass or --filter to see tensors.
+
+Examples:
+  ttap ls out/run                        what is there
+  ttap ls out/run --pass 0               the tensors of pass 0
+  ttap ls out/run --filter 'mlp|norm'    tensors whose key matches, in every pass
+  ttap ls out/run/rank0_pid7/pass00003.ttap --limit 20
+  ttap ls model.safetensors --stats      a file of another format, with statistics
+  ttap ls out/run --json | jq '.passes[].tensors[].key')";
+
+struct LsOptions {
+  SelectionOptions selection;
+  bool passes_only = false;
+  bool stats = false;
+  uint64_t limit = 0;  // 0: everything
+};
+
+// What ls knows about a tensor's values: as recorded, or with --stats computed.
+std::optional<Stats> known_stats(const Pass& pass, size_t index, const TensorRecord& tensor, bool compute) {
+  if (tensor.has_fingerprint) return tensor.fingerprint.stats;
+  if (!compute) return std::nullopt;
+  const auto stats = stats_of(pass, index);
+  return stats.ok() ? std::optional(*stats) : std::nullopt;
+}
+
+std::string level_text(const TensorRecord& tensor) {
+  const bool lost = tensor.level == Level::kFull && !tensor.has_bytes;
+  return fmt::format("{}{}", to_string(tensor.level), lost ? ", bytes dropped" : "");
+}
+
+class Ls {
+ public:
+  Ls(const LsOptions& options, Selection selection, Output& out)
+      : options_(options), selection_(std::move(selection)), out_(out) {}
+
+  Result<ExitCode> text() {
+    if (selection_.passes.empty()) {
+      for (const Rank& rank : selection_.run->ranks) out_.print("{}: no pass recorded\n", rank_text(rank));
+      return kFine;
+    }
+    const bool chosen = !options_.selection.passes.empty() || selection_.filter;
+    if (options_.passes_only || (selection_.passes.size() > 1 && !chosen)) return pass_lines();
+    return tensor_tables();
+  }
+
+  Result<ExitCode> json() {
+    JsonWriter json(out_);
+    json.begin_object().member("command", "ls").member("path", selection_.run->path.string());
+    json.key("passes").begin_array();
+    ExitCode code = kFine;
+    for (const SelectedPass& selected : selection_.passes) {
+      if (out_.closed()) return code;
+      json.begin_object();
+      if (const auto pass = open_pass(selected); pass.ok()) {
+        write_pass_members(json, selected, *pass);
+        if (!options_.passes_only) json_tensors(json, *pass);
+      } else {
+        json.member("rank", selected.rank->number)
+            .member("pid", selected.rank->pid)
+            .member("pass", selected.file->number);
+        json.member("path", selected.file->path.string()).key("error");
+        write_error(json, pass.error());
+        code = kError;
+      }
+      json.end();
+    }
+    json.end().end();
+    return code;
+  }
+
+ private:
+  Result<ExitCode> pass_lines() {
+    using enum Table::Align;
+    Table table({{"rank", kRight},
+                 {"pid", kRight, 4},
+                 {"pass", kRight},
+                 {"ending"},
+                 {"tensors", kRight},
+                 {"events", kRight, 3},
+                 {"file", kRight, 1},
+                 {"started", kLeft, 5},
+                 {"NaN/Inf", kRight},
+                 {"not kept", kLeft, 0, true},
+                 {"trouble", kLeft, 0, true}});
+    std::vector<Error> errors;
+    Progress progress("reading passes", selection_.passes.size());
+    for (const SelectedPass& selected : selection_.passes) {
+      progress.advance();
+      table.add(fmt::format("{}", selected.rank->number));
+      table.add(fmt::format("{}", selected.rank->pid), Style::kDim);
+      const auto pass = open_pass(selected);
+      if (!pass.ok()) {
+        errors.push_back(pass.error());
+        table.add(fmt::format("{}", selected.file->number));
+        table.add("unreadable", Style::kRed);
+        for (int i = 0; i < 6; ++i) table.add("");
+        table.add(printable(pass.error().message), Style::kRed);
+        continue;
+      }
+      add_pass_cells(table, *pass);
+    }
+    progress.wipe();
+    out_.print("{}: {}, {}\n\n", printable(selection_.run->path.string()),
+               count_text(selection_.run->ranks.size(), "rank", "ranks"),
+               count_text(selection_.passes.size(), "pass", "passes"));
+    table.draw(out_);
+    if (!options_.passes_only) {
+      const SelectedPass& first = selection_.passes.front();
+      out_.write(Style::kDim, fmt::format("\nThe tensors of one: ttap ls {} --pass {}\n",
+                                          shell_quoted(selection_.run->path.string()), first.file->number));
+    }
+    out_.flush();
+    for (const Error& error : errors) print_error("ls", error);
+    return errors.empty() ? kFine : kError;
+  }
+
+  void add_pass_cells(Table& table, const Pass& pass) {
+    const PassInfo& info = pass.info();
+    uint64_t nonfinite = 0;
+    for (size_t i = 0; i < pass.tensor_count(); ++i) {
+      const TensorRecord tensor = pass.tensor(i);
+      const Stats& s = tensor.fingerprint.stats;
+      nonfinite += tensor.has_fingerprint && (s.nan > 0 || s.pos_inf > 0 || s.neg_inf > 0);
+    }
+    table.add(fmt::format("{}", info.number), Style::kBold);
+    table.add(ending_text(info), ending_style(info));
+    table.add(fmt::format("{}", pass.tensor_count()));
+    table.add(pass.event_count() > 0 ? fmt::format("{}", pass.event_count()) : "");
+    table.add(bytes_text(info.file_bytes));
+    table.add(info.started_unix_ns > 0 ? time_text(info.started_unix_ns) : "", Style::kDim);
+    table.add(nonfinite > 0 ? fmt::format("{}", nonfinite) : "", Style::kRed);
+    table.add(drops_text(info.drops), Style::kYellow);
+    table.add(torn_text(info), Style::kYellow);
+  }
+
+  Result<ExitCode> tensor_tables() {
+    std::vector<Error> errors;
+    bool any = false;
+    for (const SelectedPass& selected : selection_.passes) {
+      if (out_.closed()) return kFine;
+      const auto pass = open_pass(selected);
+      if (!pass.ok()) {
+        if (selection_.passes.size() == 1) return pass.error();
+        errors.push_back(pass.error());
+        continue;
+      }
+      if (any) out_.write("\n");
+      any = true;
+      tensor_table(selected, *pass);
+    }
+    out_.flush();
+    for (const Error& error : errors) print_error("ls", error);
+    return errors.empty() ? kFine : kError;
+  }
+
+  void header(const SelectedPass& selected, const Pass& pass) {
+    const PassInfo& info = pass.info();
+    out_.write(Style::kBold, fmt::format("pass {}", info.number));
+    out_.print(" of {}: ", rank_text(*selected.rank));
+    out_.write(ending_style(info), ending_text(info));
+    out_.print(", {}", count_text(pass.tensor_count(), "tensor", "tensors"));
+    if (pass.event_count() > 0) out_.print(", {}", count_text(pass.event_count(), "event", "events"));
+    out_.print(", {}", bytes_text(info.file_bytes));
+    if (info.format != Format::kSegment) out_.print(", .{}", to_string(info.format));
+    out_.write("\n");
+    const auto warn = [&](const std::string& text) {
+      if (!text.empty()) out_.write(Style::kYellow, fmt::format("  {}\n", text));
+    };
+    warn(drops_text(info.drops));
+    warn(torn_text(info));
+    for (const std::string& note : info.notes) out_.print("  {}\n", printable(note));
+  }
+
+  void tensor_table(const SelectedPass& selected, const Pass& pass) {
+    header(selected, pass);
+    using enum Table::Align;
+    Table table({{"key", kLeft, 0, true},
+                 {"dtype"},
+                 {"shape"},
+                 {"level", kLeft, 4},
+                 {"size", kRight, 5},
+                 {"min", kRight, 2},
+                 {"max", kRight, 1},
+                 {"mean", kRight, 3},
+                 {"NaN/Inf"}});
+    uint64_t matching = 0;
+    bool without_stats = false;
+    Progress progress("reading tensors", pass.tensor_count());
+    for (size_t i = 0; i < pass.tensor_count(); ++i) {
+      progress.advance();
+      const TensorRecord tensor = pass.tensor(i);
+      if (!selection_.wants(tensor)) continue;
+      if (options_.limit > 0 && matching++ >= options_.limit) continue;
+      const auto stats = known_stats(pass, i, tensor, options_.stats);
+      const std::string nonfinite = stats ? nonfinite_text(*stats) : "";
+      without_stats = without_stats || (!stats && tensor.has_bytes);
+      table.add(key_text(tensor), nonfinite.empty() ? Style::kPlain : Style::kRed);
+      table.add(dtype_text(tensor));
+      table.add(shape_text(tensor.shape));
+      table.add(level_text(tensor), tensor.level == Level::kFull && !tensor.has_bytes ? Style::kYellow : Style::kDim);
+      table.add(bytes_text(tensor.byte_count));
+      table.add(stats ? statistic_text(stats->min, tensor.dtype, 4) : "");
+      table.add(stats ? statistic_text(stats->max, tensor.dtype, 4) : "");
+      table.add(stats ? statistic_text(stats->mean, DType::kF64, 4) : "");
+      table.add(nonfinite, Style::kRed);
+    }
+    progress.wipe();
+    if (table.rows() > 0) {
+      out_.write("\n");
+      table.draw(out_);
+    } else if (selection_.filter && pass.tensor_count() > 0) {
+      out_.print("\nno key matches '{}'\n", printable(options_.selection.filter));
+    }
+    if (options_.limit > 0 && matching > options_.limit) out_.print("... and {} more\n", matching - options_.limit);
+    if (without_stats)
+      out_.write(Style::kDim, "\nThis format keeps no statistics: --stats reads the tensors and computes them.\n");
+  }
+
+  void json_tensors(JsonWriter& json, const Pass& pass) {
+    json.key("tensors").begin_array();
+    uint64_t listed = 0;
+    for (size_t i = 0; i < pass.tensor_count() && !out_.closed(); ++i) {
+      const TensorRecord tensor = pass.tensor(i);
+      if (!selection_.wants(tensor)) continue;
+      if (options_.limit > 0 && listed++ >= options_.limit) break;
+      json.begin_line();
+      write_tensor_members(json, i, tensor);
+      json.key("statistics");
+      const auto stats = known_stats(pass, i, tensor, options_.stats);
+      stats ? write_stats(json, *stats) : void(json.null());
+      json.end();
+    }
+    json.end();
+  }
+
+  const LsOptions& options_;
+  Selection selection_;
+  Output& out_;
+};
+
+}  // namespace
+
+void add_ls(CLI::App& app, Command& command) {
+  auto options = std::make_shared<LsOptions>();
+  CLI::App* verb = app.add_subcommand("ls", "Lists passes and tensors");
+  add_run(*verb, options->selection);
+  add_pass_and_rank(*verb, options->selection);
+  add_filter(*verb, options->selection, "Only tensors in whose key this PCRE2 pattern is found");
+  verb->add_flag("--passes", options->passes_only, "Only the passes, one line each");
+  verb->add_flag("--stats", options->stats, "Compute statistics where none are recorded (.pt, .safetensors, .npy)");
+  verb->add_option("--limit", options->limit, "At most this many tensors of a pass; 0 for all (default)")
+      ->type_name("N");
+  verb->footer(kHelp);
+  verb->callback([options, &command] {
+    command = {"ls", &options->selection, [options](Output& out) -> Result<ExitCode> {
+                 TTAP_ASSIGN(Selection selection, select_passes(options->selection));
+                 Ls ls(*options, std::move(selection), out);
+                 return options->selection.json ? ls.json() : ls.text();
+               }};
+  });
+}
+
+}  // namespace ttap::cli

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ttap/result.h"
+
+namespace ttap::cli {
+
+// Numbers as people write them: `3`, `0,2`, `1,4-7`.
+class NumberSet {
+ public:
+  static Result<NumberSet> parse(std::string_view text);
+  bool contains(uint64_t number) const;
+
+ private:
+  struct Range {
+    uint64_t first;
+    uint64_t last;
+  };
+  std::vector<Range> ranges_;
+};
+
+// The other way round: sorted numbers as `0-3, 7`.
+std::string ranges_text(std::span<const uint32_t> sorted);
+
+}  // namespace ttap::cli

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string_view>
+
+#include "cli/terminal.h"
+#include "ttap/result.h"
+
+namespace ttap::cli {
+
+// Buffered text to a file descriptor. A reader that has gone away (`| head`) is no error: what follows is dropped.
+class Output {
+ public:
+  Output(int fd, Terminal terminal) : fd_(fd), terminal_(terminal) {}
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  const Terminal& terminal() const { return terminal_; }
+
+  template <class... Args>
+  void print(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(fmt::appender(buffer_), format, std::forward<Args>(args)...);
+    if (buffer_.size() >= kFlushBytes) flush();
+  }
+  void write(std::string_view text);
+  void write(Style style, std::string_view text);
+
+  // Whether nobody reads any more, so that long work can stop.
+  bool closed() const { return closed_; }
+  void flush();
+  // Writes what is left; the first error that was met, if any.
+  Status finish();
+
+ private:
+  static constexpr size_t kFlushBytes = 64 * 1024;
+
+  int fd_;
+  Terminal terminal_;
+  fmt::memory_buffer buffer_;
+  bool closed_ = false;
+  std::optional<Error> error_;
+};
+
+}  // namespace ttap::cli

@@ -1,0 +1,107 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/command.h"
+#include "cli/describe.h"
+#include "cli/error_text.h"
+#include "cli/progress.h"
+#include "cli/text.h"
+#include "store/segment_writer.h"
+
+namespace ttap::cli {
+namespace {
+
+constexpr const char* kHelp = R"(
+A process that was killed leaves passes whose names end in .incomplete. They can be
+read as they are; recovery makes finished files of them: it cuts the torn tail, adds
+the index, and takes .incomplete off the name. How the pass ended stays 'incomplete'.
+A pass whose process is still writing is left alone.
+
+Examples:
+  ttap recover out/run
+  ttap recover out/run/rank0_pid7/pass00003.ttap.incomplete)";
+
+struct Failed {
+  std::string path;
+  Error error;
+};
+struct Outcome {
+  std::vector<std::pair<std::string, Recovered>> recovered;
+  std::vector<std::string> still_written;
+  std::vector<Failed> failed;
+};
+
+Outcome recover_all(const Selection& selection) {
+  Outcome outcome;
+  Progress progress("recovering", selection.passes.size());
+  for (const SelectedPass& selected : selection.passes) {
+    progress.advance();
+    const std::string path = selected.file->path.string();
+    if (!path.ends_with(kIncompleteSuffix)) continue;
+    if (const auto pass = Pass::open(path); pass.ok() && pass->info().being_written) {
+      outcome.still_written.push_back(path);
+    } else if (auto recovered = recover_pass(path); recovered.ok()) {
+      outcome.recovered.emplace_back(path, std::move(recovered).value());
+    } else {
+      outcome.failed.push_back({path, std::move(recovered).error()});
+    }
+  }
+  return outcome;
+}
+
+void print_text(const Outcome& outcome, Output& out) {
+  for (const auto& [from, recovered] : outcome.recovered) {
+    out.write(Style::kGreen, "recovered");
+    out.print(" {}: {}", printable(recovered.path.string()), count_text(recovered.tensors, "tensor", "tensors"));
+    if (recovered.cut_bytes > 0) out.print(", {} of torn tail cut", count_text(recovered.cut_bytes, "byte", "bytes"));
+    out.write("\n");
+  }
+  for (const std::string& path : outcome.still_written) {
+    out.write(Style::kYellow, "skipped");
+    out.print(" {}: its process is still writing it; recover it after that has ended\n", printable(path));
+  }
+  if (outcome.recovered.empty() && outcome.still_written.empty() && outcome.failed.empty())
+    out.write("nothing to recover: no pass here is incomplete\n");
+}
+
+void print_json(const Outcome& outcome, const std::string& path, Output& out) {
+  JsonWriter json(out);
+  json.begin_object().member("command", "recover").member("path", path);
+  json.key("recovered").begin_array();
+  for (const auto& [from, recovered] : outcome.recovered) {
+    json.begin_line().member("from", from).member("path", recovered.path.string());
+    json.member("tensors", recovered.tensors).member("cut_bytes", recovered.cut_bytes).end();
+  }
+  json.end().key("still_written").begin_array();
+  for (const std::string& skipped : outcome.still_written) json.value(skipped);
+  json.end().key("failed").begin_array();
+  for (const Failed& failed : outcome.failed) {
+    json.begin_line().member("path", failed.path).key("error");
+    write_error(json, failed.error);
+    json.end();
+  }
+  json.end().end();
+}
+
+}  // namespace
+
+void add_recover(CLI::App& app, Command& command) {
+  auto options = std::make_shared<SelectionOptions>();
+  CLI::App* verb = app.add_subcommand("recover", "Makes finished files of what a killed process left");
+  add_run(*verb, *options);
+  add_pass_and_rank(*verb, *options);
+  verb->footer(kHelp);
+  verb->callback([options, &command] {
+    command = {"recover", options.get(), [options](Output& out) -> Result<ExitCode> {
+                 TTAP_ASSIGN(const Selection selection, select_passes(*options));
+                 const Outcome outcome = recover_all(selection);
+                 options->json ? print_json(outcome, selection.run->path.string(), out) : print_text(outcome, out);
+                 out.flush();
+                 for (const Failed& failed : outcome.failed) print_error("recover", failed.error);
+                 return outcome.failed.empty() ? kFine : kError;
+               }};
+  });
+}
+
+}  // namespace ttap::cli

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/filter.h"
+#include "cli/terminal.h"
+#include "ttap/run.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ttap::cli {
+
+// The options that commands share, as given.
+struct SelectionOptions {
+  std::string path;
+  std::string passes;  // --pass; empty for all
+  std::string ranks;   // --rank
+  std::string filter;  // --filter
+  ColorChoice color = ColorChoice::kAuto;
+  bool json = false;
+};
+void add_run(CLI::App& verb, SelectionOptions& options);  // RUN, --color, --json
+void add_pass_and_rank(CLI::App& verb, SelectionOptions& options);
+void add_filter(CLI::App& verb, SelectionOptions& options, std::string help);
+
+// What they select: the passes, rank by rank, by number; none of them is open yet.
+struct SelectedPass {
+  const Rank* rank;
+  const PassFile* file;
+};
+struct Selection {
+  std::unique_ptr<const Run> run;  // what `passes` points into
+  std::vector<SelectedPass> passes = {};
+  std::optional<Pattern> filter = {};
+
+  bool wants(const TensorRecord& tensor) const { return !filter || filter->found_in(to_string(tensor.key())); }
+};
+
+// Fails when --pass, --rank or --filter is not well formed, or asks for what is not there.
+Result<Selection> select_passes(const SelectionOptions& options);
+// As above, and a run without a single pass is an error too.
+Result<Selection> select_some_passes(const SelectionOptions& options);
+
+// Opens one of them; a pass that was finished and renamed since it was found is opened under its new name.
+Result<Pass> open_pass(const SelectedPass& selected);
+
+}  // namespace ttap::cli

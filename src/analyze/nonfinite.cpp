@@ -1,0 +1,82 @@
+#include "analyze/nonfinite.h"
+
+#include <fmt/format.h>
+
+#include "analyze/extremes.h"
+
+namespace ttap {
+namespace {
+
+// What goes into a call; in a backward call the gradients of its outputs do.
+bool goes_in(std::string_view role) { return role == "in" || role == "grad_out"; }
+
+bool same_call(const TensorRecord& a, const TensorRecord& b) {
+  if (a.event != kNoEvent || b.event != kNoEvent) return a.event == b.event;
+  return a.name == b.name && a.call == b.call;
+}
+
+bool is_clean(const Stats& stats) { return stats.nan == 0 && stats.pos_inf == 0 && stats.neg_inf == 0; }
+
+}  // namespace
+
+Result<Stats> stats_of(const Pass& pass, size_t tensor) {
+  const TensorRecord record = pass.tensor(tensor);
+  if (record.has_fingerprint) return record.fingerprint.stats;
+  if (!record.has_bytes)
+    return Error{.code = ErrorCode::kNotRecorded,
+                 .message = fmt::format("'{}' was recorded at level '{}': neither statistics nor bytes were kept",
+                                        to_string(record.key()), to_string(record.level)),
+                 .path = pass.info().path.string(),
+                 .hint = "record it with level fingerprint or full"};
+  TTAP_ASSIGN(const TensorView view, pass.read(tensor));
+  return fingerprint(view).stats;
+}
+
+NonfiniteReport find_nonfinite(const Pass& pass, const ScanOptions& options) {
+  NonfiniteReport report;
+  for (size_t i = 0; i < pass.tensor_count(); ++i) {
+    const TensorRecord record = pass.tensor(i);
+    if (options.progress) options.progress(record);
+    if (options.wanted && !options.wanted(record)) {
+      ++report.unwanted;
+      continue;
+    }
+    if (!can_be_nonfinite(record.dtype)) {
+      ++report.judged;
+      continue;
+    }
+    const auto stats = stats_of(pass, i);
+    if (!stats.ok()) {
+      report.unjudged.push_back({i, stats.error()});
+      continue;
+    }
+    ++report.judged;
+    if (!is_clean(*stats)) report.found.push_back({i, stats->count, stats->nan, stats->pos_inf, stats->neg_inf});
+  }
+  return report;
+}
+
+Origin trace_origin(const Pass& pass, size_t tensor) {
+  Origin origin;
+  const TensorRecord record = pass.tensor(tensor);
+  if (record.has_bytes)
+    if (const auto view = pass.read(tensor); view.ok()) origin.first = first_nonfinite(*view);
+  for (size_t i = tensor; i-- > 0 && !origin.before;) {
+    const auto known_clean = [&] {
+      const auto stats = stats_of(pass, i);
+      return stats.ok() && is_clean(*stats);
+    };
+    if (!can_be_nonfinite(pass.tensor(i).dtype) || known_clean()) origin.before = i;
+  }
+  if (goes_in(record.role)) return origin;
+  for (size_t i = 0; i < tensor; ++i) {
+    const TensorRecord other = pass.tensor(i);
+    if (!goes_in(other.role) || !same_call(other, record)) continue;
+    origin.inputs.push_back(i);
+    if (!can_be_nonfinite(other.dtype)) continue;
+    if (const auto stats = stats_of(pass, i); stats.ok() && !is_clean(*stats)) origin.nonfinite_inputs.push_back(i);
+  }
+  return origin;
+}
+
+}  // namespace ttap

@@ -1,0 +1,57 @@
+"""The commands shown in docs/commands.md print what the document says.
+
+`python tests/python/test_documents.py` writes what they print into the document.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from ttap_command import MAKE, ROOT, TTAP
+
+DOCUMENT = ROOT / "docs/commands.md"
+EXAMPLE = re.compile(r"^```console\n\$ ttap (.*)\n((?:.*\n)*?)```$", re.MULTILINE)
+
+
+def printed(folder, words):
+    """What the command prints in a folder with the sample runs, as a terminal would show it."""
+    result = subprocess.run(
+        [TTAP, *shlex.split(words)],
+        cwd=folder,
+        env={**os.environ, "TZ": "UTC"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return result.stdout
+
+
+def make_runs(folder):
+    for kind in ["broken", "several", "trouble", "damaged"]:
+        subprocess.run([MAKE, kind, folder / kind], check=True)
+
+
+def test_the_examples_print_what_the_document_says(tmp_path):
+    make_runs(tmp_path)
+    examples = EXAMPLE.findall(DOCUMENT.read_text())
+    assert len(examples) >= 8
+    for words, shown in examples:
+        assert printed(tmp_path, words) == shown, words
+
+
+def rewrite():
+    with tempfile.TemporaryDirectory() as name:
+        make_runs(Path(name))
+
+        def filled(match):
+            return f"```console\n$ ttap {match[1]}\n{printed(name, match[1])}```"
+
+        DOCUMENT.write_text(EXAMPLE.sub(filled, DOCUMENT.read_text()))
+
+
+if __name__ == "__main__":
+    sys.exit(rewrite())
