@@ -75,7 +75,8 @@ void bench_capture(const fs::path& scratch) {
   }
 }
 
-// From the first capture() until everything is in the file, against one write() per tensor of the same bytes.
+// A program that records pass after pass: from the first capture() of a pass until its file is finished, against one
+// write() per tensor of the same bytes into a new file.
 void bench_record(const fs::path& scratch) {
   constexpr size_t kTensors = 48;
   constexpr size_t kBytes = size_t{16} << 20;
@@ -83,38 +84,37 @@ void bench_record(const fs::path& scratch) {
   for (uint32_t i = 0; i < kTensors; ++i) tensors.push_back(activations(kBytes / sizeof(float), i));
   const int64_t shape[] = {static_cast<int64_t>(kBytes / sizeof(float))};
   for (const bool sync : {false, true}) {
+    auto recorder = recorder_in(scratch / "record", {.sync = sync});
     const auto record = [&] {
-      auto recorder = recorder_in(scratch / "record", {.sync = sync});
+      const PassScope pass(*recorder);
       for (const auto& values : tensors) recorder->capture("x", {values.data(), DType::kF32, shape, {}});
-      if (!recorder->close().ok()) std::abort();
     };
     const auto write_plainly = [&] {
-      const fs::path path = scratch / "plain";
-      const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+      const int fd = ::open((scratch / "plain").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
       for (const auto& values : tensors)
         if (::write(fd, values.data(), kBytes) != static_cast<ssize_t>(kBytes)) std::abort();
       if (sync) ::fdatasync(fd);
       ::close(fd);
     };
-    const auto settle = [&] {
-      fs::remove_all(scratch / "record");
-      fs::remove(scratch / "plain");
-      ::sync();
-    };
     std::vector<double> ours, peer;
-    for (int round = -1; round < 5; ++round) {
-      settle();
-      const double a = seconds(record);
-      settle();
+    for (int round = -1; round < 7; ++round) {
+      ::sync();
+      const double a = seconds([&] {
+        record();
+        if (!recorder->flush().ok()) std::abort();
+      });
+      fs::remove(recorder->rank_directory() / fmt::format("pass{:05}.ttap", recorder->report().passes - 1));
+      ::sync();
       const double b = seconds(write_plainly);
+      fs::remove(scratch / "plain");
       if (round < 0) continue;
       ours.push_back(a);
       peer.push_back(b);
     }
-    settle();
     print(sync ? "record until it is on disk" : "record", median(ours), median(peer),
           static_cast<double>(kTensors * kBytes));
   }
+  fs::remove_all(scratch / "record");
 }
 
 void bench_fingerprint() {

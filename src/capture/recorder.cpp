@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <cstring>
 #include <mutex>
 #include <new>
 #include <stdexcept>
@@ -17,10 +16,10 @@
 #include "capture/name_table.h"
 #include "capture/pass_sink.h"
 #include "capture/staged.h"
+#include "capture/staged_body.h"
 #include "capture/staging_ring.h"
+#include "capture/stations.h"
 #include "core/logical_copy.h"
-#include "fingerprint/fingerprinter.h"
-#include "store/run_layout.h"
 
 namespace ttap {
 namespace {
@@ -28,7 +27,6 @@ namespace {
 constexpr uint64_t kMinStaging = 64 << 10;
 constexpr uint64_t kUrgentBytes = 256 << 10;  // worth waking the fingerprint thread at once
 constexpr uint64_t kPieceAlignment = 4096;    // what the fingerprint of a tensor in pieces asks for
-constexpr std::chrono::microseconds kBatchLinger{2000};
 
 // Counts forks on the child's side: the threads of a recorder do not exist there.
 std::atomic<unsigned>& fork_count() {
@@ -47,36 +45,6 @@ uint64_t unix_ns() {
 uint64_t thread_number() {
   static thread_local const auto number = static_cast<uint64_t>(::syscall(SYS_gettid));
   return number;
-}
-
-// Lays out spans and texts behind a struct in a ring record's body.
-class BodyWriter {
- public:
-  BodyWriter(StagingRing::Record* record, size_t struct_bytes) : at_(record->body() + struct_bytes) {}
-  std::span<const int64_t> put(std::span<const int64_t> numbers) {
-    auto* start = reinterpret_cast<int64_t*>(put_bytes(numbers.data(), numbers.size_bytes()));
-    return {start, numbers.size()};
-  }
-  std::string_view put(std::string_view text) { return {reinterpret_cast<char*>(put_bytes(text.data(), text.size())), text.size()}; }
-  std::byte* align_to(size_t alignment) {
-    const auto address = reinterpret_cast<uintptr_t>(at_);
-    return at_ += (alignment - address % alignment) % alignment;
-  }
-
- private:
-  std::byte* put_bytes(const void* from, size_t size) {
-    std::byte* start = align_to(sizeof(int64_t));
-    if (size > 0) std::memcpy(start, from, size);
-    at_ = start + size;
-    return start;
-  }
-  std::byte* at_;
-};
-
-uint64_t body_bytes(size_t struct_bytes, std::initializer_list<size_t> parts, uint64_t payload = 0) {
-  uint64_t total = struct_bytes;
-  for (size_t part : parts) total += part + sizeof(int64_t);
-  return payload == 0 ? total : total + StagingRing::kAlignment + payload;
 }
 
 }  // namespace
@@ -119,8 +87,7 @@ class Recorder::Impl {
     return when_full_ == WhenFull::kBlock ? StagingRing::Wait::kForRoom : StagingRing::Wait::kNever;
   }
   Status background_error() const;
-  void run_fingerprints();
-  void run_writer();
+  void flush_is_done(uint64_t ticket);
 
   const WhenFull when_full_;
   NameTable names_;
@@ -177,8 +144,8 @@ Recorder::Impl::Impl(const RecorderOptions& options, const RankStart& start, Fil
       ring_(std::move(ring)),
       sink_(std::move(sink)),
       next_pass_(start.first_pass),
-      fingerprint_thread_([this] { run_fingerprints(); }),
-      writer_thread_([this] { run_writer(); }) {}
+      fingerprint_thread_([this] { run_fingerprint_station(*ring_); }),
+      writer_thread_([this] { run_writer_station(*ring_, sink_, [this](uint64_t ticket) { flush_is_done(ticket); }); }) {}
 
 // ---- passes ----
 
@@ -382,55 +349,6 @@ Event Recorder::Impl::begin_event(const EventInfo& info) {
   return event;
 }
 
-// ---- the two threads ----
-
-void Recorder::Impl::run_fingerprints() {
-  std::optional<Fingerprinter> pieces;  // of the tensor that arrives in several records
-  while (true) {
-    auto* record = ring_->next_published();
-    const StagedKind kind = kind_of(record);
-    if (kind == StagedKind::kTensor) {
-      auto& tensor = staged_as<StagedTensor>(record);
-      if (!tensor.payload.last) {
-        pieces.emplace(tensor.dtype);
-        pieces->update(tensor.payload.bytes);
-      } else if (tensor.level != Level::kMeta) {
-        tensor.payload.fingerprint =
-            fingerprint(TensorView{tensor.payload.bytes.data(), tensor.dtype, tensor.shape, {}});
-      }
-    } else if (kind == StagedKind::kPiece) {
-      StagedPayload& payload = staged_as<StagedPiece>(record).payload;
-      pieces->update(payload.bytes);
-      if (payload.last) payload.fingerprint = pieces->finish();
-    }
-    ring_->pass_on(record);
-    if (kind == StagedKind::kStop) return;
-  }
-}
-
-void Recorder::Impl::run_writer() {
-  while (true) {
-    auto* record = ring_->next_passed_on(sink_.has_batch() ? kBatchLinger : std::chrono::microseconds(0));
-    if (record == nullptr) {
-      sink_.flush();
-      ring_->release();
-      continue;
-    }
-    const StagedKind kind = kind_of(record);
-    const uint64_t ticket = kind == StagedKind::kFlush ? staged_as<StagedFlush>(record).ticket : 0;
-    sink_.take(record);
-    const bool control = kind == StagedKind::kFlush || kind == StagedKind::kStop;
-    if (control || sink_.batch_is_full()) sink_.flush();
-    if (!sink_.has_batch()) ring_->release();
-    if (kind == StagedKind::kFlush) {
-      const std::lock_guard lock(flush_mutex_);
-      flush_done_ = ticket;
-      flushed_.notify_all();
-    }
-    if (kind == StagedKind::kStop) return;
-  }
-}
-
 // ---- the end ----
 
 Status Recorder::Impl::flush() {
@@ -441,6 +359,12 @@ Status Recorder::Impl::flush() {
   std::unique_lock lock(flush_mutex_);
   flushed_.wait(lock, [&] { return flush_done_ >= flush.ticket; });
   return background_error();
+}
+
+void Recorder::Impl::flush_is_done(uint64_t ticket) {
+  const std::lock_guard lock(flush_mutex_);
+  flush_done_ = ticket;
+  flushed_.notify_all();
 }
 
 Status Recorder::Impl::close() {

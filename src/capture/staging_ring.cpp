@@ -39,16 +39,17 @@ bool StagingRing::try_place(uint64_t bytes, uint64_t& position) {
     const uint64_t start = round_up(reserved_, capacity_);
     reserved_ = claimed_ = passed_on_ = collected_ = released_ = start;
   }
-  const uint64_t to_end = capacity_ - reserved_ % capacity_;
-  const uint64_t padding = bytes > to_end ? to_end : 0;
-  if (reserved_ - released_ + padding + bytes > capacity_) return false;
-  if (padding > 0) {
-    Record* filler = new (at(reserved_)) Record{padding, true, true};
-    reserved_ += filler->bytes;
-  }
+  const uint64_t offset = reserved_ % capacity_;
+  const uint64_t to_end = capacity_ - offset;
+  const auto fits = [&](uint64_t padding) { return reserved_ - released_ + padding + bytes <= capacity_; };
+  // Go back to the start at the end of the mapping, and sooner where that saves touching new memory: the first touch
+  // of a page costs far more than the copy into it, and a small recording should stay small.
+  const bool back_to_start = bytes > to_end || (offset + bytes > touched_ && fits(to_end));
+  if (!fits(back_to_start ? to_end : 0)) return false;
+  if (back_to_start) reserved_ += (new (at(reserved_)) Record{to_end, true, true})->bytes;
   position = reserved_;
   reserved_ += bytes;
-  peak_ = std::max(peak_, reserved_ - released_);
+  touched_ = std::max(touched_, position % capacity_ + bytes);
   return true;
 }
 
@@ -155,7 +156,7 @@ void StagingRing::shut() {
 
 uint64_t StagingRing::peak_bytes() const {
   const std::lock_guard lock(mutex_);
-  return peak_;
+  return touched_;
 }
 
 }  // namespace ttap

@@ -66,6 +66,7 @@ class StagingRing {
   // After the last station has stopped: whoever waits for room is sent away.
   void shut();
 
+  // How much of the mapping was ever used.
   uint64_t peak_bytes() const;
 
  private:
@@ -85,7 +86,7 @@ class StagingRing {
   uint64_t passed_on_ = 0;
   uint64_t collected_ = 0;
   uint64_t released_ = 0;
-  uint64_t peak_ = 0;
+  uint64_t touched_ = 0;  // the mapping was used up to here
   unsigned waiting_for_room_ = 0;
   bool shut_ = false;
   bool streaming_ = false;

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+
+#include "capture/staging_ring.h"
+
+namespace ttap {
+
+// Lays out spans and texts behind a struct in a ring record's body.
+class BodyWriter {
+ public:
+  BodyWriter(StagingRing::Record* record, size_t struct_bytes) : at_(record->body() + struct_bytes) {}
+  std::span<const int64_t> put(std::span<const int64_t> numbers) {
+    auto* start = reinterpret_cast<int64_t*>(put_bytes(numbers.data(), numbers.size_bytes()));
+    return {start, numbers.size()};
+  }
+  std::string_view put(std::string_view text) { return {reinterpret_cast<char*>(put_bytes(text.data(), text.size())), text.size()}; }
+  std::byte* align_to(size_t alignment) {
+    const auto address = reinterpret_cast<uintptr_t>(at_);
+    return at_ += (alignment - address % alignment) % alignment;
+  }
+
+ private:
+  std::byte* put_bytes(const void* from, size_t size) {
+    std::byte* start = align_to(sizeof(int64_t));
+    if (size > 0) std::memcpy(start, from, size);
+    at_ = start + size;
+    return start;
+  }
+  std::byte* at_;
+};
+
+// Room for a struct, what BodyWriter puts behind it, and an aligned payload.
+inline uint64_t body_bytes(size_t struct_bytes, std::initializer_list<size_t> parts, uint64_t payload = 0) {
+  uint64_t total = struct_bytes;
+  for (size_t part : parts) total += part + sizeof(int64_t);
+  return payload == 0 ? total : total + StagingRing::kAlignment + payload;
+}
+
+}  // namespace ttap

@@ -1,0 +1,78 @@
+#include "capture/stations.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <optional>
+
+#include "capture/staged.h"
+#include "fingerprint/fingerprinter.h"
+
+namespace ttap {
+namespace {
+
+// How long the writer waits for more before it writes a batch that is not full.
+constexpr std::chrono::microseconds kBatchLinger{2000};
+
+// The recorder's threads give way to the program's where there are more threads than cores. (SCHED_BATCH: waking them
+// does not interrupt the thread that woke them.) A kernel that refuses only costs the model's thread some time.
+void give_way(const char* name) {
+  (void)pthread_setname_np(pthread_self(), name);
+  const sched_param none{};
+  (void)pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
+  const auto self = static_cast<id_t>(::syscall(SYS_gettid));
+  (void)::setpriority(PRIO_PROCESS, self, ::getpriority(PRIO_PROCESS, self) + 10);
+}
+
+}  // namespace
+
+void run_fingerprint_station(StagingRing& ring) {
+  give_way("ttap-hash");
+  std::optional<Fingerprinter> pieces;  // of the tensor that arrives in several records
+  while (true) {
+    auto* record = ring.next_published();
+    const StagedKind kind = kind_of(record);
+    if (kind == StagedKind::kTensor) {
+      auto& tensor = staged_as<StagedTensor>(record);
+      if (!tensor.payload.last) {
+        pieces.emplace(tensor.dtype);
+        pieces->update(tensor.payload.bytes);
+      } else if (tensor.level != Level::kMeta) {
+        tensor.payload.fingerprint =
+            fingerprint(TensorView{tensor.payload.bytes.data(), tensor.dtype, tensor.shape, {}});
+      }
+    } else if (kind == StagedKind::kPiece) {
+      StagedPayload& payload = staged_as<StagedPiece>(record).payload;
+      pieces->update(payload.bytes);
+      if (payload.last) payload.fingerprint = pieces->finish();
+    }
+    ring.pass_on(record);
+    if (kind == StagedKind::kStop) return;
+  }
+}
+
+void run_writer_station(StagingRing& ring, PassSink& sink, const std::function<void(uint64_t)>& flushed) {
+  give_way("ttap-write");
+  while (true) {
+    auto* record = ring.next_passed_on(sink.has_batch() ? kBatchLinger : std::chrono::microseconds(0));
+    if (record == nullptr) {
+      sink.flush();
+      ring.release();
+      continue;
+    }
+    const StagedKind kind = kind_of(record);
+    const uint64_t ticket = kind == StagedKind::kFlush ? staged_as<StagedFlush>(record).ticket : 0;
+    sink.take(record);
+    const bool control = kind == StagedKind::kFlush || kind == StagedKind::kStop;
+    if (control || sink.batch_is_full()) sink.flush();
+    if (!sink.has_batch()) ring.release();
+    if (kind == StagedKind::kFlush) flushed(ticket);
+    if (kind == StagedKind::kStop) return;
+  }
+}
+
+}  // namespace ttap
