@@ -1,7 +1,7 @@
 #include <cstdint>
 
 #include "foreign/formats.h"
-#include "store/npy.h"
+#include "store/foreign/npy.h"
 
 // No bytes may crash the reader, and every tensor it hands out must lie inside them.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,11 +1,11 @@
 #include <cstdint>
 
 #include "foreign/formats.h"
-#include "store/pickle_machine.h"
-#include "store/pt.h"
-#include "store/pt_calls.h"
-#include "store/pt_flatten.h"
-#include "store/zip_archive.h"
+#include "store/foreign/pickle_machine.h"
+#include "store/foreign/pt.h"
+#include "store/foreign/pt_calls.h"
+#include "store/foreign/pt_flatten.h"
+#include "store/foreign/zip_archive.h"
 
 // No bytes may crash the reader, and every tensor it hands out must lie inside them. The checksums would keep
 // the fuzzer out of the pickle, so the layers behind them are also tried on their own: the input as a whole

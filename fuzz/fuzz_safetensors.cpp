@@ -1,7 +1,7 @@
 #include <cstdint>
 
 #include "foreign/formats.h"
-#include "store/safetensors.h"
+#include "store/foreign/safetensors.h"
 
 // No bytes may crash the reader, and every tensor it hands out must lie inside them.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

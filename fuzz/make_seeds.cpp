@@ -2,10 +2,10 @@
 #include <filesystem>
 
 #include "sample_tensors.h"
-#include "store/npy.h"
-#include "store/pt.h"
-#include "store/safetensors.h"
-#include "store/zip_archive.h"
+#include "store/foreign/npy.h"
+#include "store/foreign/pt.h"
+#include "store/foreign/safetensors.h"
+#include "store/foreign/zip_archive.h"
 #include "ttap/recorder.h"
 
 // make_seeds DIR: one small file per dtype and layout for each fuzzer, in DIR/npy, DIR/pt, DIR/safetensors,

@@ -30,13 +30,10 @@ logged examples cmake --build $programs
 rm -rf build/demo
 mkdir -p build/demo
 
-if [[ ! -x $programs/record_demo || ! -x .venv/bin/ttap ]]; then  # GUARD: goes when both have arrived
-  shown $programs/key_demo
-  exit
-fi
 shown $programs/record_demo $run
 shown .venv/bin/ttap ls $run
-shown .venv/bin/ttap show $run
+shown .venv/bin/ttap ls $run --pass 1
+shown .venv/bin/ttap show $run layers.1.mlp.up
 shown 1 .venv/bin/ttap check $run
-shown .venv/bin/ttap export $run build/demo/exported
+shown .venv/bin/ttap export $run --format safetensors -o build/demo/exported
 printf '\nThe run is in %s, its export in build/demo/exported.\n' $run

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
-#include "store/npy.h"
-#include "store/pt.h"
+#include "store/foreign/npy.h"
+#include "store/foreign/pt.h"
 #include "store/run_layout.h"
-#include "store/safetensors.h"
+#include "store/foreign/safetensors.h"
 #include "ttap/run.h"
 
 namespace ttap {

@@ -1,11 +1,11 @@
 #include <cstring>
 
 #include "format/layout.h"
-#include "store/npy.h"
+#include "store/foreign/npy.h"
 #include "store/pass_source.h"
-#include "store/pt.h"
+#include "store/foreign/pt.h"
 #include "store/run_layout.h"
-#include "store/safetensors.h"
+#include "store/foreign/safetensors.h"
 #include "store/segment_writer.h"
 
 namespace ttap {

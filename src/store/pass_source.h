@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "store/foreign.h"
+#include "store/foreign/foreign.h"
 #include "ttap/run.h"
 
 namespace ttap {

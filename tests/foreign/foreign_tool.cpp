@@ -5,9 +5,9 @@
 #include <string>
 
 #include "sample_tensors.h"
-#include "store/npy.h"
-#include "store/pt.h"
-#include "store/safetensors.h"
+#include "store/foreign/npy.h"
+#include "store/foreign/pt.h"
+#include "store/foreign/safetensors.h"
 
 // foreign_tool list IN          the tensors of a file or folder as JSON: key, dtype, true_dtype, shape, hex
 // of the bytes foreign_tool convert IN OUT   between .npy folders, .safetensors and .pt, chosen by name

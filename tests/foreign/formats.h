@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "sample_tensors.h"
-#include "store/foreign.h"
+#include "store/foreign/foreign.h"
 
 namespace ttap::test {
 

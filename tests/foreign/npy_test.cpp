@@ -1,4 +1,4 @@
-#include "store/npy.h"
+#include "store/foreign/npy.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "core/element.h"
 #include "foreign/formats.h"
-#include "store/npy_header.h"
+#include "store/foreign/npy_header.h"
 
 namespace ttap {
 namespace {

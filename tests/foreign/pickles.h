@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "foreign/formats.h"
-#include "store/zip_format.h"
-#include "store/zip_writer.h"
+#include "store/foreign/zip_format.h"
+#include "store/foreign/zip_writer.h"
 
 // Pickles and archives by hand, right and wrong ones.
 namespace ttap::test {

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "foreign/pickles.h"
-#include "store/pt.h"
+#include "store/foreign/pt.h"
 
 // Every attack tried on the .pt reader, one test each. A pickle that would run a command would make a file
 // called `pwned` in the working directory: after each attack there must be none.

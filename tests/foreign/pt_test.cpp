@@ -1,4 +1,4 @@
-#include "store/pt.h"
+#include "store/foreign/pt.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "store/safetensors.h"
+#include "store/foreign/safetensors.h"
 
 #include <gtest/gtest.h>
 

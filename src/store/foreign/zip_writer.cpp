@@ -1,8 +1,8 @@
-#include "store/zip_writer.h"
+#include "store/foreign/zip_writer.h"
 
 #include <zlib.h>
 
-#include "store/zip_format.h"
+#include "store/foreign/zip_format.h"
 
 namespace ttap {
 namespace {

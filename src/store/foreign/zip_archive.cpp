@@ -1,12 +1,12 @@
-#include "store/zip_archive.h"
+#include "store/foreign/zip_archive.h"
 
 #include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>
 
-#include "store/utf8.h"
-#include "store/zip_format.h"
+#include "store/foreign/utf8.h"
+#include "store/foreign/zip_format.h"
 
 namespace ttap {
 namespace {

@@ -1,11 +1,11 @@
-#include "store/npy_header.h"
+#include "store/foreign/npy_header.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 
-#include "store/utf8.h"
+#include "store/foreign/utf8.h"
 #include "ttap/tensor_view.h"
 
 namespace ttap {

@@ -1,10 +1,10 @@
-#include "store/foreign.h"
+#include "store/foreign/foreign.h"
 
 #include <fmt/format.h>
 
 #include <unordered_set>
 
-#include "store/utf8.h"
+#include "store/foreign/utf8.h"
 
 namespace ttap {
 

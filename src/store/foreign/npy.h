@@ -1,6 +1,6 @@
 #pragma once
 
-#include "store/foreign.h"
+#include "store/foreign/foreign.h"
 
 // .npy: one array a file. A pass in this format is a folder of them with an index.json that says which key
 // each file holds.

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "store/foreign.h"
-#include "store/pickle_machine.h"
-#include "store/zip_archive.h"
+#include "store/foreign/foreign.h"
+#include "store/foreign/pickle_machine.h"
+#include "store/foreign/zip_archive.h"
 
 namespace ttap {
 

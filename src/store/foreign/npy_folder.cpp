@@ -6,9 +6,9 @@
 #include <unordered_set>
 
 #include "core/element.h"
-#include "store/npy.h"
+#include "store/foreign/npy.h"
 #include "store/posix_file.h"
-#include "store/utf8.h"
+#include "store/foreign/utf8.h"
 
 // index.json: {"format": "ttap-npy", "version": 1, "tensors": [{"key", "file", "dtype", "true_dtype"?}, …]}.
 // A reader passes over entries it does not know, so that more can be added; what changes their meaning raises

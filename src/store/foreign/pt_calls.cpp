@@ -1,11 +1,11 @@
-#include "store/pt_calls.h"
+#include "store/foreign/pt_calls.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "store/pt_names.h"
-#include "store/utf8.h"
+#include "store/foreign/pt_names.h"
+#include "store/foreign/utf8.h"
 #include "ttap/tensor_view.h"
 
 namespace ttap {

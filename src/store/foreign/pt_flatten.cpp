@@ -1,12 +1,12 @@
-#include "store/pt_flatten.h"
+#include "store/foreign/pt_flatten.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <unordered_set>
 
-#include "store/pt_names.h"
-#include "store/utf8.h"
+#include "store/foreign/pt_names.h"
+#include "store/foreign/utf8.h"
 
 namespace ttap {
 namespace {

@@ -1,11 +1,11 @@
-#include "store/pt.h"
+#include "store/foreign/pt.h"
 
 #include <fmt/format.h>
 
-#include "store/pt_calls.h"
-#include "store/pt_flatten.h"
-#include "store/utf8.h"
-#include "store/zip_archive.h"
+#include "store/foreign/pt_calls.h"
+#include "store/foreign/pt_flatten.h"
+#include "store/foreign/utf8.h"
+#include "store/foreign/zip_archive.h"
 
 namespace ttap {
 namespace {

@@ -1,4 +1,4 @@
-#include "store/logical_stream.h"
+#include "store/foreign/logical_stream.h"
 
 #include <algorithm>
 #include <vector>

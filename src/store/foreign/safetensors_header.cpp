@@ -1,4 +1,4 @@
-#include "store/safetensors_header.h"
+#include "store/foreign/safetensors_header.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-#include "store/utf8.h"
+#include "store/foreign/utf8.h"
 
 namespace ttap {
 namespace {

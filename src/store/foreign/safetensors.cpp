@@ -1,4 +1,4 @@
-#include "store/safetensors.h"
+#include "store/foreign/safetensors.h"
 
 #include <fmt/format.h>
 
@@ -8,10 +8,10 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "store/logical_stream.h"
+#include "store/foreign/logical_stream.h"
 #include "store/posix_file.h"
-#include "store/safetensors_header.h"
-#include "store/utf8.h"
+#include "store/foreign/safetensors_header.h"
+#include "store/foreign/utf8.h"
 
 namespace ttap {
 namespace {

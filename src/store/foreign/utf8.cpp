@@ -1,4 +1,4 @@
-#include "store/utf8.h"
+#include "store/foreign/utf8.h"
 
 #include <fmt/format.h>
 

@@ -3,11 +3,11 @@
 #include <map>
 #include <tuple>
 
-#include "store/logical_stream.h"
-#include "store/pt.h"
-#include "store/pt_names.h"
-#include "store/zip_format.h"
-#include "store/zip_writer.h"
+#include "store/foreign/logical_stream.h"
+#include "store/foreign/pt.h"
+#include "store/foreign/pt_names.h"
+#include "store/foreign/zip_format.h"
+#include "store/foreign/zip_writer.h"
 
 namespace ttap {
 namespace {

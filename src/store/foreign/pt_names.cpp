@@ -1,4 +1,4 @@
-#include "store/pt_names.h"
+#include "store/foreign/pt_names.h"
 
 #include <algorithm>
 

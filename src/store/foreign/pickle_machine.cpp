@@ -1,4 +1,4 @@
-#include "store/pickle_machine.h"
+#include "store/foreign/pickle_machine.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 #include <unordered_map>
 
-#include "store/utf8.h"
+#include "store/foreign/utf8.h"
 
 namespace ttap {
 namespace {

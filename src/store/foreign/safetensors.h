@@ -1,6 +1,6 @@
 #pragma once
 
-#include "store/foreign.h"
+#include "store/foreign/foreign.h"
 
 // .safetensors: a JSON header and the bytes of every tensor, C order. All our dtypes but c128 have a name
 // there; what has none is stored as a type of the same bytes, and its true dtype and shape are told by the

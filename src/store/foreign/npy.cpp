@@ -1,4 +1,4 @@
-#include "store/npy.h"
+#include "store/foreign/npy.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "core/element.h"
-#include "store/logical_stream.h"
-#include "store/npy_header.h"
+#include "store/foreign/logical_stream.h"
+#include "store/foreign/npy_header.h"
 #include "store/posix_file.h"
 
 namespace ttap {

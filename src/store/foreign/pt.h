@@ -1,6 +1,6 @@
 #pragma once
 
-#include "store/foreign.h"
+#include "store/foreign/foreign.h"
 
 // .pt: what torch.save writes, a zip archive with a pickle that describes the tensors and one entry per
 // storage.

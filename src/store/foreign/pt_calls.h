@@ -1,6 +1,6 @@
 #pragma once
 
-#include "store/pickle_machine.h"
+#include "store/foreign/pickle_machine.h"
 
 namespace ttap {
 
