@@ -90,7 +90,7 @@ std::string parents_text(const Pass& pass, uint32_t event) {
     const EventRecord parent = pass.event(at);
     std::string name = parent.name.empty() ? "(lost)" : printable(parent.name);
     if (parent.call != 1) name += fmt::format("::call{}", parent.call);
-    text = text.empty() ? std::move(name) : fmt::format("{} > {}", name, text);
+    text = text.empty() ? name : fmt::format("{} > {}", name, text);
   }
   return text;
 }

@@ -104,7 +104,7 @@ void draw_stats(const TensorReport& report, Output& out) {
 }
 
 std::string element_text(const Sample& sample, DType dtype, size_t element) {
-  const std::string first = number_text(sample.values[element * static_cast<size_t>(sample.parts)], kDigits);
+  std::string first = number_text(sample.values[element * static_cast<size_t>(sample.parts)], kDigits);
   if (sample.parts == 1) {
     if (dtype == DType::kBool) return first == "0" ? "False" : "True";
     return first;

@@ -53,6 +53,7 @@ std::vector<std::string> similar_keys(const Pass& pass, std::string_view text, s
     worst_useful = std::get<0>(best.back());
   }
   std::vector<std::string> keys;
+  keys.reserve(best.size());
   for (const Entry& entry : best) keys.push_back(to_string(pass.tensor(std::get<2>(entry)).key()));
   return keys;
 }

@@ -102,7 +102,9 @@ void damaged(const fs::path& run) {
 }
 
 void odd_names(const fs::path& run) {
-  SamplePass pass(run / rank_directory_name(0, 4711), 0, "{\"deep\": \"\xFF\"}");
+  // Metadata that would overflow the stack of a careless reader.
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  SamplePass pass(run / rank_directory_name(0, 4711), 0, deep);
   for (const std::string& name : {std::string("line\nbreak"), std::string("\x1b[31mred"), std::string("bytes\xFF\xFE"),
                                   std::string("at@home/100%"), std::string("größe.模型"), std::string("spaced 'name'")})
     pass.tensor(name, {3}, ramp(3), {});

@@ -24,6 +24,7 @@ def test_odd_names_do_not_reach_the_terminal_and_can_be_shown(runs):
     names = [each["name"] for each in document["passes"][0]["tensors"]]
     assert names[0] == "line\nbreak"
     assert names[2] == "bytes\ufffd\ufffd"
+    assert document["passes"][0]["metadata"] is None  # nested too deep
 
 
 @pytest.mark.parametrize("command", ["ls", "check"])
