@@ -33,7 +33,8 @@ std::vector<float> activations(size_t count, uint32_t seed) {
 }
 
 void print(std::string_view name, double ours, double peer, double bytes) {
-  fmt::print("{{\"name\": \"{}\", \"ours_s\": {:.9g}, \"peer_s\": {:.9g}, \"bytes\": {:.0f}}}\n", name, ours, peer, bytes);
+  fmt::print("{{\"name\": \"{}\", \"ours_s\": {:.9g}, \"peer_s\": {:.9g}, \"bytes\": {:.0f}}}\n", name, ours, peer,
+             bytes);
   std::fflush(stdout);
 }
 

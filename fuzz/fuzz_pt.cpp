@@ -20,8 +20,7 @@ void run_pickle_over(std::span<const std::byte> pickle, const ZipArchive& archiv
   PtCalls calls(heap);
   const auto root = run_pickle(pickle, heap, calls);
   if (!root.ok()) return;
-  if (const auto flat = flatten_pt(heap, *root, archive, folder, pickle.size()); flat.ok())
-    test::touch(*flat);
+  if (const auto flat = flatten_pt(heap, *root, archive, folder, pickle.size()); flat.ok()) test::touch(*flat);
 }
 
 // A storage "0" of 64 bytes.
@@ -43,8 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   if (const auto parsed = parse_pt(bytes); parsed.ok()) test::touch(*parsed);
   if (const auto archive = ZipArchive::open(bytes); archive.ok()) {
-    if (const ZipEntry* entry = archive->find("archive/data.pkl"))
-      run_pickle_over(entry->data, *archive, "archive");
+    if (const ZipEntry* entry = archive->find("archive/data.pkl")) run_pickle_over(entry->data, *archive, "archive");
   } else {
     run_pickle_over(bytes, small_archive(), "archive");
   }

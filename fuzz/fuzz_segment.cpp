@@ -57,8 +57,7 @@ void read_all(std::span<const std::byte> bytes) {
   for (size_t i = 0; i < view->tensor_count(); ++i) {
     const TensorRecord record = view->tensor(i);
     sum += to_string(record.key()).size();
-    if (record.has_bytes)
-      sum += fingerprint({view->blob(i).data(), record.dtype, record.shape, {}}).stats.zeros;
+    if (record.has_bytes) sum += fingerprint({view->blob(i).data(), record.dtype, record.shape, {}}).stats.zeros;
   }
   volatile uint64_t sink = sum;
   (void)sink;

@@ -18,9 +18,8 @@ int main(int argc, char** argv) {
   for (const auto& sample : test::sample_tensors()) {
     const NamedTensor tensors[] = {{"a", sample.view()}, {"b/0", sample.view()}};
     const auto pt = root / "pt" / (sample.name + ".pt");
-    const Status results[] = {
-        write_npy(root / "npy" / (sample.name + ".npy"), sample.view()), write_pt(pt, tensors),
-        write_safetensors(root / "safetensors" / (sample.name + ".safetensors"), tensors)};
+    const Status results[] = {write_npy(root / "npy" / (sample.name + ".npy"), sample.view()), write_pt(pt, tensors),
+                              write_safetensors(root / "safetensors" / (sample.name + ".safetensors"), tensors)};
     for (const Status& status : results)
       if (!status.ok()) return std::fprintf(stderr, "%s\n", status.error().describe().c_str()), 1;
     // The pickle alone, for the fuzzer's way around the archive.
@@ -36,7 +35,8 @@ int main(int argc, char** argv) {
     (*recorder)->capture("a", sample.view());
     (*recorder)->capture("b", sample.view(), {.role = "in", .path = "/0"});
     if (!(*recorder)->close().ok()) return 1;
-    std::filesystem::rename((*recorder)->rank_directory() / "pass00000.ttap", root / "segment" / (sample.name + ".ttap"));
+    std::filesystem::rename((*recorder)->rank_directory() / "pass00000.ttap",
+                            root / "segment" / (sample.name + ".ttap"));
   }
   std::filesystem::remove_all(root / "run");
   return 0;

@@ -48,16 +48,16 @@ typedef enum ttap_dtype {
 typedef enum ttap_level { TTAP_LEVEL_META = 0, TTAP_LEVEL_FINGERPRINT = 1, TTAP_LEVEL_FULL = 2 } ttap_level;
 
 typedef struct ttap_options {
-  size_t struct_size;              /* sizeof(ttap_options); set by ttap_options_init() */
-  const char* directory;           /* of the run; NULL: only TTAP_DIR can switch recording on */
-  int64_t rank;                    /* -1: from the environment */
-  const char* const* filter;       /* patterns; NULL: every name */
+  size_t struct_size;        /* sizeof(ttap_options); set by ttap_options_init() */
+  const char* directory;     /* of the run; NULL: only TTAP_DIR can switch recording on */
+  int64_t rank;              /* -1: from the environment */
+  const char* const* filter; /* patterns; NULL: every name */
   size_t filter_count;
   ttap_level level;
-  uint64_t staging_bytes;          /* 0: the default */
-  int drop_when_full;              /* 0: wait */
-  uint64_t quota_bytes;            /* 0: no limit */
-  const char* metadata_json;       /* NULL, or an object */
+  uint64_t staging_bytes;    /* 0: the default */
+  int drop_when_full;        /* 0: wait */
+  uint64_t quota_bytes;      /* 0: no limit */
+  const char* metadata_json; /* NULL, or an object */
 } ttap_options;
 
 typedef struct ttap_tensor {

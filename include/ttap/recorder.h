@@ -40,10 +40,10 @@ struct RecorderOptions {
 
   uint64_t staging_bytes = uint64_t{256} << 20;  // all memory between capture() and the disk; at least 64 KiB
   WhenFull when_full = WhenFull::kBlock;
-  uint64_t quota_bytes = 0;   // for everything this process writes; 0: no limit
-  bool deduplicate = true;    // the same bytes are stored once per pass
-  bool sync = false;          // fdatasync each pass before it gets its final name
-  bool strict = false;        // capture() throws instead of counting
+  uint64_t quota_bytes = 0;          // for everything this process writes; 0: no limit
+  bool deduplicate = true;           // the same bytes are stored once per pass
+  bool sync = false;                 // fdatasync each pass before it gets its final name
+  bool strict = false;               // capture() throws instead of counting
   std::string metadata_json = "{}";  // an object about the program, kept in the run and in every pass
 
   // `base` overlaid with TTAP_DIR, TTAP_LEVEL, TTAP_FILTER (a JSON list, or one pattern), TTAP_STAGING_BYTES,
@@ -78,15 +78,16 @@ struct Event {
 // What a recorder saw, kept and did not keep: its coverage.
 struct TTAP_API Report {
   uint64_t passes = 0;
-  uint64_t tensors = 0;         // recorded, at whatever level
-  uint64_t tensor_bytes = 0;    // of those, before deduplication
-  uint64_t deduplicated = 0;    // tensors whose bytes were there already
-  uint64_t file_bytes = 0;      // written
+  uint64_t tensors = 0;       // recorded, at whatever level
+  uint64_t tensor_bytes = 0;  // of those, before deduplication
+  uint64_t deduplicated = 0;  // tensors whose bytes were there already
+  uint64_t file_bytes = 0;    // written
   uint64_t names_seen = 0;
   uint64_t names_recorded = 0;  // that the filter let through
-  std::vector<std::pair<std::string, uint64_t>> patterns = {};  // of filter and level rules, with the names each matched
+  std::vector<std::pair<std::string, uint64_t>> patterns =
+      {};  // of filter and level rules, with the names each matched
   DropCounts drops = {};
-  std::string first_error = {};      // of the background threads
+  std::string first_error = {};  // of the background threads
   uint64_t staging_peak_bytes = 0;
 
   // One line, then one for everything that was not kept.
@@ -142,9 +143,7 @@ class PassScope {
  public:
   explicit PassScope(Recorder& recorder)
       : recorder_(recorder), number_(recorder.begin_pass()), exceptions_(std::uncaught_exceptions()) {}
-  ~PassScope() {
-    recorder_.end_pass(std::uncaught_exceptions() > exceptions_ ? Ending::kAborted : Ending::kComplete);
-  }
+  ~PassScope() { recorder_.end_pass(std::uncaught_exceptions() > exceptions_ ? Ending::kAborted : Ending::kComplete); }
   PassScope(const PassScope&) = delete;
   PassScope& operator=(const PassScope&) = delete;
   uint32_t number() const { return number_; }

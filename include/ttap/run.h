@@ -27,13 +27,13 @@ struct PassInfo {
   Format format = Format::kSegment;
   uint32_t number = 0;
   Ending ending = Ending::kComplete;
-  bool being_written = false;       // incomplete because its process is still at work
+  bool being_written = false;  // incomplete because its process is still at work
   uint64_t file_bytes = 0;
-  uint64_t readable_bytes = 0;      // less than file_bytes when the tail is torn or damaged
-  std::string problem = {};         // what the reader met at readable_bytes; empty when the file is sound
+  uint64_t readable_bytes = 0;  // less than file_bytes when the tail is torn or damaged
+  std::string problem = {};     // what the reader met at readable_bytes; empty when the file is sound
   uint64_t started_unix_ns = 0;
   DropCounts drops = {};
-  std::string metadata_json = "{}";  // what the recorder wrote about the program
+  std::string metadata_json = "{}";     // what the recorder wrote about the program
   std::vector<std::string> notes = {};  // what a foreign file holds besides tensors
 };
 
@@ -96,8 +96,8 @@ struct Recovered {
 };
 TTAP_API Result<Recovered> recover_pass(const std::filesystem::path& path);
 
-// Writes a pass in another format as `directory/pass00003.pt`, `.safetensors`, or for kNpy a folder `pass00003`. Tensors
-// that `wanted` rejects are left out; tensors without bytes are left out and counted.
+// Writes a pass in another format as `directory/pass00003.pt`, `.safetensors`, or for kNpy a folder `pass00003`.
+// Tensors that `wanted` rejects are left out; tensors without bytes are left out and counted.
 struct Exported {
   std::filesystem::path path;
   uint64_t tensors = 0;

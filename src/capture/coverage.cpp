@@ -72,10 +72,12 @@ Result<RankStart> make_rank_directory(const RecorderOptions& options) {
                  .path = start.directory.string(),
                  .hint = "choose a directory this user may write to"};
   TTAP_ASSIGN(const Run existing, Run::open(start.directory));
-  for (const PassFile& pass : existing.ranks.at(0).passes) start.first_pass = std::max(start.first_pass, pass.number + 1);
+  for (const PassFile& pass : existing.ranks.at(0).passes)
+    start.first_pass = std::max(start.first_pass, pass.number + 1);
 
-  const Json json = {{"tensortap", version()}, {"rank", rank},           {"pid", pid},
-                     {"host", host_name()},    {"command", command_line()}, {"program", about_program}};
+  const Json json = {
+      {"tensortap", version()},  {"rank", rank}, {"pid", pid}, {"host", host_name()}, {"command", command_line()},
+      {"program", about_program}};
   start.metadata_json = dump(json);
   TTAP_TRY(write_json(start.directory / "rank.json", json));
   return start;

@@ -13,7 +13,7 @@ namespace ttap {
 
 struct RankStart {
   std::filesystem::path directory;
-  uint32_t first_pass = 0;     // after those that are there already
+  uint32_t first_pass = 0;    // after those that are there already
   std::string metadata_json;  // also kept in every pass
 };
 Result<RankStart> make_rank_directory(const RecorderOptions& options);

@@ -61,7 +61,7 @@ class PassSink {
 
   Options options_;
   std::optional<SegmentWriter> writer_;
-  bool pass_open_ = false;      // also when its file could not be made
+  bool pass_open_ = false;       // also when its file could not be made
   uint64_t finished_bytes_ = 0;  // of earlier passes
   // The tensor whose pieces are arriving; its texts are copied, since its record is released before the last piece.
   struct Large;

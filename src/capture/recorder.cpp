@@ -131,8 +131,7 @@ Result<std::unique_ptr<Recorder::Impl>> Recorder::Impl::create(const RecorderOpt
   sink.quota_bytes = options.quota_bytes;
   sink.batch_bytes = std::min<uint64_t>(options.staging_bytes / 4, 8 << 20);
   sink.begin_json = start.metadata_json;
-  return std::unique_ptr<Impl>(
-      new Impl(options, start, std::move(filter), std::move(ring), std::move(sink)));
+  return std::unique_ptr<Impl>(new Impl(options, start, std::move(filter), std::move(ring), std::move(sink)));
 }
 
 Recorder::Impl::Impl(const RecorderOptions& options, const RankStart& start, Filter filter,
@@ -145,7 +144,8 @@ Recorder::Impl::Impl(const RecorderOptions& options, const RankStart& start, Fil
       sink_(std::move(sink)),
       next_pass_(start.first_pass),
       fingerprint_thread_([this] { run_fingerprint_station(*ring_); }),
-      writer_thread_([this] { run_writer_station(*ring_, sink_, [this](uint64_t ticket) { flush_is_done(ticket); }); }) {}
+      writer_thread_(
+          [this] { run_writer_station(*ring_, sink_, [this](uint64_t ticket) { flush_is_done(ticket); }); }) {}
 
 // ---- passes ----
 
@@ -253,8 +253,8 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, const TensorV
   };
   const uint64_t payload = staged.level == Level::kMeta ? 0 : staged.byte_count;
   const size_t dims = tensor.shape.size_bytes();
-  const uint64_t bytes = body_bytes(
-      sizeof(StagedTensor), {dims, dims, place.role.size(), place.path.size(), place.device.size()}, payload);
+  const uint64_t bytes = body_bytes(sizeof(StagedTensor),
+                                    {dims, dims, place.role.size(), place.path.size(), place.device.size()}, payload);
   if (bytes > ring_->largest_body() && when_full_ == WhenFull::kBlock)
     return stage_in_pieces(staged, source, tensor, place, number);
 
@@ -287,7 +287,8 @@ Status Recorder::Impl::stage_in_pieces(const StagedTensor& first, const LogicalC
   const uint64_t piece_limit = ring_->largest_body() / 2 / kPieceAlignment * kPieceAlignment;
   if (overhead + piece_limit > ring_->largest_body()) {
     sink_.count_unsupported();
-    return Error{ErrorCode::kTooLarge, fmt::format("'{}': its name and path do not fit the staging memory", first.name->name)};
+    return Error{ErrorCode::kTooLarge,
+                 fmt::format("'{}': its name and path do not fit the staging memory", first.name->name)};
   }
   ring_->lock_stream();
   const uint64_t total = source.elements() * source.element_size();

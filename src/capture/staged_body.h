@@ -19,7 +19,9 @@ class BodyWriter {
     auto* start = reinterpret_cast<int64_t*>(put_bytes(numbers.data(), numbers.size_bytes()));
     return {start, numbers.size()};
   }
-  std::string_view put(std::string_view text) { return {reinterpret_cast<char*>(put_bytes(text.data(), text.size())), text.size()}; }
+  std::string_view put(std::string_view text) {
+    return {reinterpret_cast<char*>(put_bytes(text.data(), text.size())), text.size()};
+  }
   std::byte* align_to(size_t alignment) {
     const auto address = reinterpret_cast<uintptr_t>(at_);
     return at_ += (alignment - address % alignment) % alignment;

@@ -23,9 +23,10 @@ Result<std::unique_ptr<StagingRing>> StagingRing::create(uint64_t capacity) {
   capacity = capacity / kAlignment * kAlignment;
   void* memory = ::mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
-    return Error{.code = ErrorCode::kIo,
-                 .message = fmt::format("cannot reserve {} bytes of staging memory: {}", capacity, std::strerror(errno)),
-                 .hint = "set a smaller staging size"};
+    return Error{
+        .code = ErrorCode::kIo,
+        .message = fmt::format("cannot reserve {} bytes of staging memory: {}", capacity, std::strerror(errno)),
+        .hint = "set a smaller staging size"};
   // Fewer page faults on the model's thread; a kernel that refuses only costs speed.
   (void)::madvise(memory, capacity, MADV_HUGEPAGE);
   return std::unique_ptr<StagingRing>(new StagingRing(static_cast<std::byte*>(memory), capacity));

@@ -92,8 +92,8 @@ void LogicalCopy::copy(uint64_t first, uint64_t count, void* target) const {
     uint64_t rows = 1;
     uint64_t run = std::min<uint64_t>(count, columns - static_cast<uint64_t>(index[inner]));
     if (side_by_side && index[inner] == 0 && count >= 2 * columns) {
-      rows = std::min({kCacheLine / element_size_, count / columns,
-                       static_cast<uint64_t>(shape_[inner - 1] - index[inner - 1])});
+      rows = std::min(
+          {kCacheLine / element_size_, count / columns, static_cast<uint64_t>(shape_[inner - 1] - index[inner - 1])});
       run = rows * columns;
     }
     if (rows > 1) {

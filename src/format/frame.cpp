@@ -70,8 +70,7 @@ bool is_valid(const Trailer& trailer) {
          trailer.crc == crc_before_last_word(trailer);
 }
 
-void append_frame(std::vector<std::byte>& out, FrameType type, std::span<const std::byte> payload,
-                  uint32_t row_count) {
+void append_frame(std::vector<std::byte>& out, FrameType type, std::span<const std::byte> payload, uint32_t row_count) {
   const FrameHeader header = make_frame_header(type, payload, row_count);
   const auto header_bytes = std::as_bytes(std::span(&header, 1));
   out.insert(out.end(), header_bytes.begin(), header_bytes.end());

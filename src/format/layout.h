@@ -54,10 +54,12 @@ struct StringHeader {
   uint32_t length;
   uint32_t reserved;
 };
-inline constexpr uint64_t string_entry_bytes(uint64_t length) { return sizeof(StringHeader) + ((length + 7) & ~uint64_t{7}); }
+inline constexpr uint64_t string_entry_bytes(uint64_t length) {
+  return sizeof(StringHeader) + ((length + 7) & ~uint64_t{7});
+}
 
 struct EventRow {
-  uint32_t name;    // numbers of strings; 0 is the empty string
+  uint32_t name;  // numbers of strings; 0 is the empty string
   uint32_t kind;
   uint32_t call;
   uint32_t parent;  // number of an event, 0xFFFFFFFF for none
@@ -74,7 +76,7 @@ struct TensorRow {
   uint32_t call;
   uint32_t role;
   uint32_t path;
-  uint32_t event;    // number of an event, 0xFFFFFFFF for none
+  uint32_t event;  // number of an event, 0xFFFFFFFF for none
   uint32_t device;
   uint32_t shape;    // a string holding int64 dimensions; the empty string is 0-d
   uint32_t strides;  // likewise; the empty string is C order

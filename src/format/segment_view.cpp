@@ -43,8 +43,8 @@ Result<SegmentView> SegmentView::parse(std::span<const std::byte> bytes) {
   if (!is_valid(view.header_)) return corrupt(0, "the checksum of the file header does not hold");
   if (view.header_.version_major > kVersionMajor)
     return Error{.code = ErrorCode::kVersion,
-                 .message = fmt::format("segment version {}.{}; this build reads up to {}.x", view.header_.version_major,
-                                        view.header_.version_minor, kVersionMajor),
+                 .message = fmt::format("segment version {}.{}; this build reads up to {}.x",
+                                        view.header_.version_major, view.header_.version_minor, kVersionMajor),
                  .hint = "use a newer ttap"};
   if (!view.read_by_index()) view.read_by_scan();
   return view;
@@ -59,14 +59,16 @@ bool SegmentView::read_by_index() {
   const auto header = load<FrameHeader>(bytes_.data() + trailer.index_offset);
   const uint64_t room = index_limit - trailer.index_offset;
   if (!is_valid(header) || static_cast<FrameType>(header.type) != FrameType::kIndex) return false;
-  if (header.payload_bytes > room || header.payload_bytes != uint64_t{header.row_count} * sizeof(IndexRow)) return false;
+  if (header.payload_bytes > room || header.payload_bytes != uint64_t{header.row_count} * sizeof(IndexRow))
+    return false;
   const auto payload = bytes_.subspan(trailer.index_offset + sizeof header, header.payload_bytes);
   if (crc32c(payload) != header.payload_crc) return false;
 
   uint64_t end_of_last = sizeof(FileHeader);
   for (uint32_t i = 0; i < header.row_count; ++i) {
     const auto row = load<IndexRow>(payload.data() + i * sizeof(IndexRow));
-    const bool in_order = row.offset % kAlignment == 0 && row.offset >= end_of_last && row.offset < trailer.index_offset;
+    const bool in_order =
+        row.offset % kAlignment == 0 && row.offset >= end_of_last && row.offset < trailer.index_offset;
     if (!in_order) return forget_all(), false;
     const auto length = take_frame(row.offset);
     if (!length.ok()) return forget_all(), false;
@@ -169,8 +171,7 @@ Status SegmentView::take_tensors(std::span<const std::byte> payload, uint32_t co
 Status SegmentView::check(const TensorRow& row) const {
   const uint32_t largest = std::max({row.name, row.role, row.path, row.device, row.shape, row.strides});
   if (largest >= strings_.size()) return bad("a tensor refers to a string that is not there");
-  if (row.event != kNoEvent && row.event >= event_count_)
-    return bad("a tensor refers to an event that is not there");
+  if (row.event != kNoEvent && row.event >= event_count_) return bad("a tensor refers to an event that is not there");
   const auto dtype = dtype_from_number(row.dtype);
   if (!dtype) return bad(fmt::format("unknown dtype number {}", row.dtype));
   if (row.level > static_cast<uint8_t>(Level::kFull)) return bad(fmt::format("unknown level {}", row.level));

@@ -6,14 +6,13 @@ namespace ttap {
 
 std::string to_json(const EndRecord& end) {
   const DropCounts& drops = end.drops;
-  nlohmann::ordered_json json = {
-      {"ending", to_string(end.ending)},
-      {"drops",
-       {{"staging_full", drops.staging_full},
-        {"quota", drops.quota},
-        {"disk_full", drops.disk_full},
-        {"io_error", drops.io_error},
-        {"unsupported", drops.unsupported}}}};
+  nlohmann::ordered_json json = {{"ending", to_string(end.ending)},
+                                 {"drops",
+                                  {{"staging_full", drops.staging_full},
+                                   {"quota", drops.quota},
+                                   {"disk_full", drops.disk_full},
+                                   {"io_error", drops.io_error},
+                                   {"unsupported", drops.unsupported}}}};
   if (end.recovered) json["recovered"] = true;
   return json.dump();
 }

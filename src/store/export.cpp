@@ -2,8 +2,8 @@
 
 #include "store/foreign/npy.h"
 #include "store/foreign/pt.h"
-#include "store/run_layout.h"
 #include "store/foreign/safetensors.h"
+#include "store/run_layout.h"
 #include "ttap/run.h"
 
 namespace ttap {

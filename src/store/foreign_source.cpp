@@ -14,7 +14,10 @@ class ForeignSource final : public Pass::Source {
   }
 
   size_t event_count() const override { return 0; }
-  EventRecord event(size_t) const override { TTAP_CHECK(false && "a foreign file has no events"); return {}; }
+  EventRecord event(size_t) const override {
+    TTAP_CHECK(false && "a foreign file has no events");
+    return {};
+  }
   size_t tensor_count() const override { return file_.tensors.size(); }
 
   TensorRecord tensor(size_t index) const override {

@@ -13,8 +13,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem
   TTAP_ASSIGN(FileDescriptor file, FileDescriptor::open(path, O_RDONLY | O_CLOEXEC));
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return errno_error("cannot stat", path);
-  if (!S_ISREG(status.st_mode))
-    return Error{ErrorCode::kNotThisFormat, "not a regular file", path.string()};
+  if (!S_ISREG(status.st_mode)) return Error{ErrorCode::kNotThisFormat, "not a regular file", path.string()};
   const auto size = static_cast<size_t>(status.st_size);
   const std::byte* data = nullptr;
   if (size > 0) {

@@ -2,10 +2,10 @@
 
 #include "format/layout.h"
 #include "store/foreign/npy.h"
-#include "store/pass_source.h"
 #include "store/foreign/pt.h"
-#include "store/run_layout.h"
 #include "store/foreign/safetensors.h"
+#include "store/pass_source.h"
+#include "store/run_layout.h"
 #include "store/segment_writer.h"
 
 namespace ttap {

@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-#include "format/segment_view.h"
 #include "format/frame.h"
+#include "format/segment_view.h"
 #include "store/mapped_file.h"
 #include "store/segment_writer.h"
 #include "ttap/run.h"

@@ -15,7 +15,8 @@ namespace {
 Result<std::vector<fs::directory_entry>> entries_of(const fs::path& directory) {
   std::error_code error;
   std::vector<fs::directory_entry> entries;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) entries.push_back(*it);
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
+    entries.push_back(*it);
   if (error) return Error{ErrorCode::kIo, fmt::format("cannot list: {}", error.message()), directory.string()};
   return entries;
 }

@@ -11,8 +11,8 @@
 // The names inside a run directory.
 namespace ttap {
 
-std::string rank_directory_name(uint32_t rank, int64_t pid);       // rank0_pid7
-std::string pass_stem(uint32_t number);                            // pass00003
+std::string rank_directory_name(uint32_t rank, int64_t pid);  // rank0_pid7
+std::string pass_stem(uint32_t number);                       // pass00003
 struct RankName {
   uint32_t rank;
   int64_t pid;

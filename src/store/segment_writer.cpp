@@ -18,9 +18,7 @@ using format::FrameType;
 
 constexpr std::array<std::byte, format::kAlignment> kZeros{};
 
-std::span<const std::byte> padding_of(uint64_t size) {
-  return std::span(kZeros).first(format::align_up(size) - size);
-}
+std::span<const std::byte> padding_of(uint64_t size) { return std::span(kZeros).first(format::align_up(size) - size); }
 
 iovec part_of(std::span<const std::byte> bytes) { return {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
 
@@ -254,8 +252,7 @@ std::vector<std::byte> make_segment_tail(uint64_t position, std::string_view end
   format::append_frame(tail, FrameType::kEnd, std::as_bytes(std::span(end_json)));
   const uint64_t index_offset = position + tail.size();
   format::append_frame(tail, FrameType::kIndex, std::as_bytes(std::span(index)), static_cast<uint32_t>(index.size()));
-  const format::Trailer trailer =
-      format::make_trailer(index_offset, position + tail.size() + sizeof(format::Trailer));
+  const format::Trailer trailer = format::make_trailer(index_offset, position + tail.size() + sizeof(format::Trailer));
   const auto trailer_bytes = std::as_bytes(std::span(&trailer, 1));
   tail.insert(tail.end(), trailer_bytes.begin(), trailer_bytes.end());
   return tail;

@@ -33,8 +33,8 @@ class SegmentWriter {
   };
 
   // Creates `<path>.incomplete` and locks it; `path` must not exist.
-  static Result<SegmentWriter> create(const std::filesystem::path& path, uint32_t pass_number,
-                                      uint64_t started_unix_ns, std::string_view begin_json, const Options& options);
+  static Result<SegmentWriter> create(const std::filesystem::path& path, uint32_t pass_number, uint64_t started_unix_ns,
+                                      std::string_view begin_json, const Options& options);
   SegmentWriter(SegmentWriter&&) = default;
 
   // Event numbers count up; a gap (an event that was lost) is filled with nameless rows.

@@ -292,8 +292,7 @@ TEST(Recorder, SeveralThreadsCaptureAtOnce) {
   EXPECT_EQ(pass.tensor_count(), static_cast<size_t>(kThreads * kEach));
   for (int t = 0; t < kThreads; ++t)
     for (int i = 0; i < kEach; ++i) {
-      const auto values =
-          values_of(pass, {.name = "thread" + std::to_string(t), .call = static_cast<uint32_t>(i + 1)});
+      const auto values = values_of(pass, {.name = "thread" + std::to_string(t), .call = static_cast<uint32_t>(i + 1)});
       ASSERT_EQ(values.size(), i % 50 == 0 ? 60'000u : 8u);
       ASSERT_EQ(values.back(), static_cast<float>(t * 1000 + i));
     }

@@ -34,8 +34,7 @@ nlohmann::json listing(const ForeignTensors& found) {
   nlohmann::json tensors = nlohmann::json::array();
   for (const ForeignTensor& tensor : found.tensors) {
     std::string hex;
-    for (std::byte b : test::logical_bytes(tensor.view()))
-      hex += fmt::format("{:02x}", static_cast<unsigned>(b));
+    for (std::byte b : test::logical_bytes(tensor.view())) hex += fmt::format("{:02x}", static_cast<unsigned>(b));
     tensors.push_back({{"key", to_string(tensor.key)},
                        {"name", tensor.key.name},
                        {"path", tensor.key.path},
@@ -49,8 +48,7 @@ nlohmann::json listing(const ForeignTensors& found) {
 
 int fail(const Error& error) {
   // Told as JSON, so that a test can ask for the code.
-  fmt::print("{}\n",
-             nlohmann::json({{"error", to_string(error.code)}, {"message", error.describe()}}).dump());
+  fmt::print("{}\n", nlohmann::json({{"error", to_string(error.code)}, {"message", error.describe()}}).dump());
   return 1;
 }
 
@@ -66,8 +64,7 @@ int run(std::span<char*> args) {
     const auto found = read(args[2]);
     if (!found.ok()) return fail(found.error());
     std::vector<NamedTensor> tensors;
-    for (const ForeignTensor& tensor : found->tensors)
-      tensors.push_back({to_string(tensor.key), tensor.view()});
+    for (const ForeignTensor& tensor : found->tensors) tensors.push_back({to_string(tensor.key), tensor.view()});
     const auto status = write(args[3], tensors);
     return status.ok() ? 0 : fail(status.error());
   }

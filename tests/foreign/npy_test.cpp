@@ -73,8 +73,7 @@ TEST(NpyFolder, KeepsKeysInOrderAndWidensWhatNumPyLacks) {
     for (size_t v = 0; v < actual.size() / 4; ++v) {
       float wide = 0;
       std::memcpy(&wide, actual.data() + 4 * v, 4);
-      const auto narrow =
-          value_of(sample.dtype, expected.data() + v / values * size, static_cast<int>(v % values));
+      const auto narrow = value_of(sample.dtype, expected.data() + v / values * size, static_cast<int>(v % values));
       EXPECT_TRUE(wide == narrow || (std::isnan(wide) && std::isnan(narrow)));
     }
   }
@@ -134,42 +133,31 @@ TEST_P(NpyFolderIndex, IsRefused) {
 INSTANTIATE_TEST_SUITE_P(
     Npy, NpyFolderIndex,
     testing::Values(
-        BadIndex{"NotJson", "{", ErrorCode::kCorrupt},
-        BadIndex{"OfAnotherProgram", "{}", ErrorCode::kCorrupt},
+        BadIndex{"NotJson", "{", ErrorCode::kCorrupt}, BadIndex{"OfAnotherProgram", "{}", ErrorCode::kCorrupt},
         BadIndex{"Later", R"({"format":"ttap-npy","version":2,"tensors":[]})", ErrorCode::kVersion},
         BadIndex{"NoList", R"({"format":"ttap-npy","version":1,"tensors":{}})", ErrorCode::kCorrupt},
         BadIndex{"EntryWithoutFile", INDEX(R"({"key":"a","dtype":"f32"})"), ErrorCode::kCorrupt},
         BadIndex{"EntryNotAnObject", INDEX("1"), ErrorCode::kCorrupt},
-        BadIndex{"LeadsOutside", INDEX(R"({"key":"a","dtype":"f32","file":"../outside.npy"})"),
-                 ErrorCode::kCorrupt},
-        BadIndex{"NulInName", INDEX(R"({"key":"a","dtype":"f32","file":"a.npy\u0000x"})"),
-                 ErrorCode::kCorrupt},
+        BadIndex{"LeadsOutside", INDEX(R"({"key":"a","dtype":"f32","file":"../outside.npy"})"), ErrorCode::kCorrupt},
+        BadIndex{"NulInName", INDEX(R"({"key":"a","dtype":"f32","file":"a.npy\u0000x"})"), ErrorCode::kCorrupt},
         BadIndex{"MissingFile", INDEX(R"({"key":"a","dtype":"f32","file":"b.npy"})"), ErrorCode::kNotFound},
         BadIndex{"UnknownDType", INDEX(R"({"key":"a","dtype":"f33","file":"a.npy"})"), ErrorCode::kCorrupt},
-        BadIndex{"OtherDTypeThanTheFile", INDEX(R"({"key":"a","dtype":"i32","file":"a.npy"})"),
+        BadIndex{"OtherDTypeThanTheFile", INDEX(R"({"key":"a","dtype":"i32","file":"a.npy"})"), ErrorCode::kCorrupt},
+        BadIndex{"TrueDTypeThatDoesNotWiden", INDEX(R"({"key":"a","dtype":"f32","true_dtype":"f64","file":"a.npy"})"),
                  ErrorCode::kCorrupt},
-        BadIndex{"TrueDTypeThatDoesNotWiden",
-                 INDEX(R"({"key":"a","dtype":"f32","true_dtype":"f64","file":"a.npy"})"),
-                 ErrorCode::kCorrupt},
-        BadIndex{
-            "KeyTwice",
-            INDEX(R"({"key":"a","dtype":"f32","file":"a.npy"},{"key":"a","dtype":"f32","file":"a.npy"})"),
-            ErrorCode::kCorrupt}),
+        BadIndex{"KeyTwice",
+                 INDEX(R"({"key":"a","dtype":"f32","file":"a.npy"},{"key":"a","dtype":"f32","file":"a.npy"})"),
+                 ErrorCode::kCorrupt}),
     [](const auto& test_info) { return test_info.param.name; });
 
-TEST(NpyErrors, AnotherFile) {
-  EXPECT_EQ(parse_npy(bytes_of("PK\3\4")).error().code, ErrorCode::kNotThisFormat);
-}
+TEST(NpyErrors, AnotherFile) { EXPECT_EQ(parse_npy(bytes_of("PK\3\4")).error().code, ErrorCode::kNotThisFormat); }
 TEST(NpyErrors, EmptyFile) { EXPECT_EQ(parse_npy({}).error().code, ErrorCode::kTruncated); }
-TEST(NpyErrors, LaterVersion) {
-  EXPECT_EQ(parse_npy(npy_file("{}", 0, 4)).error().code, ErrorCode::kVersion);
-}
+TEST(NpyErrors, LaterVersion) { EXPECT_EQ(parse_npy(npy_file("{}", 0, 4)).error().code, ErrorCode::kVersion); }
 TEST(NpyErrors, PythonObjects) {
   EXPECT_EQ(code_of("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"), ErrorCode::kForbidden);
 }
 TEST(NpyErrors, Records) {
-  EXPECT_EQ(code_of("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }"),
-            ErrorCode::kUnsupported);
+  EXPECT_EQ(code_of("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }"), ErrorCode::kUnsupported);
 }
 TEST(NpyErrors, TextAndDatesAndLongDoubles) {
   for (const char* descr : {"<U4", "|S4", "<M8[ns]", "<f16", "|V2", "<c32"})
@@ -178,16 +166,16 @@ TEST(NpyErrors, TextAndDatesAndLongDoubles) {
         << descr;
 }
 TEST(NpyErrors, MalformedDictionary) {
-  for (const char* text : {"", "{", "{}", "[]", "{'descr'}", "{'descr': '<f4'}",
-                           "{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}",
-                           "{'descr': '<f4', 'fortran_order': False, 'shape': 2}",
-                           "{'descr': '<f4', 'fortran_order': False, 'shape': (2 2)}",
-                           "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}",
-                           "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",
-                           "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'more': 1}",
-                           "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}",
-                           "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} 1",
-                           "{'descr': '<f4' 'fortran_order': False, 'shape': (2,)}"})
+  for (const char* text :
+       {"", "{", "{}", "[]", "{'descr'}", "{'descr': '<f4'}", "{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': 2}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2 2)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'more': 1}",
+        "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} 1",
+        "{'descr': '<f4' 'fortran_order': False, 'shape': (2,)}"})
     EXPECT_EQ(code_of(text), ErrorCode::kCorrupt) << text;
 }
 TEST(NpyErrors, ShapeThatOverflows) {
@@ -197,8 +185,7 @@ TEST(NpyErrors, ShapeThatOverflows) {
 TEST(NpyErrors, TooManyDimensions) {
   std::string shape;
   for (int i = 0; i < 65; ++i) shape += "1, ";
-  EXPECT_EQ(code_of("{'descr': '<f4', 'fortran_order': False, 'shape': (" + shape + "), }"),
-            ErrorCode::kTooLarge);
+  EXPECT_EQ(code_of("{'descr': '<f4', 'fortran_order': False, 'shape': (" + shape + "), }"), ErrorCode::kTooLarge);
 }
 TEST(NpyErrors, DataCutShort) {
   EXPECT_EQ(code_of("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }"), ErrorCode::kTruncated);

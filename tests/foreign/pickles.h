@@ -30,15 +30,14 @@ inline std::string tuple(const std::vector<int64_t>& values) {
 }
 
 inline std::string storage_pickle(const std::string& type, const std::string& key, int64_t elements) {
-  return "(" + text("storage") + "ctorch\n" + type + "\n" + text(key) + text("cpu") + integer(elements) +
-         "tQ";
+  return "(" + text("storage") + "ctorch\n" + type + "\n" + text(key) + text("cpu") + integer(elements) + "tQ";
 }
 
-inline std::string tensor_pickle(const std::string& type, const std::string& key, int64_t elements,
-                                 int64_t offset, const std::vector<int64_t>& shape,
-                                 const std::vector<int64_t>& strides, const std::string& more = "") {
-  return "ctorch._utils\n_rebuild_tensor_v2\n(" + storage_pickle(type, key, elements) + integer(offset) +
-         tuple(shape) + tuple(strides) + "\x89" + "ccollections\nOrderedDict\n)R" + more + "tR";
+inline std::string tensor_pickle(const std::string& type, const std::string& key, int64_t elements, int64_t offset,
+                                 const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
+                                 const std::string& more = "") {
+  return "ctorch._utils\n_rebuild_tensor_v2\n(" + storage_pickle(type, key, elements) + integer(offset) + tuple(shape) +
+         tuple(strides) + "\x89" + "ccollections\nOrderedDict\n)R" + more + "tR";
 }
 
 using Entries = std::vector<std::pair<std::string, std::string>>;

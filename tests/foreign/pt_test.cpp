@@ -99,22 +99,21 @@ TEST(Pt, DISABLED_HoldsAStorageOver4GiB) {
 TEST(Pt, FlattensNestedContainersAndNotesTheRest) {
   using namespace test;
   const std::string t = tensor_pickle("FloatStorage", "0", 4, 0, {4}, {1});
-  const auto parsed = parse_pt(pt_file("}(" + text("model") + "}(" + text("a/b") + t + text("list") + "](" +
-                                           t + "K\7" + "eu" + text("epoch") + "K\3" + text("betas") +
-                                           "K\1K\2\x86" + text("empty") + "}" + "K\5" + t + "u.",
+  const auto parsed = parse_pt(pt_file("}(" + text("model") + "}(" + text("a/b") + t + text("list") + "](" + t + "K\7" +
+                                           "eu" + text("epoch") + "K\3" + text("betas") + "K\1K\2\x86" + text("empty") +
+                                           "}" + "K\5" + t + "u.",
                                        {{"0", std::string(16, 'x')}}));
   ASSERT_TRUE(parsed.ok()) << parsed.error().describe();
   std::vector<std::string> keys;
   for (const ForeignTensor& tensor : parsed->tensors) keys.push_back(to_string(tensor.key));
   EXPECT_EQ(keys, (std::vector<std::string>{"model/a%2Fb", "model/list/0", "5"}));
-  EXPECT_EQ(parsed->notes,
-            (std::vector<std::string>{"model/list/1: 7", "epoch: 3", "betas: (1, 2)", "empty: {}"}));
+  EXPECT_EQ(parsed->notes, (std::vector<std::string>{"model/list/1: 7", "epoch: 3", "betas: (1, 2)", "empty: {}"}));
 }
 
 TEST(Pt, CallsABareTensorTensor) {
   using namespace test;
-  const auto parsed = parse_pt(
-      pt_file(tensor_pickle("FloatStorage", "0", 4, 1, {3}, {1}) + ".", {{"0", std::string(16, 'x')}}));
+  const auto parsed =
+      parse_pt(pt_file(tensor_pickle("FloatStorage", "0", 4, 1, {3}, {1}) + ".", {{"0", std::string(16, 'x')}}));
   ASSERT_TRUE(parsed.ok()) << parsed.error().describe();
   EXPECT_EQ(to_string(parsed->tensors.at(0).key), "tensor");
 }

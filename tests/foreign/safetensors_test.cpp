@@ -69,8 +69,7 @@ TEST(Safetensors, RefusesToWriteWhatCannotBeReadBack) {
   EXPECT_EQ(code({{"a", view.view()}, {"a", view.view()}}), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code({{"a\xff", view.view()}}), ErrorCode::kInvalidArgument);
   const int64_t shape[] = {-1};
-  EXPECT_EQ(code({{"a", {.data = &view, .dtype = DType::kF32, .shape = shape}}}),
-            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code({{"a", {.data = &view, .dtype = DType::kF32, .shape = shape}}}), ErrorCode::kInvalidArgument);
   EXPECT_FALSE(std::filesystem::exists(folder / "x"));
 }
 
@@ -89,8 +88,7 @@ TEST_P(SafetensorsHeaderError, IsRefused) {
   EXPECT_TRUE(parsed.error().offset.has_value());
 }
 
-#define F32(name, shape, offsets) \
-  "\"" name R"(":{"dtype":"F32","shape":)" shape R"(,"data_offsets":)" offsets "}"
+#define F32(name, shape, offsets) "\"" name R"(":{"dtype":"F32","shape":)" shape R"(,"data_offsets":)" offsets "}"
 INSTANTIATE_TEST_SUITE_P(
     Safetensors, SafetensorsHeaderError,
     testing::Values(
@@ -99,20 +97,15 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{"NotUtf8", "{\"\xff\":{}}", 0, ErrorCode::kCorrupt},
         BadHeader{"DuplicateName", "{" F32("a", "[1]", "[0,4]") "," F32("a", "[1]", "[4,8]") "}", 8,
                   ErrorCode::kCorrupt},
-        BadHeader{"Overlap", "{" F32("a", "[1]", "[0,4]") "," F32("b", "[1]", "[0,4]") "}", 4,
-                  ErrorCode::kCorrupt},
-        BadHeader{"Hole", "{" F32("a", "[1]", "[0,4]") "," F32("b", "[1]", "[8,12]") "}", 12,
-                  ErrorCode::kCorrupt},
+        BadHeader{"Overlap", "{" F32("a", "[1]", "[0,4]") "," F32("b", "[1]", "[0,4]") "}", 4, ErrorCode::kCorrupt},
+        BadHeader{"Hole", "{" F32("a", "[1]", "[0,4]") "," F32("b", "[1]", "[8,12]") "}", 12, ErrorCode::kCorrupt},
         BadHeader{"HoleAtStart", "{" F32("a", "[1]", "[4,8]") "}", 8, ErrorCode::kCorrupt},
         BadHeader{"HoleAtEnd", "{" F32("a", "[1]", "[0,4]") "}", 5, ErrorCode::kCorrupt},
-        BadHeader{"Backwards", "{" F32("a", "[1]", "[0,4]") "," F32("b", "[1]", "[4,0]") "}", 4,
-                  ErrorCode::kCorrupt},
+        BadHeader{"Backwards", "{" F32("a", "[1]", "[0,4]") "," F32("b", "[1]", "[4,0]") "}", 4, ErrorCode::kCorrupt},
         BadHeader{"DataCutShort", "{" F32("a", "[2]", "[0,8]") "}", 7, ErrorCode::kTruncated},
         BadHeader{"SizeDisagrees", "{" F32("a", "[2]", "[0,4]") "}", 4, ErrorCode::kCorrupt},
-        BadHeader{"ShapeOverflows", "{" F32("a", "[4294967296,4294967296]", "[0,0]") "}", 0,
-                  ErrorCode::kTooLarge},
-        BadHeader{"NumberOverflows", "{" F32("a", "[18446744073709551615]", "[0,4]") "}", 4,
-                  ErrorCode::kCorrupt},
+        BadHeader{"ShapeOverflows", "{" F32("a", "[4294967296,4294967296]", "[0,0]") "}", 0, ErrorCode::kTooLarge},
+        BadHeader{"NumberOverflows", "{" F32("a", "[18446744073709551615]", "[0,4]") "}", 4, ErrorCode::kCorrupt},
         BadHeader{"NegativeDimension", "{" F32("a", "[-1]", "[0,4]") "}", 4, ErrorCode::kCorrupt},
         BadHeader{"FractionalOffset", "{" F32("a", "[1]", "[0,4.0]") "}", 4, ErrorCode::kCorrupt},
         BadHeader{"ThreeOffsets", "{" F32("a", "[1]", "[0,4,4]") "}", 4, ErrorCode::kCorrupt},
@@ -123,8 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{"FieldTwice", R"({"a":{"dtype":"F32","dtype":"F32","shape":[],"data_offsets":[0,4]}})", 4,
                   ErrorCode::kCorrupt},
         BadHeader{"FieldMissing", R"({"a":{"dtype":"F32","shape":[]}})", 4, ErrorCode::kCorrupt},
-        BadHeader{"DTypeNotText", R"({"a":{"dtype":1,"shape":[],"data_offsets":[0,4]}})", 4,
-                  ErrorCode::kCorrupt},
+        BadHeader{"DTypeNotText", R"({"a":{"dtype":1,"shape":[],"data_offsets":[0,4]}})", 4, ErrorCode::kCorrupt},
         BadHeader{"TensorNotAnObject", R"({"a":[]})", 0, ErrorCode::kCorrupt},
         BadHeader{"MetadataNotText", R"({"__metadata__":{"a":1}})", 0, ErrorCode::kCorrupt},
         BadHeader{"MetadataTwice", R"({"__metadata__":{"a":"1","a":"2"}})", 0, ErrorCode::kCorrupt},
@@ -132,10 +124,9 @@ INSTANTIATE_TEST_SUITE_P(
                   ErrorCode::kUnsupported},
         BadHeader{"HalfBytes", R"({"a":{"dtype":"F4","shape":[2,3],"data_offsets":[0,3]}})", 3,
                   ErrorCode::kUnsupported},
-        BadHeader{
-            "TrueDTypeThatCannotBe",
-            R"({"__metadata__":{"ttap.dtype.a":"c128"},"a":{"dtype":"F64","shape":[3],"data_offsets":[0,24]}})",
-            24, ErrorCode::kCorrupt}),
+        BadHeader{"TrueDTypeThatCannotBe",
+                  R"({"__metadata__":{"ttap.dtype.a":"c128"},"a":{"dtype":"F64","shape":[3],"data_offsets":[0,24]}})",
+                  24, ErrorCode::kCorrupt}),
     [](const auto& test_info) { return test_info.param.name; });
 
 TEST(SafetensorsErrors, HeaderOverTheLimit) {

@@ -43,6 +43,11 @@ def test_both_ways_of_reading_give_what_was_recorded(recorded, use_index):
         assert segment.events[number].name == tensor.name
 
 
+def test_the_golden_file_says_the_same(recorded):
+    segment = read_segment(REPOSITORY / "tests/golden/samples-1.0.ttap")
+    assert {tensor.name.decode(): tensor.data for tensor in segment.tensors} == recorded[1]
+
+
 def test_strides_are_those_of_the_program(recorded):
     segment = read_segment(recorded[0])
     by_name = {tensor.name.decode(): tensor for tensor in segment.tensors}

@@ -104,7 +104,7 @@ def test_includes_follow_the_direction(path):
 
 
 def test_a_wrong_direction_is_noticed():
-    assert wrong_includes("core", [('"', "store/foreign/foreign.h")]) == ["store/foreign.h"]
+    assert wrong_includes("core", [('"', "store/foreign/foreign.h")]) == ["store/foreign/foreign.h"]
     assert wrong_includes("store", [('"', "capture/ring.h")]) == ["capture/ring.h"]
     assert wrong_includes("capture", [('"', "analyze/align.h")]) == ["analyze/align.h"]
     assert wrong_includes("cli", [('"', "torch/op_source.h")]) == ["torch/op_source.h"]

@@ -295,7 +295,8 @@ TEST(RunDirectory, IsARunARankOrAPass) {
   const auto rank = scratch / "rank3_pid42";
   std::filesystem::create_directory(rank);
   const auto file = write_sample(rank);
-  for (const auto& path : {scratch.path(), std::filesystem::path(rank), std::filesystem::path(rank.string() + "/"), file}) {
+  for (const auto& path :
+       {scratch.path(), std::filesystem::path(rank), std::filesystem::path(rank.string() + "/"), file}) {
     const auto run = Run::open(path);
     ASSERT_TRUE(run.ok()) << path << ": " << run.error().describe();
     ASSERT_EQ(run->ranks.size(), 1u);

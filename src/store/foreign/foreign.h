@@ -32,7 +32,7 @@ struct ForeignTensor {
   DType dtype = DType::kF32;
   std::optional<DType> true_dtype = {};  // when the file says that the values were widened from it
   std::vector<int64_t> shape = {};
-  std::vector<int64_t> strides = {};     // in elements; empty for C order
+  std::vector<int64_t> strides = {};      // in elements; empty for C order
   std::span<const std::byte> bytes = {};  // begins at element [0, 0, …]
 
   TensorView view() const { return {bytes.data(), dtype, shape, strides}; }

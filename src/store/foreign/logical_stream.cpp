@@ -41,8 +41,7 @@ Status stream_as_f32(const TensorView& view, const ByteSink& sink) {
       const auto part = narrow.subspan(begin, std::min(kStep * size, narrow.size() - begin));
       wide.clear();
       for (size_t i = 0; i < part.size(); i += size)
-        for (int v = 0; v < values; ++v)
-          wide.push_back(static_cast<float>(value_of(view.dtype, part.data() + i, v)));
+        for (int v = 0; v < values; ++v) wide.push_back(static_cast<float>(value_of(view.dtype, part.data() + i, v)));
       TTAP_TRY(sink(std::as_bytes(std::span(wide))));
     }
     return {};

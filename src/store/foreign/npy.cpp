@@ -41,15 +41,13 @@ Result<ForeignTensors> parse_npy(std::span<const std::byte> bytes) {
   std::span<const std::byte> data = bytes.subspan(header.size);
   if (data.size() < need)
     return with_offset(ErrorCode::kTruncated,
-                       fmt::format("the array needs {} bytes and {} are there", need, data.size()),
-                       bytes.size());
+                       fmt::format("the array needs {} bytes and {} are there", need, data.size()), bytes.size());
   if (data.size() > need) {
     const uint64_t end = header.size + need;
     if (parse_npy_header(bytes.subspan(end)).ok())
       return with_offset(ErrorCode::kUnsupported, "several arrays follow one another in the file", end,
                          "save each array to a file of its own");
-    return with_offset(ErrorCode::kCorrupt, fmt::format("{} bytes follow the array", data.size() - need),
-                       end);
+    return with_offset(ErrorCode::kCorrupt, fmt::format("{} bytes follow the array", data.size() - need), end);
   }
 
   ForeignTensors result;
@@ -57,8 +55,7 @@ Result<ForeignTensors> parse_npy(std::span<const std::byte> bytes) {
     const size_t numbers = info(header.dtype).values;
     data = result.owned.emplace_back(byte_swapped(data, size_of(header.dtype) / numbers));
   }
-  ForeignTensor tensor{
-      .key = {.name = "tensor"}, .dtype = header.dtype, .shape = header.shape, .bytes = data};
+  ForeignTensor tensor{.key = {.name = "tensor"}, .dtype = header.dtype, .shape = header.shape, .bytes = data};
   if (header.fortran_order && header.shape.size() > 1) tensor.strides = fortran_strides(header.shape);
   result.tensors.push_back(std::move(tensor));
   return result;

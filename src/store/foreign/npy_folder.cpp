@@ -7,8 +7,8 @@
 
 #include "core/element.h"
 #include "store/foreign/npy.h"
-#include "store/posix_file.h"
 #include "store/foreign/utf8.h"
+#include "store/posix_file.h"
 
 // index.json: {"format": "ttap-npy", "version": 1, "tensors": [{"key", "file", "dtype", "true_dtype"?}, …]}.
 // A reader passes over entries it does not know, so that more can be added; what changes their meaning raises
@@ -46,8 +46,7 @@ Result<IndexEntry> parse_entry(const json& item, const fs::path& path) {
   const auto key = text_of(item, "key"), file = text_of(item, "file"), dtype = text_of(item, "dtype");
   if (!key || !file || !dtype) return corrupt_index(path, "an entry lacks its key, file or dtype");
   // A plain name, or the index could lead out of the folder.
-  if (file->empty() || *file == ".." || file->find('/') != std::string::npos ||
-      file->find('\0') != std::string::npos)
+  if (file->empty() || *file == ".." || file->find('/') != std::string::npos || file->find('\0') != std::string::npos)
     return corrupt_index(path, fmt::format("'{}' is not the name of a file in the folder", printable(*file)));
   const auto stored = dtype_from_name(*dtype);
   if (!stored) return corrupt_index(path, fmt::format("unknown dtype '{}'", printable(*dtype)));
@@ -56,8 +55,7 @@ Result<IndexEntry> parse_entry(const json& item, const fs::path& path) {
     const auto name = text_of(item, "true_dtype");
     entry.true_dtype = name ? dtype_from_name(*name) : std::nullopt;
     if (!entry.true_dtype || !widens_to_f32(*entry.true_dtype) || entry.dtype != DType::kF32)
-      return corrupt_index(path,
-                           fmt::format("'{}': its true dtype does not widen to {}", printable(*key), *dtype));
+      return corrupt_index(path, fmt::format("'{}': its true dtype does not widen to {}", printable(*key), *dtype));
   }
   return entry;
 }
@@ -141,15 +139,14 @@ Result<ForeignTensors> read_npy_folder(const fs::path& folder) {
     TTAP_ASSIGN(ForeignTensors file, read_npy(folder / entry.file));
     ForeignTensor& tensor = append(std::move(file), all);
     if (tensor.dtype != entry.dtype)
-      return corrupt_index(index, fmt::format("'{}' is {} in the index and {} in its file",
-                                              printable(entry.key), name(entry.dtype), name(tensor.dtype)));
+      return corrupt_index(index, fmt::format("'{}' is {} in the index and {} in its file", printable(entry.key),
+                                              name(entry.dtype), name(tensor.dtype)));
     tensor.key = key_of_foreign_name(entry.key);
     tensor.true_dtype = entry.true_dtype;
     indexed.insert(entry.file);
   }
   for (const std::string& name : names)
-    if (!indexed.contains(name))
-      all.notes.push_back(fmt::format("{}: not in the index, not read", printable(name)));
+    if (!indexed.contains(name)) all.notes.push_back(fmt::format("{}: not in the index, not read", printable(name)));
   return all;
 }
 

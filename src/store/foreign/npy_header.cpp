@@ -17,11 +17,10 @@ struct DescrName {
   std::string_view descr;
   DType dtype;
 };
-constexpr DescrName kDescrs[] = {{"|b1", DType::kBool}, {"|u1", DType::kU8},   {"<u2", DType::kU16},
-                                 {"<u4", DType::kU32},  {"<u8", DType::kU64},  {"|i1", DType::kI8},
-                                 {"<i2", DType::kI16},  {"<i4", DType::kI32},  {"<i8", DType::kI64},
-                                 {"<f2", DType::kF16},  {"<f4", DType::kF32},  {"<f8", DType::kF64},
-                                 {"<c8", DType::kC64},  {"<c16", DType::kC128}};
+constexpr DescrName kDescrs[] = {
+    {"|b1", DType::kBool}, {"|u1", DType::kU8},  {"<u2", DType::kU16}, {"<u4", DType::kU32},  {"<u8", DType::kU64},
+    {"|i1", DType::kI8},   {"<i2", DType::kI16}, {"<i4", DType::kI32}, {"<i8", DType::kI64},  {"<f2", DType::kF16},
+    {"<f4", DType::kF32},  {"<f8", DType::kF64}, {"<c8", DType::kC64}, {"<c16", DType::kC128}};
 
 // The Python literal that a header is: a dictionary of a string, a boolean and a tuple of integers.
 class HeaderText {
@@ -133,8 +132,7 @@ Result<NpyHeader> parse_dictionary(std::string_view dictionary, uint64_t offset)
     if (!text.take(",") && text.peek() != '}') return text.corrupt("a comma was expected");
   }
   if (!text.at_end()) return text.corrupt("something follows the dictionary");
-  if (!seen_descr || !seen_order || !seen_shape)
-    return text.corrupt("descr, fortran_order or shape is missing");
+  if (!seen_descr || !seen_order || !seen_shape) return text.corrupt("descr, fortran_order or shape is missing");
   return header;
 }
 
@@ -143,18 +141,16 @@ Result<NpyHeader> parse_dictionary(std::string_view dictionary, uint64_t offset)
 Result<NpyHeader> parse_npy_header(std::span<const std::byte> file) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   const auto truncated = [&] {
-    return Error{
-        .code = ErrorCode::kTruncated, .message = "the .npy header is cut short", .offset = file.size()};
+    return Error{.code = ErrorCode::kTruncated, .message = "the .npy header is cut short", .offset = file.size()};
   };
   if (!text.starts_with(kMagic.substr(0, text.size())))
     return Error{.code = ErrorCode::kNotThisFormat, .message = "not a .npy file", .offset = 0};
   if (text.size() < kMagic.size() + 2) return truncated();
   const auto version = static_cast<uint8_t>(file[6]);
   if (version < 1 || version > 3 || text[7] != 0)
-    return Error{
-        .code = ErrorCode::kVersion,
-        .message = fmt::format("version {}.{} of .npy is not known", version, static_cast<uint8_t>(file[7])),
-        .offset = 6};
+    return Error{.code = ErrorCode::kVersion,
+                 .message = fmt::format("version {}.{} of .npy is not known", version, static_cast<uint8_t>(file[7])),
+                 .offset = 6};
   const size_t length_bytes = version == 1 ? 2 : 4;
   const size_t begin = kMagic.size() + 2 + length_bytes;
   if (text.size() < begin) return truncated();

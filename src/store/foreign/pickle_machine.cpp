@@ -58,8 +58,7 @@ class Machine {
   Result<std::string_view> line() {
     const std::string_view rest(reinterpret_cast<const char*>(pickle_.data()) + at_, pickle_.size() - at_);
     const size_t end = rest.find('\n');
-    if (end == std::string_view::npos)
-      return Error{ErrorCode::kTruncated, "a name in the pickle does not end"};
+    if (end == std::string_view::npos) return Error{ErrorCode::kTruncated, "a name in the pickle does not end"};
     at_ += end + 1;
     return rest.substr(0, end);
   }
@@ -124,8 +123,7 @@ class Machine {
 
   Status push_long(size_t length_size) {
     TTAP_ASSIGN(const std::string_view digits, counted(length_size));
-    if (digits.size() > 8)
-      return push({.kind = PickleKind::kBigInt, .integer = static_cast<int64_t>(digits.size())});
+    if (digits.size() > 8) return push({.kind = PickleKind::kBigInt, .integer = static_cast<int64_t>(digits.size())});
     uint64_t value = digits.empty() || static_cast<int8_t>(digits.back()) >= 0 ? 0 : ~uint64_t{0};
     for (size_t i = digits.size(); i-- > 0;) value = value << 8 | static_cast<uint8_t>(digits[i]);
     return push({.kind = PickleKind::kInt, .integer = static_cast<int64_t>(value)});
@@ -154,8 +152,7 @@ class Machine {
     TTAP_ASSIGN(PickleId target, top());
     if (heap_[target].kind != kind)
       return corrupt(fmt::format("the pickle adds items to a {}", to_string(heap_[target].kind)));
-    if (kind == PickleKind::kDict && items.size() % 2 != 0)
-      return corrupt("the pickle adds a key without a value");
+    if (kind == PickleKind::kDict && items.size() % 2 != 0) return corrupt("the pickle adds a key without a value");
     if (kind == PickleKind::kSet) target = heap_[target].items[0];
     heap_[target].items.insert(heap_[target].items.end(), items.begin(), items.end());
     return {};
@@ -182,8 +179,7 @@ class Machine {
   Status get(Result<uint64_t> index) {
     if (!index.ok()) return std::move(index).error();
     const auto found = memo_.find(*index);
-    if (found == memo_.end())
-      return corrupt(fmt::format("the pickle recalls number {} that it never kept", *index));
+    if (found == memo_.end()) return corrupt(fmt::format("the pickle recalls number {} that it never kept", *index));
     stack_.push_back(found->second);
     return {};
   }
@@ -220,10 +216,9 @@ class Machine {
   }
 
   static Status forbidden(std::string_view what) {
-    return Error{
-        .code = ErrorCode::kForbidden,
-        .message = fmt::format("the pickle wants to {}", what),
-        .hint = "nothing was run; if you trust the file, load it in Python and save the tensors alone"};
+    return Error{.code = ErrorCode::kForbidden,
+                 .message = fmt::format("the pickle wants to {}", what),
+                 .hint = "nothing was run; if you trust the file, load it in Python and save the tensors alone"};
   }
 
   Status step() {
@@ -244,120 +239,67 @@ class Machine {
         stopped_ = true;
         return {};
       }
-      case 'N':
-        return push({.kind = PickleKind::kNone});
-      case 0x88:
-        return push_bool(true);
-      case 0x89:
-        return push_bool(false);
-      case 'K':
-        return push_int<uint8_t>();
-      case 'M':
-        return push_int<uint16_t>();
-      case 'J':
-        return push_int<int32_t>();
-      case 0x8a:
-        return push_long(1);
-      case 0x8b:
-        return push_long(4);
-      case 'G':
-        return push_float();
-      case 'X':
-        return push_text(counted(4), PickleKind::kText);
-      case 0x8c:
-        return push_text(counted(1), PickleKind::kText);
-      case 0x8d:
-        return push_text(counted(8), PickleKind::kText);
-      case 'B':
-        return push_text(counted(4), PickleKind::kBytes);
-      case 'C':
-        return push_text(counted(1), PickleKind::kBytes);
+      case 'N': return push({.kind = PickleKind::kNone});
+      case 0x88: return push_bool(true);
+      case 0x89: return push_bool(false);
+      case 'K': return push_int<uint8_t>();
+      case 'M': return push_int<uint16_t>();
+      case 'J': return push_int<int32_t>();
+      case 0x8a: return push_long(1);
+      case 0x8b: return push_long(4);
+      case 'G': return push_float();
+      case 'X': return push_text(counted(4), PickleKind::kText);
+      case 0x8c: return push_text(counted(1), PickleKind::kText);
+      case 0x8d: return push_text(counted(8), PickleKind::kText);
+      case 'B': return push_text(counted(4), PickleKind::kBytes);
+      case 'C': return push_text(counted(1), PickleKind::kBytes);
       case 0x8e:
       case 0x96:  // BYTEARRAY8
         return push_text(counted(8), PickleKind::kBytes);
-      case 'U':
-        return push_string(counted(1));
-      case 'T':
-        return push_string(counted(4));
-      case ')':
-        return push({.kind = PickleKind::kTuple});
-      case 0x85:
-        return push_tuple(1);
-      case 0x86:
-        return push_tuple(2);
-      case 0x87:
-        return push_tuple(3);
-      case 't':
-        return push_from_mark(PickleKind::kTuple);
-      case ']':
-        return push({.kind = PickleKind::kList});
-      case 'l':
-        return push_from_mark(PickleKind::kList);
-      case 'a':
-        return extend_from_stack(PickleKind::kList, 1);
-      case 'e':
-        return extend_from_mark(PickleKind::kList);
-      case '}':
-        return push({.kind = PickleKind::kDict});
-      case 's':
-        return extend_from_stack(PickleKind::kDict, 2);
-      case 'u':
-        return extend_from_mark(PickleKind::kDict);
-      case 0x8f:
-        return push_set(std::vector<PickleId>{});
-      case 0x90:
-        return extend_from_mark(PickleKind::kSet);
-      case 0x91:
-        return push_set(pop_to_mark());  // FROZENSET
-      case '(':
-        marks_.push_back(stack_.size());
-        return {};
-      case '1':
-        return drop_to_mark();
-      case '0':
-        return drop();
-      case '2':
-        return push_id(top());  // DUP
-      case 'q':
-        return put(number(1));
-      case 'r':
-        return put(number(4));
-      case 0x94:
-        return put(memo_.size());
-      case 'h':
-        return get(number(1));
-      case 'j':
-        return get(number(4));
-      case 'c':
-        return global();
-      case 0x93:
-        return stack_global();
-      case 'R':
-        return reduce();
-      case 'Q':
-        return persistent();
-      case 'b':
-        return build();
-      case 0x81:
-        return make_object(false);  // NEWOBJ
-      case 0x92:
-        return make_object(true);  // NEWOBJ_EX
-      case 'o':
-        return forbidden("make an object of a class (OBJ)");
+      case 'U': return push_string(counted(1));
+      case 'T': return push_string(counted(4));
+      case ')': return push({.kind = PickleKind::kTuple});
+      case 0x85: return push_tuple(1);
+      case 0x86: return push_tuple(2);
+      case 0x87: return push_tuple(3);
+      case 't': return push_from_mark(PickleKind::kTuple);
+      case ']': return push({.kind = PickleKind::kList});
+      case 'l': return push_from_mark(PickleKind::kList);
+      case 'a': return extend_from_stack(PickleKind::kList, 1);
+      case 'e': return extend_from_mark(PickleKind::kList);
+      case '}': return push({.kind = PickleKind::kDict});
+      case 's': return extend_from_stack(PickleKind::kDict, 2);
+      case 'u': return extend_from_mark(PickleKind::kDict);
+      case 0x8f: return push_set(std::vector<PickleId>{});
+      case 0x90: return extend_from_mark(PickleKind::kSet);
+      case 0x91: return push_set(pop_to_mark());  // FROZENSET
+      case '(': marks_.push_back(stack_.size()); return {};
+      case '1': return drop_to_mark();
+      case '0': return drop();
+      case '2': return push_id(top());  // DUP
+      case 'q': return put(number(1));
+      case 'r': return put(number(4));
+      case 0x94: return put(memo_.size());
+      case 'h': return get(number(1));
+      case 'j': return get(number(4));
+      case 'c': return global();
+      case 0x93: return stack_global();
+      case 'R': return reduce();
+      case 'Q': return persistent();
+      case 'b': return build();
+      case 0x81: return make_object(false);  // NEWOBJ
+      case 0x92: return make_object(true);   // NEWOBJ_EX
+      case 'o': return forbidden("make an object of a class (OBJ)");
       case 'i': {  // INST
         TTAP_ASSIGN(const std::string_view module, line());
         TTAP_ASSIGN(const std::string_view name, line());
         return forbidden(fmt::format("make an object of {}.{}", printable(module), printable(name)));
       }
-      case 0x82:
-        return extension(1);
-      case 0x83:
-        return extension(2);
-      case 0x84:
-        return extension(4);
+      case 0x82: return extension(1);
+      case 0x83: return extension(2);
+      case 0x84: return extension(4);
       case 0x97:
-      case 0x98:
-        return Error{ErrorCode::kUnsupported, "the pickle refers to buffers outside itself"};
+      case 0x98: return Error{ErrorCode::kUnsupported, "the pickle refers to buffers outside itself"};
       case 'I':
       case 'L':
       case 'F':
@@ -367,12 +309,10 @@ class Machine {
       case 'd':
       case 'g':
       case 'p':
-        return Error{
-            .code = ErrorCode::kUnsupported,
-            .message = fmt::format("opcode '{}' of pickle protocols 0 and 1", static_cast<char>(code)),
-            .hint = "save it again with torch.save"};
-      default:
-        return corrupt(fmt::format("{:#04x} is not an opcode of a pickle", code));
+        return Error{.code = ErrorCode::kUnsupported,
+                     .message = fmt::format("opcode '{}' of pickle protocols 0 and 1", static_cast<char>(code)),
+                     .hint = "save it again with torch.save"};
+      default: return corrupt(fmt::format("{:#04x} is not an opcode of a pickle", code));
     }
   }
 
@@ -391,9 +331,8 @@ class Machine {
     for (int i = 0; i < (keywords ? 2 : 1); ++i) TTAP_TRY(drop());
     TTAP_ASSIGN(const PickleId type, pop());
     const PickleValue& value = heap_[type];
-    return forbidden(fmt::format("make an object of {}", value.kind == PickleKind::kName
-                                                             ? printable(value.text)
-                                                             : to_string(value.kind)));
+    return forbidden(fmt::format("make an object of {}",
+                                 value.kind == PickleKind::kName ? printable(value.text) : to_string(value.kind)));
   }
   Status extension(size_t size) {
     TTAP_ASSIGN(const uint64_t code, number(size));
@@ -415,9 +354,8 @@ class Machine {
 }  // namespace
 
 std::string_view to_string(PickleKind kind) {
-  constexpr std::string_view kNames[] = {"None", "bool",   "int",     "int",   "float", "complex",
-                                         "str",  "bytes",  "tuple",   "list",  "dict",  "set",
-                                         "name", "device", "storage", "tensor"};
+  constexpr std::string_view kNames[] = {"None",  "bool", "int",  "int", "float", "complex", "str",     "bytes",
+                                         "tuple", "list", "dict", "set", "name",  "device",  "storage", "tensor"};
   return kNames[static_cast<size_t>(kind)];
 }
 

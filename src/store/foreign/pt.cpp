@@ -22,11 +22,9 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 Result<const ZipEntry*> find_pickle(const ZipArchive& archive) {
   const ZipEntry* found = nullptr;
   for (const ZipEntry& entry : archive.entries()) {
-    if (!entry.name.ends_with(kPickleName) || entry.name.find('/') != entry.name.size() - kPickleName.size())
-      continue;
+    if (!entry.name.ends_with(kPickleName) || entry.name.find('/') != entry.name.size() - kPickleName.size()) continue;
     if (found != nullptr)
-      return Error{
-          .code = ErrorCode::kCorrupt, .message = "the file holds two pickles", .offset = entry.offset};
+      return Error{.code = ErrorCode::kCorrupt, .message = "the file holds two pickles", .offset = entry.offset};
     found = &entry;
   }
   if (found == nullptr)
@@ -73,8 +71,7 @@ Result<ForeignTensors> parse_pt(std::span<const std::byte> bytes, const PtOption
     if (!error.offset) error.offset = entry->offset;
     return error;
   }
-  if (!archive.has_checksums())
-    flat->notes.emplace_back("the file has no checksums: damage would go unnoticed");
+  if (!archive.has_checksums()) flat->notes.emplace_back("the file has no checksums: damage would go unnoticed");
   return flat;
 }
 

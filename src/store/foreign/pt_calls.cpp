@@ -33,10 +33,8 @@ Result<PickleId> PtCalls::name(std::string_view module, std::string_view name) {
     return Error{.code = ErrorCode::kUnsupported,
                  .message = fmt::format("a tensor made by {} has no counterpart here", shown),
                  .hint = "save it dense, in a plain dtype and with its values"};
-  return heap_.add({.kind = PickleKind::kName,
-                    .dtype = known->dtype,
-                    .integer = static_cast<int64_t>(known->what),
-                    .text = name});
+  return heap_.add(
+      {.kind = PickleKind::kName, .dtype = known->dtype, .integer = static_cast<int64_t>(known->what), .text = name});
 }
 
 Result<PickleId> PtCalls::call(PickleId function, PickleId arguments) {
@@ -51,23 +49,19 @@ Result<PickleId> PtCalls::call(PickleId function, PickleId arguments) {
   switch (what_of(target)) {
     case PtName::kRebuildTensor:
     case PtName::kRebuildTensorV2:
-    case PtName::kRebuildTensorV3:
-      return rebuild_tensor(function, arguments);
+    case PtName::kRebuildTensorV3: return rebuild_tensor(function, arguments);
     case PtName::kRebuildParameter:
-    case PtName::kRebuildParameterWithState:
-      return is(0, PickleKind::kTensor) ? Result(args[0]) : bad();
+    case PtName::kRebuildParameterWithState: return is(0, PickleKind::kTensor) ? Result(args[0]) : bad();
     case PtName::kRebuildFromType: {
       // (function, type, arguments, attributes). Only a tensor's own function, so that this cannot nest.
-      if (args.size() != 4 || !is(0, PickleKind::kName) || !is(1, PickleKind::kName) ||
-          !is(2, PickleKind::kTuple))
+      if (args.size() != 4 || !is(0, PickleKind::kName) || !is(1, PickleKind::kName) || !is(2, PickleKind::kTuple))
         return bad();
       const PtName inner = what_of(heap_[args[0]]);
-      const bool tensor = inner == PtName::kRebuildTensor || inner == PtName::kRebuildTensorV2 ||
-                          inner == PtName::kRebuildTensorV3;
+      const bool tensor =
+          inner == PtName::kRebuildTensor || inner == PtName::kRebuildTensorV2 || inner == PtName::kRebuildTensorV3;
       return tensor ? rebuild_tensor(args[0], args[2]) : Result<PickleId>(bad());
     }
-    case PtName::kOrderedDict:
-      return args.empty() ? Result(heap_.add({.kind = PickleKind::kDict})) : bad();
+    case PtName::kOrderedDict: return args.empty() ? Result(heap_.add({.kind = PickleKind::kDict})) : bad();
     case PtName::kSet:
       // The set refers to its list: copying it would let a pickle multiply itself.
       return args.size() == 1 && is(0, PickleKind::kList)
@@ -80,16 +74,14 @@ Result<PickleId> PtCalls::call(PickleId function, PickleId arguments) {
                                      .imaginary = heap_[args[1]].number}))
                  : bad();
     case PtName::kEncode:  // how protocol 2 writes bytes
-      return is(0, PickleKind::kText)
-                 ? Result(heap_.add({.kind = PickleKind::kBytes, .text = heap_[args[0]].text}))
-                 : bad();
+      return is(0, PickleKind::kText) ? Result(heap_.add({.kind = PickleKind::kBytes, .text = heap_[args[0]].text}))
+                                      : bad();
     case PtName::kByteArray:
       return args.empty() ? Result(heap_.add({.kind = PickleKind::kBytes}))
              : is(0, PickleKind::kBytes) || is(0, PickleKind::kText)
                  ? Result(heap_.add({.kind = PickleKind::kBytes, .text = heap_[args[0]].text}))
                  : bad();
-    case PtName::kSize:
-      return args.size() == 1 && is(0, PickleKind::kTuple) ? Result(args[0]) : bad();
+    case PtName::kSize: return args.size() == 1 && is(0, PickleKind::kTuple) ? Result(args[0]) : bad();
     case PtName::kDevice: {
       if (!is(0, PickleKind::kText) || (args.size() > 1 && !is(1, PickleKind::kInt))) return bad();
       const int64_t index = args.size() > 1 ? heap_[args[1]].integer : -1;
@@ -99,8 +91,7 @@ Result<PickleId> PtCalls::call(PickleId function, PickleId arguments) {
     case PtName::kUntypedStorage:
     case PtName::kDType:
     case PtName::kTensorType:
-    case PtName::kUnsupported:
-      break;
+    case PtName::kUnsupported: break;
   }
   return forbidden(fmt::format("the pickle wants to call {}", target.text));
 }
@@ -116,30 +107,26 @@ Result<PickleId> PtCalls::rebuild_tensor(PickleId function, PickleId arguments) 
   if (args.size() < least || args.size() > most) return bad("another number of arguments");
   const PickleValue& storage = heap_[args[0]];
   if (storage.kind != PickleKind::kStorage) return bad("something else than a storage");
-  if (heap_[args[1]].kind != PickleKind::kInt || heap_[args[1]].integer < 0)
-    return bad("an offset that is none");
+  if (heap_[args[1]].kind != PickleKind::kInt || heap_[args[1]].integer < 0) return bad("an offset that is none");
   for (size_t i : {2, 3}) {
     // Before anything looks at each of them: the same long tuple can be passed again and again.
     if (heap_[args[i]].items.size() > kMaxDims)
       return Error{ErrorCode::kTooLarge, fmt::format("a tensor of more than {} dimensions", kMaxDims)};
     if (heap_[args[i]].kind != PickleKind::kTuple ||
-        !std::ranges::all_of(heap_[args[i]].items,
-                             [&](PickleId id) { return heap_[id].kind == PickleKind::kInt; }))
+        !std::ranges::all_of(heap_[args[i]].items, [&](PickleId id) { return heap_[id].kind == PickleKind::kInt; }))
       return bad("a shape or strides that are not integers");
   }
   std::optional<DType> dtype = storage.dtype;
   if (version == PtName::kRebuildTensorV3) {
     const PickleValue& type = heap_[args[6]];
-    if (type.kind != PickleKind::kName || what_of(type) != PtName::kDType)
-      return bad("something else than a dtype");
+    if (type.kind != PickleKind::kName || what_of(type) != PtName::kDType) return bad("something else than a dtype");
     dtype = type.dtype;
   }
   if (!dtype) return bad("a storage without a dtype");
   if (args.size() == most && version != PtName::kRebuildTensor) {
     // Lazy conjugation and negation: the stored bytes are not the values.
     const PickleValue& metadata = heap_[args[most - 1]];
-    if (metadata.kind != PickleKind::kNone && metadata.kind != PickleKind::kDict)
-      return bad("metadata that is none");
+    if (metadata.kind != PickleKind::kNone && metadata.kind != PickleKind::kDict) return bad("metadata that is none");
     if (!metadata.items.empty())
       return Error{.code = ErrorCode::kUnsupported,
                    .message = "a tensor whose conjugation or negation was put off",
@@ -156,14 +143,12 @@ Result<PickleId> PtCalls::persistent(PickleId id) {
   // ("storage", type, key, location, elements)
   if (heap_[id].kind != PickleKind::kTuple || heap_[id].items.size() != 5) return bad();
   const auto& parts = heap_[id].items;
-  const PickleValue &tag = heap_[parts[0]], &type = heap_[parts[1]], &key = heap_[parts[2]],
-                    &size = heap_[parts[4]];
+  const PickleValue &tag = heap_[parts[0]], &type = heap_[parts[1]], &key = heap_[parts[2]], &size = heap_[parts[4]];
   if (tag.kind != PickleKind::kText || tag.text != "storage" || key.kind != PickleKind::kText ||
       size.kind != PickleKind::kInt || size.integer < 0 || type.kind != PickleKind::kName)
     return bad();
   if (what_of(type) != PtName::kStorageType && what_of(type) != PtName::kUntypedStorage) return bad();
-  return heap_.add(
-      {.kind = PickleKind::kStorage, .dtype = type.dtype, .integer = size.integer, .text = key.text});
+  return heap_.add({.kind = PickleKind::kStorage, .dtype = type.dtype, .integer = size.integer, .text = key.text});
 }
 
 Status PtCalls::set_state(PickleId object, PickleId) {

@@ -18,8 +18,7 @@ constexpr size_t kMaxDepth = 64;
 Result<std::span<const std::byte>> reach(std::span<const std::byte> storage, const ForeignTensor& tensor,
                                          int64_t offset) {
   const auto corrupt = [](const char* what) { return Error{ErrorCode::kCorrupt, what}; };
-  if (tensor.strides.size() != tensor.shape.size())
-    return corrupt("it has another number of strides than dimensions");
+  if (tensor.strides.size() != tensor.shape.size()) return corrupt("it has another number of strides than dimensions");
   if (std::ranges::any_of(tensor.shape, [](int64_t dim) { return dim < 0; }))
     return corrupt("it has a negative dimension");
   TTAP_ASSIGN(const uint64_t count, checked_element_count(tensor.shape, tensor.dtype));
@@ -57,26 +56,19 @@ class Flattener {
   std::string key_text(PickleId id, size_t place) const {
     const PickleValue& value = heap_[id];
     switch (value.kind) {
-      case PickleKind::kText:
-        return std::string(value.text);
-      case PickleKind::kInt:
-        return std::to_string(value.integer);
-      case PickleKind::kBool:
-        return value.integer ? "True" : "False";
-      case PickleKind::kFloat:
-        return fmt::format("{}", value.number);
-      case PickleKind::kNone:
-        return "None";
-      default:
-        return fmt::format("#{}", place);
+      case PickleKind::kText: return std::string(value.text);
+      case PickleKind::kInt: return std::to_string(value.integer);
+      case PickleKind::kBool: return value.integer ? "True" : "False";
+      case PickleKind::kFloat: return fmt::format("{}", value.number);
+      case PickleKind::kNone: return "None";
+      default: return fmt::format("#{}", place);
     }
   }
 
   // References let a small pickle stand for a tree of any size; what it may cost is tied to its own size.
   Status spend(uint64_t cost) {
     if (cost > budget_)
-      return Error{ErrorCode::kTooLarge,
-                   "shared references in the pickle unfold into more than the file justifies"};
+      return Error{ErrorCode::kTooLarge, "shared references in the pickle unfold into more than the file justifies"};
     budget_ -= cost;
     return {};
   }
@@ -85,8 +77,7 @@ class Flattener {
     const PickleValue& value = heap_[id];
     TTAP_TRY(spend(32 + key.name.size() + key.path.size()));
     if (depth > kMaxDepth)
-      return Error{ErrorCode::kTooLarge,
-                   fmt::format("the pickle is nested deeper than {} levels", kMaxDepth)};
+      return Error{ErrorCode::kTooLarge, fmt::format("the pickle is nested deeper than {} levels", kMaxDepth)};
     const auto step = [&](PickleId item, const std::string& text) -> Status {
       TTAP_TRY(spend(text.size()));
       Key inner = key;
@@ -94,22 +85,19 @@ class Flattener {
       return walk(item, inner, depth + 1);
     };
     switch (value.kind) {
-      case PickleKind::kTensor:
-        return add_tensor(value, key);
+      case PickleKind::kTensor: return add_tensor(value, key);
       case PickleKind::kDict:
         if (value.items.empty()) return note(key, "{}");
         for (size_t i = 0; i < value.items.size(); i += 2)
           TTAP_TRY(step(value.items[i + 1], key_text(value.items[i], i / 2)));
         return {};
-      case PickleKind::kSet:
-        return walk(value.items[0], key, depth + 1);
+      case PickleKind::kSet: return walk(value.items[0], key, depth + 1);
       case PickleKind::kTuple:
       case PickleKind::kList:
         if (is_short_of_scalars(value)) return note(key, scalars_text(value));
         for (size_t i = 0; i < value.items.size(); ++i) TTAP_TRY(step(value.items[i], std::to_string(i)));
         return {};
-      default:
-        return note(key, scalar_text(value));
+      default: return note(key, scalar_text(value));
     }
   }
 
@@ -135,18 +123,12 @@ class Flattener {
 
   static std::string scalar_text(const PickleValue& value) {
     switch (value.kind) {
-      case PickleKind::kBool:
-        return value.integer ? "True" : "False";
-      case PickleKind::kInt:
-        return std::to_string(value.integer);
-      case PickleKind::kBigInt:
-        return fmt::format("an integer of {} bytes", value.integer);
-      case PickleKind::kFloat:
-        return fmt::format("{}", value.number);
-      case PickleKind::kComplex:
-        return fmt::format("({}{:+}j)", value.number, value.imaginary);
-      case PickleKind::kText:
-        return fmt::format("\"{}\"", printable(value.text));
+      case PickleKind::kBool: return value.integer ? "True" : "False";
+      case PickleKind::kInt: return std::to_string(value.integer);
+      case PickleKind::kBigInt: return fmt::format("an integer of {} bytes", value.integer);
+      case PickleKind::kFloat: return fmt::format("{}", value.number);
+      case PickleKind::kComplex: return fmt::format("({}{:+}j)", value.number, value.imaginary);
+      case PickleKind::kText: return fmt::format("\"{}\"", printable(value.text));
       case PickleKind::kName:
         return value.dtype && value.integer == static_cast<int64_t>(PtName::kDType)
                    ? fmt::format("torch.{}", value.text)
@@ -154,10 +136,8 @@ class Flattener {
       case PickleKind::kDevice:
         return value.integer < 0 ? fmt::format("device {}", printable(value.text))
                                  : fmt::format("device {}:{}", printable(value.text), value.integer);
-      case PickleKind::kStorage:
-        return fmt::format("a storage of {} elements", value.integer);
-      default:
-        return std::string(to_string(value.kind));
+      case PickleKind::kStorage: return fmt::format("a storage of {} elements", value.integer);
+      default: return std::string(to_string(value.kind));
     }
   }
 
@@ -177,8 +157,7 @@ class Flattener {
     tensor.strides = integers(value.items[2]);
 
     const ZipEntry* entry = archive_.find(fmt::format("{}/data/{}", folder_, storage.text));
-    if (entry == nullptr)
-      return bad(fmt::format("its storage '{}' is not in the file", printable(storage.text)));
+    if (entry == nullptr) return bad(fmt::format("its storage '{}' is not in the file", printable(storage.text)));
     // Without a dtype the elements are bytes.
     const uint64_t element = storage.dtype ? size_of(*storage.dtype) : 1;
     if (static_cast<uint64_t>(storage.integer) > entry->data.size() / element)

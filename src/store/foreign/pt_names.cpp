@@ -90,8 +90,6 @@ std::string_view typed_storage_name(DType dtype) {
   return std::ranges::find(kTypes, dtype, &TorchType::dtype)->storage;
 }
 
-std::string_view torch_dtype_name(DType dtype) {
-  return std::ranges::find(kTypes, dtype, &TorchType::dtype)->name;
-}
+std::string_view torch_dtype_name(DType dtype) { return std::ranges::find(kTypes, dtype, &TorchType::dtype)->name; }
 
 }  // namespace ttap

@@ -53,9 +53,7 @@ class PickleText {
 void append_tensor(PickleText& pickle, const TensorView& view, size_t storage) {
   const auto count = static_cast<int64_t>(element_count(view));
   const std::string_view typed = typed_storage_name(view.dtype);
-  pickle.name("torch._utils", typed.empty() ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2")
-      .op("((")
-      .string("storage");
+  pickle.name("torch._utils", typed.empty() ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2").op("((").string("storage");
   if (typed.empty()) {
     pickle.name("torch.storage", "UntypedStorage");
   } else {
@@ -79,8 +77,7 @@ Status write_pt(const std::filesystem::path& path, std::span<const NamedTensor> 
   pickle.op("}");
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& [key, view] = tensors[i];
-    if (key.size() > 0x7FFFFFFF)
-      return Error{ErrorCode::kTooLarge, "a key of more than 2 GiB", path.string()};
+    if (key.size() > 0x7FFFFFFF) return Error{ErrorCode::kTooLarge, "a key of more than 2 GiB", path.string()};
     size_t storage = storages.size();
     if (is_contiguous(view) && element_count(view) > 0)
       storage = shared.emplace(std::tuple(view.data, byte_count(view), view.dtype), storage).first->second;

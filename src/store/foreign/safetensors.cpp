@@ -9,9 +9,9 @@
 #include <unordered_map>
 
 #include "store/foreign/logical_stream.h"
-#include "store/posix_file.h"
 #include "store/foreign/safetensors_header.h"
 #include "store/foreign/utf8.h"
+#include "store/posix_file.h"
 
 namespace ttap {
 namespace {
@@ -39,10 +39,10 @@ Status check_ranges(const std::vector<SafetensorsEntry>& entries, uint64_t data_
                      data_begin + reached);
     reached = entry->end;
     if (reached > data_size)
-      return Error{.code = ErrorCode::kTruncated,
-                   .message = fmt::format("'{}' ends {} bytes after the file", printable(entry->name),
-                                          reached - data_size),
-                   .offset = data_begin + data_size};
+      return Error{
+          .code = ErrorCode::kTruncated,
+          .message = fmt::format("'{}' ends {} bytes after the file", printable(entry->name), reached - data_size),
+          .offset = data_begin + data_size};
   }
   if (reached != data_size)
     return corrupt(fmt::format("{} bytes belong to no tensor", data_size - reached), data_begin + reached);
@@ -50,8 +50,7 @@ Status check_ranges(const std::vector<SafetensorsEntry>& entries, uint64_t data_
 }
 
 // Turns the shape as the format counts it into ours, and takes back what the metadata says about the dtype.
-Result<ForeignTensor> make_tensor(const SafetensorsEntry& entry, std::string_view true_name,
-                                  uint64_t header_at) {
+Result<ForeignTensor> make_tensor(const SafetensorsEntry& entry, std::string_view true_name, uint64_t header_at) {
   const std::string shown = printable(entry.name);
   const auto dtype = dtype_from_safetensors_name(entry.dtype);
   if (!dtype)
@@ -62,19 +61,18 @@ Result<ForeignTensor> make_tensor(const SafetensorsEntry& entry, std::string_vie
   if (*dtype == DType::kF4E2M1FNx2) {
     if (entry.shape.empty() || entry.shape.back() % 2 != 0)
       return Error{.code = ErrorCode::kUnsupported,
-                   .message = fmt::format(
-                       "'{}': F4 whose last dimension is not even does not fill whole bytes", shown),
+                   .message = fmt::format("'{}': F4 whose last dimension is not even does not fill whole bytes", shown),
                    .offset = header_at};
     tensor.shape.back() /= 2;
   }
   if (!true_name.empty()) {
     const auto true_dtype = dtype_from_name(true_name);
-    const bool is_c128 = true_dtype == DType::kC128 && *dtype == DType::kF64 && !tensor.shape.empty() &&
-                         tensor.shape.back() == 2;
+    const bool is_c128 =
+        true_dtype == DType::kC128 && *dtype == DType::kF64 && !tensor.shape.empty() && tensor.shape.back() == 2;
     const bool is_f4 = true_dtype == DType::kF4E2M1FNx2 && *dtype == DType::kU8;
     if (!is_c128 && !is_f4)
-      return corrupt(fmt::format("'{}': its metadata says {}, which is never stored as {}", shown,
-                                 printable(true_name), entry.dtype),
+      return corrupt(fmt::format("'{}': its metadata says {}, which is never stored as {}", shown, printable(true_name),
+                                 entry.dtype),
                      header_at);
     tensor.dtype = *true_dtype;
     if (is_c128) tensor.shape.pop_back();
@@ -97,16 +95,14 @@ Result<ForeignTensor> make_tensor(const SafetensorsEntry& entry, std::string_vie
 
 Result<ForeignTensors> parse_safetensors(std::span<const std::byte> bytes) {
   const auto truncated = [&] {
-    return Error{.code = ErrorCode::kTruncated,
-                 .message = "the .safetensors header is cut short",
-                 .offset = bytes.size()};
+    return Error{
+        .code = ErrorCode::kTruncated, .message = "the .safetensors header is cut short", .offset = bytes.size()};
   };
   if (bytes.size() < kLengthBytes) return truncated();
   uint64_t length = 0;
   for (size_t i = 0; i < kLengthBytes; ++i) length |= static_cast<uint64_t>(bytes[i]) << (8 * i);
   if (bytes.size() > kLengthBytes && bytes[kLengthBytes] != std::byte{'{'})
-    return Error{
-        .code = ErrorCode::kNotThisFormat, .message = "not a .safetensors file", .offset = kLengthBytes};
+    return Error{.code = ErrorCode::kNotThisFormat, .message = "not a .safetensors file", .offset = kLengthBytes};
   if (length > kMaxHeader)
     return Error{.code = ErrorCode::kTooLarge,
                  .message = fmt::format("a header of {} bytes; the format allows {}", length, kMaxHeader),
@@ -173,8 +169,7 @@ Status write_safetensors(const std::filesystem::path& path, std::span<const Name
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& [key, view] = tensors[i];
     if (key == "__metadata__")
-      return Error{ErrorCode::kInvalidArgument, "the format keeps the name '__metadata__' to itself",
-                   path.string()};
+      return Error{ErrorCode::kInvalidArgument, "the format keeps the name '__metadata__' to itself", path.string()};
     std::vector<int64_t> shape(view.shape.begin(), view.shape.end());
     std::string_view type = safetensors_name(view.dtype).value_or("F64");
     if (view.dtype == DType::kC128) shape.push_back(2);
@@ -186,19 +181,18 @@ Status write_safetensors(const std::filesystem::path& path, std::span<const Name
       }
     }
     if (type != safetensors_name(view.dtype)) notes[std::string(kDTypeNote) + key] = name(view.dtype);
-    body += fmt::format(R"({}{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", i == 0 ? "" : ",",
-                        nlohmann::json(key).dump(), type, fmt::join(shape, ","), begins[i],
-                        begins[i] + byte_count(view));
+    body +=
+        fmt::format(R"({}{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", i == 0 ? "" : ",",
+                    nlohmann::json(key).dump(), type, fmt::join(shape, ","), begins[i], begins[i] + byte_count(view));
   }
   if (!notes.empty()) header += fmt::format(R"("__metadata__":{}{})", notes.dump(), body.empty() ? "" : ",");
   header += body + "}";
   header.append((kAlignment - (kLengthBytes + header.size()) % kAlignment) % kAlignment, ' ');
   if (header.size() > kMaxHeader)
-    return Error{
-        .code = ErrorCode::kTooLarge,
-        .message = fmt::format("a header of {} bytes; the format allows {}", header.size(), kMaxHeader),
-        .path = path.string(),
-        .hint = "write fewer tensors to a file, or a .ttap segment"};
+    return Error{.code = ErrorCode::kTooLarge,
+                 .message = fmt::format("a header of {} bytes; the format allows {}", header.size(), kMaxHeader),
+                 .path = path.string(),
+                 .hint = "write fewer tensors to a file, or a .ttap segment"};
 
   TTAP_ASSIGN(OutputFile file, OutputFile::create(path));
   std::array<std::byte, kLengthBytes> length;
@@ -206,8 +200,7 @@ Status write_safetensors(const std::filesystem::path& path, std::span<const Name
   TTAP_TRY(file.write(length));
   TTAP_TRY(file.write(std::as_bytes(std::span(header))));
   for (size_t i : order)
-    TTAP_TRY(
-        stream_logical(tensors[i].view, [&](std::span<const std::byte> bytes) { return file.write(bytes); }));
+    TTAP_TRY(stream_logical(tensors[i].view, [&](std::span<const std::byte> bytes) { return file.write(bytes); }));
   return file.commit();
 }
 

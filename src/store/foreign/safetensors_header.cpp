@@ -46,22 +46,18 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
 
   bool start_object(size_t) override {
     switch (place_) {
-      case Place::kStart:
-        place_ = Place::kTop;
-        return true;
+      case Place::kStart: place_ = Place::kTop; return true;
       case Place::kTop:
         place_ = name_ == "__metadata__" ? Place::kMetadata : Place::kTensor;
         if (place_ == Place::kTensor) header.tensors.emplace_back().name = name_;
         fields_seen_ = 0;
         return true;
-      default:
-        return fail("an object where none belongs");
+      default: return fail("an object where none belongs");
     }
   }
 
   bool end_object() override {
-    if (place_ == Place::kTensor && fields_seen_ != 7)
-      return fail("a tensor lacks its dtype, shape or data_offsets");
+    if (place_ == Place::kTensor && fields_seen_ != 7) return fail("a tensor lacks its dtype, shape or data_offsets");
     place_ = place_ == Place::kTop ? Place::kEnd : Place::kTop;
     return true;
   }
@@ -69,8 +65,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
   bool key(std::string& text) override {
     name_ = text;
     if (place_ == Place::kTop && !tensor_names_.insert(text).second) return fail("the same tensor twice");
-    if (place_ == Place::kMetadata && !metadata_names_.insert(text).second)
-      return fail("the same metadata twice");
+    if (place_ == Place::kMetadata && !metadata_names_.insert(text).second) return fail("the same metadata twice");
     if (place_ == Place::kTensor) {
       const unsigned field = text == "dtype" ? 1 : text == "shape" ? 2 : text == "data_offsets" ? 4 : 0;
       if (field == 0) return fail("an unknown field of a tensor");
@@ -104,8 +99,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool number_unsigned(uint64_t value) override {
-    if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-      return fail("a number above 2^63");
+    if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return fail("a number above 2^63");
     if (place_ == Place::kShape) {
       header.tensors.back().shape.push_back(static_cast<int64_t>(value));
       return true;

@@ -35,8 +35,7 @@ Result<size_t> find_end_record(Bytes bytes) {
     const size_t last = bytes.size() - zip::kEndSize;
     const size_t first = last > 0xFFFF ? last - 0xFFFF : 0;
     for (size_t at = last + 1; at-- > first;)
-      if (load<uint32_t>(bytes, at) == zip::kEndMark && load<uint16_t>(bytes, at + 20) == last - at)
-        return at;
+      if (load<uint32_t>(bytes, at) == zip::kEndMark && load<uint16_t>(bytes, at + 20) == last - at) return at;
   }
   return Error{.code = ErrorCode::kTruncated,
                .message = "the zip archive has no end record: it was cut short",
@@ -46,8 +45,7 @@ Result<size_t> find_end_record(Bytes bytes) {
 Result<Directory> find_directory(Bytes bytes) {
   TTAP_ASSIGN(const size_t end, find_end_record(bytes));
   const auto several_disks = [&] {
-    return Error{
-        .code = ErrorCode::kUnsupported, .message = "the zip archive spans several disks", .offset = end};
+    return Error{.code = ErrorCode::kUnsupported, .message = "the zip archive spans several disks", .offset = end};
   };
   if (load<uint16_t>(bytes, end + 4) != load<uint16_t>(bytes, end + 6)) return several_disks();
   Directory directory{.begin = load<uint32_t>(bytes, end + 16),
@@ -145,13 +143,11 @@ Result<Placed> read_entry(Bytes bytes, const Directory& directory, uint64_t& at)
     return corrupt(fmt::format("'{}' is not where the directory says", printable(name)), record);
 
   const auto local_flags = load<uint16_t>(bytes, local + 6);
-  const uint64_t data =
-      local + zip::kLocalSize + load<uint16_t>(bytes, local + 26) + load<uint16_t>(bytes, local + 28);
+  const uint64_t data = local + zip::kLocalSize + load<uint16_t>(bytes, local + 26) + load<uint16_t>(bytes, local + 28);
   if (data > directory.begin || directory.begin - data < size)
     return corrupt(fmt::format("'{}' reaches into the directory", printable(name)), local);
-  if (load<uint16_t>(bytes, local + 26) != name_size ||
-      text_at(bytes, local + zip::kLocalSize, name_size) != name || load<uint16_t>(bytes, local + 8) != 0 ||
-      (local_flags & zip::kEncrypted) ||
+  if (load<uint16_t>(bytes, local + 26) != name_size || text_at(bytes, local + zip::kLocalSize, name_size) != name ||
+      load<uint16_t>(bytes, local + 8) != 0 || (local_flags & zip::kEncrypted) ||
       (!(local_flags & zip::kHasDescriptor) && load<uint32_t>(bytes, local + 14) != crc))
     return corrupt(fmt::format("'{}' differs from what the directory says", printable(name)), local);
   return Placed{{name, bytes.subspan(data, size), data, crc}, local, data + size};
@@ -172,8 +168,7 @@ Result<ZipArchive> ZipArchive::open(std::span<const std::byte> bytes) {
   for (uint64_t i = 0; i < directory.count; ++i) {
     TTAP_ASSIGN(Placed entry, read_entry(bytes, directory, at));
     if (!archive.by_name_.emplace(entry.entry.name, i).second)
-      return corrupt(fmt::format("'{}' is in the zip archive twice", printable(entry.entry.name)),
-                     entry.begin);
+      return corrupt(fmt::format("'{}' is in the zip archive twice", printable(entry.entry.name)), entry.begin);
     archive.entries_.push_back(entry.entry);
     placed.push_back(entry);
   }
@@ -183,11 +178,10 @@ Result<ZipArchive> ZipArchive::open(std::span<const std::byte> bytes) {
   std::ranges::sort(placed, {}, &Placed::begin);
   for (size_t i = 1; i < placed.size(); ++i)
     if (placed[i].begin < placed[i - 1].end)
-      return corrupt(fmt::format("'{}' overlaps '{}'", printable(placed[i].entry.name),
-                                 printable(placed[i - 1].entry.name)),
-                     placed[i].begin);
-  archive.has_checksums_ =
-      std::ranges::any_of(archive.entries_, [](const ZipEntry& entry) { return entry.crc != 0; });
+      return corrupt(
+          fmt::format("'{}' overlaps '{}'", printable(placed[i].entry.name), printable(placed[i - 1].entry.name)),
+          placed[i].begin);
+  archive.has_checksums_ = std::ranges::any_of(archive.entries_, [](const ZipEntry& entry) { return entry.crc != 0; });
   return archive;
 }
 

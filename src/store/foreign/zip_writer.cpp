@@ -38,8 +38,7 @@ uint16_t flags_of(uint64_t size) { return size == 0 ? zip::kUtf8Name : zip::kUtf
 
 Status ZipWriter::begin_entry(std::string_view name, uint64_t size) {
   TTAP_CHECK(name.size() < zip::kSee64Short);
-  Entry& entry =
-      entries_.emplace_back(Entry{.name = std::string(name), .header = file_.position(), .size = size});
+  Entry& entry = entries_.emplace_back(Entry{.name = std::string(name), .header = file_.position(), .size = size});
   std::string extra = extra64(size, entry.header);
   const bool large = !extra.empty();
   // "FB", the padding that torch.save puts in.
@@ -65,8 +64,7 @@ Status ZipWriter::begin_entry(std::string_view name, uint64_t size) {
 Status ZipWriter::write(std::span<const std::byte> bytes) {
   Entry& entry = entries_.back();
   written_ += bytes.size();
-  entry.crc =
-      static_cast<uint32_t>(::crc32_z(entry.crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+  entry.crc = static_cast<uint32_t>(::crc32_z(entry.crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
   return file_.write(bytes);
 }
 
