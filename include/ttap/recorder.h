@@ -38,7 +38,8 @@ struct RecorderOptions {
   Level level = Level::kFull;
   std::vector<LevelRule> level_rules = {};  // the first that matches overrides `level`
 
-  uint64_t staging_bytes = uint64_t{256} << 20;  // all memory between capture() and the disk; at least 64 KiB
+  // All memory between capture() and the disk; at least 64 KiB. More absorbs longer bursts, less stays in the caches.
+  uint64_t staging_bytes = uint64_t{64} << 20;
   WhenFull when_full = WhenFull::kBlock;
   uint64_t quota_bytes = 0;          // for everything this process writes; 0: no limit
   bool deduplicate = true;           // the same bytes are stored once per pass
