@@ -226,6 +226,32 @@ constexpr Kernels kKernels = {HWY_TARGET == HWY_AVX3   ? "avx512"
                               byte_stats<E4M3FNUZ, HalfSums<HalfOfE4M3, 7>, kHashBlockBytes / 2>,
                               f4_stats};
 
+#if HWY_TARGET == HWY_AVX3
+
+// With byte tables (byte_sums.h). A unit is 2^EXPONENT.
+template <auto SUMS, int EXPONENT>
+struct TableSums {
+  static HWY_INLINE void add(const std::byte* data, size_t count, const double*, StatsPart& part) {
+    constexpr double kUnit = 1.0 / (1 << -EXPONENT);
+    const ByteFloatSums sums = SUMS(data, count);
+    set_from_exact(count, {sums.sum * kUnit, sums.squares * (kUnit * kUnit), sums.l1 * kUnit}, part);
+  }
+};
+
+StatsPart e8m0_stats(const std::byte* data, size_t count, const double*) { return stats_of_e8m0(data, count); }
+
+constexpr Kernels with_byte_tables(Kernels kernels) {
+  kernels.e4m3fn = byte_stats<E4M3FN, TableSums<sums_of_e4m3, -9>, kHashBlockBytes>;
+  kernels.e5m2 = byte_stats<E5M2, TableSums<sums_of_e5m2, -16>, kHashBlockBytes>;
+  kernels.e4m3fnuz = byte_stats<E4M3FNUZ, TableSums<sums_of_e4m3, -10>, kHashBlockBytes>;
+  kernels.e5m2fnuz = byte_stats<E5M2FNUZ, TableSums<sums_of_e5m2fnuz, -17>, kHashBlockBytes>;
+  kernels.e8m0fnu = e8m0_stats;
+  return kernels;
+}
+constexpr Kernels kByteTableKernels = with_byte_tables(kKernels);
+
+#endif
+
 }  // namespace HWY_NAMESPACE
 }  // namespace ttap
 HWY_AFTER_NAMESPACE();

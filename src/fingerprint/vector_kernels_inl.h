@@ -93,11 +93,15 @@ HWY_INLINE uint64_t sum_lanes(D d, V v) {
   }
 }
 
+template <class Format>
+constexpr bool kIsByteFloat = Format::kKind == RealKind::kFloat && sizeof(typename Format::Bits) == 1;
+
 // The bits of the extreme values; `least` is the smallest nonzero magnitude less one (all ones if every value is zero).
 template <class Bits>
 struct Extremes {
   Bits min, max, least;
   uint64_t zeros;
+  uint64_t subnormals;  // of one-byte floats only: hardly a block of them has none
   bool finite;
 };
 
@@ -126,7 +130,9 @@ HWY_INLINE Extremes<typename Format::Bits> scan(const std::byte* data, size_t co
   auto max_signed = hn::BitCast(ds, first);
   auto min_signed = hn::BitCast(ds, first);
   auto least = hn::Set(d, static_cast<Bits>(~Bits{0}));
-  auto zeros = hn::Zero(d);  // a lane counts at most a block's values
+  // A lane counts at most a block's values.
+  auto zeros = hn::Zero(d);
+  auto subnormals = hn::Zero(d);
   for (size_t i = 0; i < count; i += lanes) {
     // While this block is worked on, the next one is fetched.
     __builtin_prefetch(data + i * sizeof(Bits) + kHashBlockBytes);
@@ -139,12 +145,18 @@ HWY_INLINE Extremes<typename Format::Bits> scan(const std::byte* data, size_t co
       min_signed = hn::Min(min_signed, hn::BitCast(ds, v));
     }
     const auto magnitudes = magnitude<Format>(d, v);
-    least = hn::Min(least, hn::Sub(magnitudes, one));
+    const auto less_one = hn::Sub(magnitudes, one);
+    least = hn::Min(least, less_one);
+    if constexpr (kIsByteFloat<Format>) {
+      const auto is_subnormal = hn::Lt(less_one, hn::Set(d, Format::kMantissa));
+      subnormals = hn::IfThenElse(is_subnormal, hn::Add(subnormals, one), subnormals);
+    }
     zeros = hn::IfThenElse(hn::Eq(magnitudes, hn::Zero(d)), hn::Add(zeros, one), zeros);
   }
   Extremes<Bits> found{};
   found.least = min_lane(d, least);
   found.zeros = sum_lanes(d, zeros);
+  if constexpr (kIsByteFloat<Format>) found.subnormals = sum_lanes(d, subnormals);
   found.finite = true;
   if constexpr (Format::kKind == RealKind::kUnsigned) {
     found.min = min_lane(d, min_unsigned);
@@ -389,7 +401,9 @@ StatsPart stats(const std::byte* data, size_t count, const double* near) {
     // The magnitude of the most negative integer is only right without a sign.
     part.min_abs_nonzero = Format::kKind == RealKind::kFloat ? Format::value(bits) : static_cast<double>(bits);
   }
-  if constexpr (Format::kKind == RealKind::kFloat) {
+  if constexpr (kIsByteFloat<Format>) {
+    part.subnormals = found.subnormals;
+  } else if constexpr (Format::kKind == RealKind::kFloat) {
     if (found.least < Format::kMantissa) part.subnormals = count_subnormals<Format>(data, whole);
   }
   Adder::add(data, whole, near, part);
