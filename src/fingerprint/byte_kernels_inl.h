@@ -21,6 +21,7 @@ inline size_t piece_bytes(size_t per_vector) { return 128 / per_vector * hn::Lan
 // Integers of 8 bits are summed as integers.
 template <bool SIGNED>
 struct ByteSums {
+  static constexpr bool kScans = false;
   static HWY_INLINE void add(const std::byte* data, size_t count, const double*, StatsPart& part) {
     const Octets d;
     const Words d64;
@@ -76,6 +77,7 @@ struct HalfOfE4M3 {
 
 template <class Convert, int EXPONENT>
 struct HalfSums {
+  static constexpr bool kScans = false;
   static HWY_INLINE void add(const std::byte* data, size_t count, const double*, StatsPart& part) {
     const hn::ScalableTag<int16_t> d;
     const size_t lanes = hn::Lanes(d);
@@ -231,10 +233,18 @@ constexpr Kernels kKernels = {HWY_TARGET == HWY_AVX3   ? "avx512"
 // With byte tables (byte_sums.h). A unit is 2^EXPONENT.
 template <auto SUMS, int EXPONENT>
 struct TableSums {
-  static HWY_INLINE void add(const std::byte* data, size_t count, const double*, StatsPart& part) {
+  static constexpr bool kScans = true;
+  template <class Format>
+  static HWY_INLINE Extremes<uint8_t> scan_and_add(const std::byte* data, size_t count, StatsPart& part) {
     constexpr double kUnit = 1.0 / (1 << -EXPONENT);
     const ByteFloatSums sums = SUMS(data, count);
     set_from_exact(count, {sums.sum * kUnit, sums.squares * (kUnit * kUnit), sums.l1 * kUnit}, part);
+    Extremes<uint8_t> found{};
+    found.least = sums.least;
+    found.zeros = sums.zeros;
+    found.subnormals = sums.subnormals;
+    set_float_extremes<Format>(sums.top, sums.high, sums.low, found);
+    return found;
   }
 };
 

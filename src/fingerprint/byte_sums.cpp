@@ -31,7 +31,7 @@ constexpr double power_of_two(int exponent) {
   return std::bit_cast<double>(static_cast<uint64_t>(1023 + exponent) << 52);
 }
 
-// _mm512_dpbusd_epi32, around which g++ 12 copies the sum twice: that takes half the time again.
+// _mm512_dpbusd_epi32, around which g++ 12 copies the sum twice.
 TTAP_BYTE_TABLES inline void add_products(__m512i& sum, __m512i bytes, __m512i signed_bytes) {
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(bytes), "v"(signed_bytes));
 }
@@ -49,62 +49,123 @@ TTAP_BYTE_TABLES inline double total(__m512d v) {
   return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
+TTAP_BYTE_TABLES inline uint8_t least_byte(__m512i v) {
+  alignas(64) __m128i quarter[4];
+  _mm512_store_si512(quarter, v);
+  const __m128i folded = _mm_min_epu8(_mm_min_epu8(quarter[0], quarter[1]), _mm_min_epu8(quarter[2], quarter[3]));
+  const __m128i least = _mm_minpos_epu16(_mm_min_epu8(folded, _mm_srli_epi16(folded, 8)));
+  return static_cast<uint8_t>(_mm_cvtsi128_si32(least));
+}
+
 // ---- e4m3, e5m2 ----
 
+// What the extremes and counts follow from. It is done along with sums, which leave half of the vector units idle.
+struct ByteScan {
+  __m512i top, high, low, least;
+  uint64_t zeros = 0;
+  uint64_t subnormals = 0;
+
+  TTAP_BYTE_TABLES explicit ByteScan(__m512i first)
+      : top(first), high(first), low(first), least(_mm512_set1_epi8(-1)) {}
+  template <int MANTISSA>
+  TTAP_BYTE_TABLES void take(__m512i v) {
+    const __m512i one = _mm512_set1_epi8(1);
+    top = _mm512_max_epu8(top, v);
+    high = _mm512_max_epi8(high, v);
+    low = _mm512_min_epi8(low, v);
+    const __m512i less_one = _mm512_sub_epi8(_mm512_and_si512(v, _mm512_set1_epi8(0x7F)), one);
+    least = _mm512_min_epu8(least, less_one);
+    const __mmask64 is_zero = _mm512_movepi8_mask(less_one);
+    const __mmask64 is_subnormal = _mm512_cmplt_epu8_mask(less_one, _mm512_set1_epi8((1 << MANTISSA) - 1));
+    zeros += static_cast<uint64_t>(__builtin_popcountll(is_zero));
+    subnormals += static_cast<uint64_t>(__builtin_popcountll(is_subnormal));
+  }
+  TTAP_BYTE_TABLES void finish(ByteFloatSums& sums) const {
+    const __m512i flip = _mm512_set1_epi8(-0x80);  // signed order as unsigned order
+    sums.top = static_cast<uint8_t>(~least_byte(~top));
+    sums.high = static_cast<uint8_t>(~least_byte(~(high ^ flip)) ^ 0x80);
+    sums.low = static_cast<uint8_t>(least_byte(low ^ flip) ^ 0x80);
+    sums.least = least_byte(least);
+    sums.zeros = zeros;
+    sums.subnormals = subnormals;
+  }
+};
+
+// A table has 64 places: a group is of the lower or of the upper half of the magnitudes. (Tables of 128 take three times
+// as long.)
 template <int MANTISSA>
 struct Groups {
-  static constexpr int kWidth = 7 - MANTISSA;                              // exponents in a group
-  static constexpr int kCount = ((1 << (7 - MANTISSA)) - 2) / kWidth + 1;  // subnormals share the first exponent
+  static constexpr int kWidth = 7 - MANTISSA;                      // exponents in a group
+  static constexpr int kUpperExponent = (64 >> MANTISSA) - 1;      // the first of the upper half
+  static constexpr int kLower = (kUpperExponent - 1) / kWidth + 1;  // groups in the lower half
+  static constexpr int kCount = kLower + kUpperExponent / kWidth + 1;
+
+  static constexpr bool is_upper(int group) { return group >= kLower; }
+  static constexpr int first_exponent(int group) {
+    return is_upper(group) ? kUpperExponent + (group - kLower) * kWidth : group * kWidth;
+  }
 
   struct alignas(64) Table {
-    uint8_t value[128];
+    uint8_t value[64];
   };
   static constexpr std::array<Table, kCount> make() {
     std::array<Table, kCount> tables{};
-    for (int code = 0; code < 128; ++code) {
-      const int biased = code >> MANTISSA;
-      const int fraction = code & ((1 << MANTISSA) - 1);
-      const int exponent = biased == 0 ? 0 : biased - 1;
-      const int mantissa = biased == 0 ? fraction : fraction | 1 << MANTISSA;
-      tables[static_cast<size_t>(exponent / kWidth)].value[code] =
-          static_cast<uint8_t>(mantissa << (exponent % kWidth));
+    for (int group = 0; group < kCount; ++group) {
+      for (int place = 0; place < 64; ++place) {
+        const int code = is_upper(group) ? 64 + place : place;
+        const int biased = code >> MANTISSA;
+        const int fraction = code & ((1 << MANTISSA) - 1);
+        const int mantissa = biased == 0 ? fraction : fraction | 1 << MANTISSA;
+        const int shift = (biased == 0 ? 0 : biased - 1) - first_exponent(group);
+        if (shift >= 0 && shift < kWidth)
+          tables[static_cast<size_t>(group)].value[place] = static_cast<uint8_t>(mantissa << shift);
+      }
     }
     return tables;
   }
   static constexpr std::array<Table, kCount> kTables = make();
 };
 
-// COUNT groups from FIRST on, as many as there are registers for.
+// COUNT groups from FIRST on, as many as there are registers for; with the first of them go the extremes.
 template <int MANTISSA, int FIRST, int COUNT>
 TTAP_BYTE_TABLES inline void add_groups(const std::byte* data, size_t count, ByteFloatSums& sums) {
   using Format = Groups<MANTISSA>;
   static_assert(FIRST + COUNT <= Format::kCount);
   const __m512i one = _mm512_set1_epi8(1);
   const __m512i minus_one = _mm512_set1_epi8(-1);
-  __m512i low[COUNT], high[COUNT], sum[COUNT], squares[COUNT], l1[COUNT];
+  __m512i table[COUNT], sum[COUNT], squares[COUNT], l1[COUNT];
 #pragma GCC unroll 4
   for (int g = 0; g < COUNT; ++g) {
-    low[g] = _mm512_load_si512(Format::kTables[FIRST + g].value);
-    high[g] = _mm512_load_si512(Format::kTables[FIRST + g].value + kVector);
+    table[g] = _mm512_load_si512(Format::kTables[FIRST + g].value);
     sum[g] = squares[g] = l1[g] = _mm512_setzero_si512();
   }
+  ByteScan scan(_mm512_loadu_si512(data));
   const std::byte* const end = data + count;
   do {
     const __m512i v = _mm512_loadu_si512(data);
-    const __m512i sign = _mm512_mask_mov_epi8(one, _mm512_movepi8_mask(v), minus_one);
+    if constexpr (FIRST == 0) {
+      // While this block is worked on, the next one is fetched.
+      __builtin_prefetch(data + kHashBlockBytes);
+      scan.take<MANTISSA>(v);
+    }
+    const __mmask64 upper = _mm512_test_epi8_mask(v, _mm512_set1_epi8(0x40));
+    const __m512i sign = _mm512_mask_mov_epi8(one, _mm512_cmplt_epi8_mask(v, _mm512_setzero_si512()), minus_one);
 #pragma GCC unroll 4
     for (int g = 0; g < COUNT; ++g) {
-      const __m512i value = _mm512_permutex2var_epi8(low[g], v, high[g]);  // by the lower seven bits of v
+      // By the lower six bits.
+      const __m512i value =
+          _mm512_maskz_permutexvar_epi8(Format::is_upper(FIRST + g) ? upper : ~upper, v, table[g]);
       add_products(sum[g], value, sign);
       add_products(squares[g], value, value);
       add_products(l1[g], value, one);
     }
     data += kVector;
   } while (data != end);
+  if constexpr (FIRST == 0) scan.finish(sums);
   __m512d sums_of_groups[3] = {_mm512_setzero_pd(), _mm512_setzero_pd(), _mm512_setzero_pd()};
 #pragma GCC unroll 4
   for (int g = 0; g < COUNT; ++g) {
-    const double unit = power_of_two(Format::kWidth * (FIRST + g));
+    const double unit = power_of_two(Format::first_exponent(FIRST + g));
     sums_of_groups[0] = add_scaled(sums_of_groups[0], sum[g], unit);
     sums_of_groups[1] = add_scaled(sums_of_groups[1], squares[g], unit * unit);
     sums_of_groups[2] = add_scaled(sums_of_groups[2], l1[g], unit);
@@ -147,14 +208,6 @@ TTAP_BYTE_TABLES inline void for_each_vector(const std::byte* data, size_t count
   if (i == count) return;
   const __mmask64 there = (uint64_t{1} << (count - i)) - 1;
   take(_mm512_mask_loadu_epi8(_mm512_set1_epi8(static_cast<char>(kNan)), there, data + i));
-}
-
-TTAP_BYTE_TABLES inline uint8_t least_byte(__m512i v) {
-  alignas(64) __m128i quarter[4];
-  _mm512_store_si512(quarter, v);
-  const __m128i folded = _mm_min_epu8(_mm_min_epu8(quarter[0], quarter[1]), _mm_min_epu8(quarter[2], quarter[3]));
-  const __m128i least = _mm_minpos_epu16(_mm_min_epu8(folded, _mm_srli_epi16(folded, 8)));
-  return static_cast<uint8_t>(_mm_cvtsi128_si32(least));
 }
 
 struct PowerRange {

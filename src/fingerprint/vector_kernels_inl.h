@@ -116,6 +116,22 @@ HWY_INLINE V magnitude(D d, V v) {
   }
 }
 
+// Floats have a sign and a magnitude. As integers, the positive ones ascend; the negative ones lie above them unsigned
+// and below them signed, and descend. `top` is the largest unsigned, `high` and `low` the largest and smallest signed.
+template <class Format, class Bits = typename Format::Bits>
+HWY_INLINE void set_float_extremes(Bits top, Bits high, Bits low, Extremes<Bits>& found) {
+  const bool any_negative = (top & Format::kSign) != 0;
+  const bool any_positive = (high & Format::kSign) == 0;
+  found.min = any_negative ? top : low;
+  found.max = any_positive ? high : low;
+  if constexpr (Format::kNegativeZeroIsNan) {
+    found.finite = low != Format::kSign;
+  } else {
+    found.finite = (!any_negative || (top & ~Format::kSign) < Format::kInfinite) &&
+                   (!any_positive || high < Format::kInfinite);
+  }
+}
+
 template <class Format>
 HWY_INLINE Extremes<typename Format::Bits> scan(const std::byte* data, size_t count) {
   using Bits = typename Format::Bits;
@@ -167,19 +183,7 @@ HWY_INLINE Extremes<typename Format::Bits> scan(const std::byte* data, size_t co
     found.min = static_cast<Bits>(low);
     found.max = static_cast<Bits>(high);
     if constexpr (Format::kKind == RealKind::kFloat) {
-      // Floats have a sign and a magnitude. As integers, the positive ones ascend; the negative ones lie above them
-      // unsigned and below them signed, and descend.
-      const Bits top = max_lane(d, max_unsigned);
-      const bool any_negative = (top & Format::kSign) != 0;
-      const bool any_positive = high >= 0;
-      if (any_negative) found.min = top;
-      if (!any_positive) found.max = static_cast<Bits>(low);
-      if constexpr (Format::kNegativeZeroIsNan) {
-        found.finite = static_cast<Bits>(low) != Format::kSign;
-      } else {
-        found.finite = (!any_negative || (top & ~Format::kSign) < Format::kInfinite) &&
-                       (!any_positive || static_cast<Bits>(high) < Format::kInfinite);
-      }
+      set_float_extremes<Format>(max_lane(d, max_unsigned), found.max, found.min, found);
     }
   }
   return found;
@@ -283,6 +287,7 @@ double mean_of(const std::byte* data, size_t count) {
 // Formats of 32 and 64 bits: squares are taken near the mean.
 template <class Loader>
 struct ShiftedSums {
+  static constexpr bool kScans = false;
   static HWY_INLINE void add(const std::byte* data, size_t count, const double* near, StatsPart& part) {
     const double shift = near != nullptr ? *near : mean_of<Loader>(data, count);
     const Sums sums = sum_up<Loader, true>(data, count, shift);
@@ -313,6 +318,7 @@ HWY_INLINE void set_from_exact(size_t count, const Sums& sums, StatsPart& part) 
 // spread.
 template <class Widen>
 struct WidenedSums {
+  static constexpr bool kScans = false;
   static HWY_INLINE void add(const std::byte* data, size_t count, const double*, StatsPart& part) {
     alignas(64) float wide[kHashBlockBytes / 2];
     Widen::widen(data, count, wide);
@@ -377,7 +383,12 @@ StatsPart stats(const std::byte* data, size_t count, const double* near) {
   const size_t whole = count - count % step<Format>();
   if (whole == 0) return plain_stats<Format>(data, count);
   StatsPart part;
-  const Extremes<Bits> found = scan<Format>(data, whole);
+  const Extremes<Bits> found = [&]() HWY_ATTR {
+    if constexpr (Adder::kScans)
+      return Adder::template scan_and_add<Format>(data, whole, part);
+    else
+      return scan<Format>(data, whole);
+  }();
   if (!found.finite) {
     // Rare enough to be simple: what is left when the others are counted and taken out is a block like any other.
     alignas(64) Bits kept[kHashBlockBytes / sizeof(Bits)];
@@ -406,7 +417,7 @@ StatsPart stats(const std::byte* data, size_t count, const double* near) {
   } else if constexpr (Format::kKind == RealKind::kFloat) {
     if (found.least < Format::kMantissa) part.subnormals = count_subnormals<Format>(data, whole);
   }
-  Adder::add(data, whole, near, part);
+  if constexpr (!Adder::kScans) Adder::add(data, whole, near, part);
   if (whole != count) merge(part, plain_stats<Format>(data + whole * sizeof(Bits), count - whole));
   return part;
 }
