@@ -3,11 +3,15 @@
 #if defined(__x86_64__)
 
 // g++ 12 warns of its own "undefined" vectors.
+#ifndef __clang__
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
+#ifndef __clang__
 #pragma GCC diagnostic pop
+#endif
 
 #include <array>
 #include <bit>
@@ -16,10 +20,10 @@
 
 #include "fingerprint/hash128.h"
 
-// A magnitude is M · 2^k. The exponents are cut into groups so narrow that within one of them M · 2^k, less the group's
-// own power of two, is an integer of seven bits: a byte table gives it, or zero where the value is of another group.
-// Four bytes at a time are then multiplied by one, by the sign or by themselves and added in 32 bits, all exactly. Only
-// the sums of the groups become doubles.
+// A magnitude is an integer times 2^k. The exponents are cut into groups so narrow that within one of them the
+// magnitude, less the group's own power of two, is an integer of seven bits: a byte table gives it, or zero where the
+// value is of another group. Four bytes at a time are then multiplied by one, by the sign or by themselves and added in
+// 32 bits, all exactly. Only the sums of the groups become doubles.
 #define TTAP_BYTE_TABLES __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni,fma,popcnt")))
 
 namespace ttap {
@@ -91,12 +95,12 @@ struct ByteScan {
   }
 };
 
-// A table has 64 places: a group is of the lower or of the upper half of the magnitudes. (Tables of 128 take three times
-// as long.)
+// A table has 64 places, so a group is of the lower or of the upper half of the magnitudes. (A table of 128 takes three
+// times as long.)
 template <int MANTISSA>
 struct Groups {
-  static constexpr int kWidth = 7 - MANTISSA;                      // exponents in a group
-  static constexpr int kUpperExponent = (64 >> MANTISSA) - 1;      // the first of the upper half
+  static constexpr int kWidth = 7 - MANTISSA;                       // exponents in a group
+  static constexpr int kUpperExponent = (64 >> MANTISSA) - 1;       // the first of the upper half
   static constexpr int kLower = (kUpperExponent - 1) / kWidth + 1;  // groups in the lower half
   static constexpr int kCount = kLower + kUpperExponent / kWidth + 1;
 
@@ -153,8 +157,8 @@ TTAP_BYTE_TABLES inline void add_groups(const std::byte* data, size_t count, Byt
 #pragma GCC unroll 4
     for (int g = 0; g < COUNT; ++g) {
       // By the lower six bits.
-      const __m512i value =
-          _mm512_maskz_permutexvar_epi8(Format::is_upper(FIRST + g) ? upper : ~upper, v, table[g]);
+      const __mmask64 half = Format::is_upper(FIRST + g) ? upper : ~upper;
+      const __m512i value = _mm512_maskz_permutexvar_epi8(half, v, table[g]);
       add_products(sum[g], value, sign);
       add_products(squares[g], value, value);
       add_products(l1[g], value, one);
@@ -201,10 +205,13 @@ static_assert(kNoPower == kVector - 1);
 constexpr uint8_t kNan = 0xFF;
 
 // Calls take(vector) for all the data; its end is filled up with NaN.
-template <class Take>
+template <bool FETCH_NEXT, class Take>
 TTAP_BYTE_TABLES inline void for_each_vector(const std::byte* data, size_t count, Take& take) {
   size_t i = 0;
-  for (; i + kVector <= count; i += kVector) take(_mm512_loadu_si512(data + i));
+  for (; i + kVector <= count; i += kVector) {
+    if constexpr (FETCH_NEXT) __builtin_prefetch(data + i + kHashBlockBytes);
+    take(_mm512_loadu_si512(data + i));
+  }
   if (i == count) return;
   const __mmask64 there = (uint64_t{1} << (count - i)) - 1;
   take(_mm512_mask_loadu_epi8(_mm512_set1_epi8(static_cast<char>(kNan)), there, data + i));
@@ -267,7 +274,7 @@ struct PowerTotals {
 template <int FIRST, int COUNT, bool SQUARES>
 TTAP_BYTE_TABLES inline void add_powers(const std::byte* data, size_t count, uint8_t max, PowerTotals& totals) {
   PowerSums<FIRST, COUNT, SQUARES> sums(max);
-  for_each_vector(data, count, sums);
+  for_each_vector<false>(data, count, sums);
   // Up to five groups of sums, and three of squares, are exact in one double.
   __m512d sum = _mm512_setzero_pd();
   __m512d squares[2] = {_mm512_setzero_pd(), _mm512_setzero_pd()};
@@ -306,10 +313,8 @@ TTAP_BYTE_TABLES ByteFloatSums sums_of_e5m2fnuz(const std::byte* data, size_t co
 }
 
 TTAP_BYTE_TABLES StatsPart stats_of_e8m0(const std::byte* data, size_t count) {
-  // While this block is worked on, the next one is fetched.
-  for (size_t i = 0; i < count; i += kVector) __builtin_prefetch(data + i + kHashBlockBytes);
   PowerRange range;
-  for_each_vector(data, count, range);
+  for_each_vector<true>(data, count, range);
   StatsPart part;
   part.nan = count - range.finite;
   part.finite = range.finite;
