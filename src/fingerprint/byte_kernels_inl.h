@@ -21,6 +21,7 @@ inline size_t piece_bytes(size_t per_vector) { return 128 / per_vector * hn::Lan
 // Integers of 8 bits are summed as integers.
 template <bool SIGNED>
 struct ByteSums {
+  static constexpr bool kScans = false;
   static HWY_INLINE void add(const std::byte* data, size_t count, const double*, StatsPart& part) {
     const Octets d;
     const Words d64;
@@ -76,6 +77,7 @@ struct HalfOfE4M3 {
 
 template <class Convert, int EXPONENT>
 struct HalfSums {
+  static constexpr bool kScans = false;
   static HWY_INLINE void add(const std::byte* data, size_t count, const double*, StatsPart& part) {
     const hn::ScalableTag<int16_t> d;
     const size_t lanes = hn::Lanes(d);
@@ -225,6 +227,40 @@ constexpr Kernels kKernels = {HWY_TARGET == HWY_AVX3   ? "avx512"
                               byte_stats<E5M2, HalfSums<HalfOfE5M2, 0>, kHashBlockBytes / 2>,
                               byte_stats<E4M3FNUZ, HalfSums<HalfOfE4M3, 7>, kHashBlockBytes / 2>,
                               f4_stats};
+
+#if HWY_TARGET == HWY_AVX3
+
+// With byte tables (byte_sums.h). A unit is 2^EXPONENT.
+template <auto SUMS, int EXPONENT>
+struct TableSums {
+  static constexpr bool kScans = true;
+  template <class Format>
+  static HWY_INLINE Extremes<uint8_t> scan_and_add(const std::byte* data, size_t count, StatsPart& part) {
+    constexpr double kUnit = 1.0 / (1 << -EXPONENT);
+    const ByteFloatSums sums = SUMS(data, count);
+    set_from_exact(count, {sums.sum * kUnit, sums.squares * (kUnit * kUnit), sums.l1 * kUnit}, part);
+    Extremes<uint8_t> found{};
+    found.least = sums.least;
+    found.zeros = sums.zeros;
+    found.subnormals = sums.subnormals;
+    set_float_extremes<Format>(sums.top, sums.high, sums.low, found);
+    return found;
+  }
+};
+
+StatsPart e8m0_stats(const std::byte* data, size_t count, const double*) { return stats_of_e8m0(data, count); }
+
+constexpr Kernels with_byte_tables(Kernels kernels) {
+  kernels.e4m3fn = byte_stats<E4M3FN, TableSums<sums_of_e4m3, -9>, kHashBlockBytes>;
+  kernels.e5m2 = byte_stats<E5M2, TableSums<sums_of_e5m2, -16>, kHashBlockBytes>;
+  kernels.e4m3fnuz = byte_stats<E4M3FNUZ, TableSums<sums_of_e4m3, -10>, kHashBlockBytes>;
+  kernels.e5m2fnuz = byte_stats<E5M2FNUZ, TableSums<sums_of_e5m2fnuz, -17>, kHashBlockBytes>;
+  kernels.e8m0fnu = e8m0_stats;
+  return kernels;
+}
+constexpr Kernels kByteTableKernels = with_byte_tables(kKernels);
+
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ttap

@@ -56,8 +56,8 @@ StatsKernel stats_kernel(const Kernels& kernels, DType dtype) {
     case DType::kF8E5M2: return kernels.e5m2;
     case DType::kF8E4M3FNUZ: return kernels.e4m3fnuz;
     case DType::kF4E2M1FNx2: return kernels.e2m1fn_x2;
-    case DType::kF8E5M2FNUZ:
-    case DType::kF8E8M0FNU: return nullptr;
+    case DType::kF8E5M2FNUZ: return kernels.e5m2fnuz;
+    case DType::kF8E8M0FNU: return kernels.e8m0fnu;
   }
   return nullptr;
 }

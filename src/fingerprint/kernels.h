@@ -27,6 +27,7 @@ struct Kernels {
   StatsKernel boolean = nullptr, i8 = nullptr, u8 = nullptr;
   StatsKernel e4m3fn = nullptr, e5m2 = nullptr, e4m3fnuz = nullptr;
   StatsKernel e2m1fn_x2 = nullptr;  // `count` is of bytes
+  StatsKernel e5m2fnuz = nullptr, e8m0fnu = nullptr;
 };
 
 const Kernels& scalar_kernels();

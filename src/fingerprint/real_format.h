@@ -49,6 +49,11 @@ struct E4M3FNUZ : FloatFormat<uint8_t, 3, 0x80> {
   static constexpr bool kNegativeZeroIsNan = true;
   static double value(Bits bits) { return f32_of_e4m3fnuz(bits); }
 };
+struct E5M2FNUZ : FloatFormat<uint8_t, 2, 0x80> {
+  static constexpr bool kHasInfinity = false;
+  static constexpr bool kNegativeZeroIsNan = true;
+  static double value(Bits bits) { return f32_of_e5m2fnuz(bits); }
+};
 
 template <std::integral T>
 struct IntegerFormat {

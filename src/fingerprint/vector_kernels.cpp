@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "fingerprint/byte_histogram.h"
+#include "fingerprint/byte_sums.h"
 #include "fingerprint/kernels.h"
 #include "fingerprint/real_format.h"
 
@@ -27,7 +28,8 @@ namespace ttap {
 const Kernels* vector_kernels(SimdPath limit) {
   static const int64_t supported = hwy::SupportedTargets();
 #if HWY_TARGETS & HWY_AVX3
-  if (limit != SimdPath::kAvx2 && (supported & HWY_AVX3) != 0) return &N_AVX3::kKernels;
+  if (limit != SimdPath::kAvx2 && (supported & HWY_AVX3) != 0)
+    return (supported & HWY_AVX3_DL) != 0 ? &N_AVX3::kByteTableKernels : &N_AVX3::kKernels;
 #endif
 #if HWY_TARGETS & HWY_AVX2
   if ((supported & HWY_AVX2) != 0) return &N_AVX2::kKernels;

@@ -93,11 +93,15 @@ HWY_INLINE uint64_t sum_lanes(D d, V v) {
   }
 }
 
+template <class Format>
+constexpr bool kIsByteFloat = Format::kKind == RealKind::kFloat && sizeof(typename Format::Bits) == 1;
+
 // The bits of the extreme values; `least` is the smallest nonzero magnitude less one (all ones if every value is zero).
 template <class Bits>
 struct Extremes {
   Bits min, max, least;
   uint64_t zeros;
+  uint64_t subnormals;  // of one-byte floats only: hardly a block of them has none
   bool finite;
 };
 
@@ -109,6 +113,22 @@ HWY_INLINE V magnitude(D d, V v) {
     return hn::BitCast(d, hn::Abs(hn::BitCast(hn::RebindToSigned<D>(), v)));
   } else {
     return v;
+  }
+}
+
+// Floats have a sign and a magnitude. As integers, the positive ones ascend; the negative ones lie above them unsigned
+// and below them signed, and descend. `top` is the largest unsigned, `high` and `low` the largest and smallest signed.
+template <class Format, class Bits = typename Format::Bits>
+HWY_INLINE void set_float_extremes(Bits top, Bits high, Bits low, Extremes<Bits>& found) {
+  const bool any_negative = (top & Format::kSign) != 0;
+  const bool any_positive = (high & Format::kSign) == 0;
+  found.min = any_negative ? top : low;
+  found.max = any_positive ? high : low;
+  if constexpr (Format::kNegativeZeroIsNan) {
+    found.finite = low != Format::kSign;
+  } else {
+    found.finite = (!any_negative || (top & ~Format::kSign) < Format::kInfinite) &&
+                   (!any_positive || high < Format::kInfinite);
   }
 }
 
@@ -126,7 +146,9 @@ HWY_INLINE Extremes<typename Format::Bits> scan(const std::byte* data, size_t co
   auto max_signed = hn::BitCast(ds, first);
   auto min_signed = hn::BitCast(ds, first);
   auto least = hn::Set(d, static_cast<Bits>(~Bits{0}));
-  auto zeros = hn::Zero(d);  // a lane counts at most a block's values
+  // A lane counts at most a block's values.
+  auto zeros = hn::Zero(d);
+  auto subnormals = hn::Zero(d);
   for (size_t i = 0; i < count; i += lanes) {
     // While this block is worked on, the next one is fetched.
     __builtin_prefetch(data + i * sizeof(Bits) + kHashBlockBytes);
@@ -139,12 +161,18 @@ HWY_INLINE Extremes<typename Format::Bits> scan(const std::byte* data, size_t co
       min_signed = hn::Min(min_signed, hn::BitCast(ds, v));
     }
     const auto magnitudes = magnitude<Format>(d, v);
-    least = hn::Min(least, hn::Sub(magnitudes, one));
+    const auto less_one = hn::Sub(magnitudes, one);
+    least = hn::Min(least, less_one);
+    if constexpr (kIsByteFloat<Format>) {
+      const auto is_subnormal = hn::Lt(less_one, hn::Set(d, Format::kMantissa));
+      subnormals = hn::IfThenElse(is_subnormal, hn::Add(subnormals, one), subnormals);
+    }
     zeros = hn::IfThenElse(hn::Eq(magnitudes, hn::Zero(d)), hn::Add(zeros, one), zeros);
   }
   Extremes<Bits> found{};
   found.least = min_lane(d, least);
   found.zeros = sum_lanes(d, zeros);
+  if constexpr (kIsByteFloat<Format>) found.subnormals = sum_lanes(d, subnormals);
   found.finite = true;
   if constexpr (Format::kKind == RealKind::kUnsigned) {
     found.min = min_lane(d, min_unsigned);
@@ -155,19 +183,7 @@ HWY_INLINE Extremes<typename Format::Bits> scan(const std::byte* data, size_t co
     found.min = static_cast<Bits>(low);
     found.max = static_cast<Bits>(high);
     if constexpr (Format::kKind == RealKind::kFloat) {
-      // Floats have a sign and a magnitude. As integers, the positive ones ascend; the negative ones lie above them
-      // unsigned and below them signed, and descend.
-      const Bits top = max_lane(d, max_unsigned);
-      const bool any_negative = (top & Format::kSign) != 0;
-      const bool any_positive = high >= 0;
-      if (any_negative) found.min = top;
-      if (!any_positive) found.max = static_cast<Bits>(low);
-      if constexpr (Format::kNegativeZeroIsNan) {
-        found.finite = static_cast<Bits>(low) != Format::kSign;
-      } else {
-        found.finite = (!any_negative || (top & ~Format::kSign) < Format::kInfinite) &&
-                       (!any_positive || static_cast<Bits>(high) < Format::kInfinite);
-      }
+      set_float_extremes<Format>(max_lane(d, max_unsigned), found.max, found.min, found);
     }
   }
   return found;
@@ -271,6 +287,7 @@ double mean_of(const std::byte* data, size_t count) {
 // Formats of 32 and 64 bits: squares are taken near the mean.
 template <class Loader>
 struct ShiftedSums {
+  static constexpr bool kScans = false;
   static HWY_INLINE void add(const std::byte* data, size_t count, const double* near, StatsPart& part) {
     const double shift = near != nullptr ? *near : mean_of<Loader>(data, count);
     const Sums sums = sum_up<Loader, true>(data, count, shift);
@@ -301,6 +318,7 @@ HWY_INLINE void set_from_exact(size_t count, const Sums& sums, StatsPart& part) 
 // spread.
 template <class Widen>
 struct WidenedSums {
+  static constexpr bool kScans = false;
   static HWY_INLINE void add(const std::byte* data, size_t count, const double*, StatsPart& part) {
     alignas(64) float wide[kHashBlockBytes / 2];
     Widen::widen(data, count, wide);
@@ -365,7 +383,12 @@ StatsPart stats(const std::byte* data, size_t count, const double* near) {
   const size_t whole = count - count % step<Format>();
   if (whole == 0) return plain_stats<Format>(data, count);
   StatsPart part;
-  const Extremes<Bits> found = scan<Format>(data, whole);
+  const Extremes<Bits> found = [&]() HWY_ATTR {
+    if constexpr (Adder::kScans)
+      return Adder::template scan_and_add<Format>(data, whole, part);
+    else
+      return scan<Format>(data, whole);
+  }();
   if (!found.finite) {
     // Rare enough to be simple: what is left when the others are counted and taken out is a block like any other.
     alignas(64) Bits kept[kHashBlockBytes / sizeof(Bits)];
@@ -389,10 +412,12 @@ StatsPart stats(const std::byte* data, size_t count, const double* near) {
     // The magnitude of the most negative integer is only right without a sign.
     part.min_abs_nonzero = Format::kKind == RealKind::kFloat ? Format::value(bits) : static_cast<double>(bits);
   }
-  if constexpr (Format::kKind == RealKind::kFloat) {
+  if constexpr (kIsByteFloat<Format>) {
+    part.subnormals = found.subnormals;
+  } else if constexpr (Format::kKind == RealKind::kFloat) {
     if (found.least < Format::kMantissa) part.subnormals = count_subnormals<Format>(data, whole);
   }
-  Adder::add(data, whole, near, part);
+  if constexpr (!Adder::kScans) Adder::add(data, whole, near, part);
   if (whole != count) merge(part, plain_stats<Format>(data + whole * sizeof(Bits), count - whole));
   return part;
 }

@@ -342,6 +342,27 @@ TEST(Spread, survives_two_neighbouring_integers_of_16_bits) {
   expect_agreement(bytes_of(values), DType::kI16, "-32768 and -32767");
 }
 
+TEST(Spread, survives_powers_of_two_far_below_others) {
+  for (size_t few : {1, 40, 2000, 2086})
+    for (unsigned distance : {1, 6, 7, 20, 21, 34, 35, 40, 55, 62, 63, 64, 100, 200}) {
+      Bytes bytes(4096 + 77, std::byte{201});
+      for (size_t i = 0; i < few; ++i) bytes[2 * i + 1] = static_cast<std::byte>(201 - distance);
+      expect_agreement(bytes, DType::kF8E8M0FNU, std::to_string(few) + " below by " + std::to_string(distance));
+      bytes[5] = std::byte{0xFF};
+      expect_agreement(bytes, DType::kF8E8M0FNU, "and a NaN");
+    }
+}
+
+TEST(Spread, survives_every_two_codes_of_a_byte) {
+  for (DType dtype : {DType::kF8E4M3FN, DType::kF8E5M2, DType::kF8E4M3FNUZ, DType::kF8E5M2FNUZ, DType::kF8E8M0FNU})
+    for (unsigned a = 0; a < 256; a += 3)
+      for (unsigned b = 0; b < 256; b += 5) {
+        Bytes bytes(4096, static_cast<std::byte>(a));
+        bytes[1000] = static_cast<std::byte>(b);
+        EXPECT_TRUE(agrees(stats_of(bytes, dtype), reference(bytes, dtype))) << name(dtype) << ' ' << a << ' ' << b;
+      }
+}
+
 TEST(Spread, survives_a_mean_that_jumps) {
   // Each stretch is a different number of blocks, so that some jumps fall inside one.
   for (double level : {1e3, 1e6, 1e9}) {
