@@ -21,7 +21,8 @@ constexpr NamedDrop kDrops[] = {{"staging full", "staging_full", &DropCounts::st
                                 {"quota", "quota", &DropCounts::quota},
                                 {"disk full", "disk_full", &DropCounts::disk_full},
                                 {"write error", "io_error", &DropCounts::io_error},
-                                {"unsupported", "unsupported", &DropCounts::unsupported}};
+                                {"unsupported", "unsupported", &DropCounts::unsupported},
+                                {"events", "events", &DropCounts::events}};
 
 // What the recorder wrote, if it is JSON of a sane depth; a file may hold anything there.
 std::string metadata_json(const PassInfo& info) {

@@ -85,8 +85,8 @@ TTAP_CAPI void ttap_end_pass(ttap_recorder* recorder, int aborted);
 /* Non-zero when a tensor of this name would be kept. */
 TTAP_CAPI int ttap_wants(ttap_recorder* recorder, const char* name);
 
-/* Copies the tensor and returns; `role` NULL is "out", `path` NULL is the whole output. Non-zero: not recorded, and
- * counted; a program may ignore it. */
+/* Copies the tensor and returns; `role` NULL is "out", `path` NULL is the whole output. Non-zero: not recorded; a
+ * program may ignore it, the run's coverage counts it (unless the arguments themselves made no sense). */
 TTAP_CAPI int ttap_capture(ttap_recorder* recorder, const char* name, const ttap_tensor* tensor, const char* role,
                            const char* path);
 

@@ -28,6 +28,11 @@ struct TTAP_API Key {
 TTAP_API std::string to_string(const Key& key);
 TTAP_API Result<Key> parse_key(std::string_view text);
 
+// Whether the parts of a key are what the grammar allows; what is not cannot be printed without meeting another key.
+TTAP_API bool is_valid_name(std::string_view name);
+TTAP_API bool is_valid_role(std::string_view role);
+TTAP_API bool is_valid_path(std::string_view path);
+
 // One more step into a nested output; the step may hold any bytes.
 TTAP_API std::string append_path(std::string_view path, std::string_view step);
 

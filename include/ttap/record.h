@@ -63,12 +63,22 @@ TTAP_API std::string_view to_string(Ending ending);
 // What was seen and not kept, counted by cause.
 struct DropCounts {
   uint64_t staging_full = 0;  // policy `drop`, and the ring was full
-  uint64_t quota = 0;         // the quota had no room for the bytes; the fingerprint is kept
+  uint64_t quota = 0;         // the quota had no room; the fingerprint is kept where even that fitted
   uint64_t disk_full = 0;     // the disk had no room; the fingerprint is kept where even that fitted
   uint64_t io_error = 0;      // a write failed for another reason
-  uint64_t unsupported = 0;   // a tensor that could not be read (device, dtype, dimensions)
+  uint64_t unsupported = 0;   // a tensor that could not be read (dtype, dimensions) or has no proper key
+  uint64_t events = 0;        // events lost, for whatever reason; the others count tensors
 
-  uint64_t total() const { return staging_full + quota + disk_full + io_error + unsupported; }
+  uint64_t total() const { return staging_full + quota + disk_full + io_error + unsupported + events; }
+  DropCounts& operator+=(const DropCounts& other) {
+    staging_full += other.staging_full;
+    quota += other.quota;
+    disk_full += other.disk_full;
+    io_error += other.io_error;
+    unsupported += other.unsupported;
+    events += other.events;
+    return *this;
+  }
   bool operator==(const DropCounts&) const = default;
 };
 

@@ -59,13 +59,6 @@ struct Place {
   std::string_view device = "cpu";
 };
 
-struct EventInfo {
-  std::string_view name;
-  std::string_view kind = "op";
-  uint32_t parent = kNoEvent;  // Event::number of the caller
-  std::string_view stack = {};
-};
-
 // An event of the open pass, to hang tensors on. Plain data; good until its pass ends.
 struct Event {
   uint32_t number = kNoEvent;  // kNoEvent too when the event itself was dropped
@@ -74,6 +67,13 @@ struct Event {
   const void* name = nullptr;  // the recorder's; null when the filter rejects the name
 
   bool wanted() const { return name != nullptr; }
+};
+
+struct EventInfo {
+  std::string_view name;
+  std::string_view kind = "op";
+  Event parent = {};  // the caller
+  std::string_view stack = {};
 };
 
 // What a recorder saw, kept and did not keep: its coverage.
@@ -113,8 +113,8 @@ class TTAP_API Recorder {
   // Whether a tensor of this name would be kept at all: decided once per name.
   bool wants(std::string_view name);
 
-  // One tensor as an event of its own. Never fails the program: what cannot be recorded is counted. (With
-  // `strict` it throws std::runtime_error.)
+  // One tensor as an event of its own; the name, role and path must be those of a Key. Never fails the program: what
+  // cannot be recorded is counted. (With `strict` it throws std::runtime_error.)
   void capture(std::string_view name, const TensorView& tensor, const Place& place = {});
   // The same, and the error is the caller's.
   Status try_capture(std::string_view name, const TensorView& tensor, const Place& place = {});

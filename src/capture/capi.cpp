@@ -65,6 +65,8 @@ int ttap_recorder_create(const ttap_options* options, ttap_recorder** recorder) 
       return ttap::Error{.code = ttap::ErrorCode::kInvalidArgument,
                          .message = "ttap_options of another size than this library's",
                          .hint = "call ttap_options_init() first, and build against the installed header"};
+    if (options->rank > UINT32_MAX)
+      return ttap::Error{ttap::ErrorCode::kInvalidArgument, "ttap_options: rank does not fit 32 bits"};
     if (options->level < TTAP_LEVEL_META || options->level > TTAP_LEVEL_FULL)
       return ttap::Error{ttap::ErrorCode::kInvalidArgument, "ttap_options: unknown level"};
     TTAP_ASSIGN(auto merged, ttap::RecorderOptions::from_environment(options_of(*options)));
@@ -75,15 +77,30 @@ int ttap_recorder_create(const ttap_options* options, ttap_recorder** recorder) 
   });
 }
 
-uint32_t ttap_begin_pass(ttap_recorder* recorder) { return recorder != nullptr ? recorder->recorder->begin_pass() : 0; }
+uint32_t ttap_begin_pass(ttap_recorder* recorder) {
+  uint32_t number = 0;
+  (void)guarded([&]() -> ttap::Status {
+    if (recorder != nullptr) number = recorder->recorder->begin_pass();
+    return {};
+  });
+  return number;
+}
 
 void ttap_end_pass(ttap_recorder* recorder, int aborted) {
-  if (recorder != nullptr)
-    recorder->recorder->end_pass(aborted != 0 ? ttap::Ending::kAborted : ttap::Ending::kComplete);
+  (void)guarded([&]() -> ttap::Status {
+    if (recorder != nullptr)
+      recorder->recorder->end_pass(aborted != 0 ? ttap::Ending::kAborted : ttap::Ending::kComplete);
+    return {};
+  });
 }
 
 int ttap_wants(ttap_recorder* recorder, const char* name) {
-  return recorder != nullptr && recorder->recorder->wants(name) ? 1 : 0;
+  bool wanted = false;
+  (void)guarded([&]() -> ttap::Status {
+    wanted = recorder != nullptr && name != nullptr && recorder->recorder->wants(name);
+    return {};
+  });
+  return wanted ? 1 : 0;
 }
 
 int ttap_capture(ttap_recorder* recorder, const char* name, const ttap_tensor* tensor, const char* role,
@@ -93,7 +110,10 @@ int ttap_capture(ttap_recorder* recorder, const char* name, const ttap_tensor* t
     if (name == nullptr || tensor == nullptr || tensor->ndim < 0 || (tensor->ndim > 0 && tensor->shape == nullptr))
       return ttap::Error{ttap::ErrorCode::kInvalidArgument, "ttap_capture: a name, a tensor and its shape are needed"};
     const auto ndim = static_cast<size_t>(tensor->ndim);
-    ttap::TensorView view{tensor->data, static_cast<ttap::DType>(tensor->dtype), {tensor->shape, ndim}, {}};
+    // A number beyond eight bits must not turn into another dtype; 0 is none, which the recorder refuses and counts.
+    const bool known = tensor->dtype >= TTAP_BOOL && tensor->dtype <= TTAP_F4_E2M1FN_X2;
+    const auto dtype = static_cast<ttap::DType>(known ? tensor->dtype : 0);
+    ttap::TensorView view{tensor->data, dtype, {tensor->shape, ndim}, {}};
     if (tensor->strides != nullptr) view.strides = {tensor->strides, ndim};
     ttap::Place place;
     if (role != nullptr) place.role = role;

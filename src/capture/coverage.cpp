@@ -1,5 +1,6 @@
 #include "capture/coverage.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -71,6 +72,12 @@ Result<RankStart> make_rank_directory(const RecorderOptions& options) {
                  .message = fmt::format("cannot make the directory: {}", error.message()),
                  .path = start.directory.string(),
                  .hint = "choose a directory this user may write to"};
+  TTAP_ASSIGN(start.lock, FileDescriptor::open(start.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock_exclusively(start.lock.get(), LockWait::kNo, start.directory).ok())
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = "another recorder is recording into this directory",
+                 .path = start.directory.string(),
+                 .hint = "give each recorder a directory, or a rank, of its own"};
   TTAP_ASSIGN(const Run existing, Run::open(start.directory));
   for (const PassFile& pass : existing.ranks.at(0).passes)
     start.first_pass = std::max(start.first_pass, pass.number + 1);
@@ -99,7 +106,8 @@ Status write_coverage(const std::filesystem::path& rank_directory, const Report&
                        {"quota", drops.quota},
                        {"disk_full", drops.disk_full},
                        {"io_error", drops.io_error},
-                       {"unsupported", drops.unsupported}}},
+                       {"unsupported", drops.unsupported},
+                       {"events", drops.events}}},
                      {"first_error", report.first_error},
                      {"staging_peak_bytes", report.staging_peak_bytes}};
   return write_json(rank_directory / "coverage.json", json);
@@ -112,10 +120,11 @@ std::string Report::describe() const {
     if (count > 0) text += fmt::format("\nnot recorded: {} {}", count, what);
   };
   line(drops.staging_full, "dropped, the staging memory was full");
-  line(drops.quota, "without bytes, the quota was reached");
+  line(drops.quota, "without bytes or lost, the quota was reached");
   line(drops.disk_full, "without bytes or lost, the disk was full");
   line(drops.io_error, "lost to write errors");
-  line(drops.unsupported, "that could not be read");
+  line(drops.unsupported, "that could not be read, or without a proper key");
+  line(drops.events, "events");
   for (const auto& [pattern, names] : patterns)
     if (names == 0) text += fmt::format("\nthe pattern '{}' matched none of the {} names seen", pattern, names_seen);
   if (!first_error.empty()) text += fmt::format("\nfirst error: {}", first_error);

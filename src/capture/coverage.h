@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "store/posix_file.h"
 #include "ttap/recorder.h"
 #include "ttap/result.h"
 
@@ -15,6 +16,7 @@ struct RankStart {
   std::filesystem::path directory;
   uint32_t first_pass = 0;    // after those that are there already
   std::string metadata_json;  // also kept in every pass
+  FileDescriptor lock;        // on the directory: one recorder at a time
 };
 Result<RankStart> make_rank_directory(const RecorderOptions& options);
 

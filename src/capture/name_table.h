@@ -18,6 +18,7 @@ struct NameEntry {
   NameEntry(std::string_view text, std::optional<Level> decision) : name(text), level(decision) {}
 
   const std::string name;
+  const bool valid = is_valid_name(name);
   const std::optional<Level> level;  // nothing: not recorded
 
   // The number of this call within pass `pass`, from 1.

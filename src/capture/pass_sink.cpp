@@ -17,6 +17,14 @@ constexpr size_t kBatchRows = 512;
 // Kept on disk as an empty promise, so that a full disk still has room to end the pass properly.
 constexpr size_t kReserveBytes = 256 << 10;
 
+// What the header, the end and the index of a pass take, roughly; kept free while it is written.
+constexpr uint64_t kPassOverhead = 2048;
+// Headers and padding of the strings a row may bring.
+constexpr uint64_t kStringOverhead = 8 * 16;
+
+// What blobs leave free for rows, so that fingerprints go on for a while after the bytes stop.
+uint64_t quota_headroom(uint64_t quota) { return std::min<uint64_t>(quota / 16, 1 << 20); }
+
 TensorRecord record_of(const StagedTensor& tensor) {
   TensorRecord record;
   record.name = tensor.name->name;
@@ -45,28 +53,33 @@ struct PassSink::Large {
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
   std::string role, path, device;
-  bool keeping;  // bytes are going to the file
+  bool keeping;     // bytes are going to the file
+  bool over_quota;  // they are not, for lack of quota
 };
 
 bool PassSink::batch_is_full() const {
-  return writer_ && (writer_->pending_rows() >= kBatchRows || writer_->pending_bytes() >= options_.batch_bytes);
+  return writer_ && (writer_->pending_rows() >= kBatchRows || writer_->pending_blob_bytes() >= options_.batch_bytes);
 }
 
 void PassSink::take(StagingRing::Record* record) {
   switch (kind_of(record)) {
     case StagedKind::kBeginPass: return begin_pass(staged_as<StagedBeginPass>(record));
-    case StagedKind::kEndPass: return end_pass(staged_as<StagedEndPass>(record).ending);
+    case StagedKind::kEndPass: {
+      const auto& end = staged_as<StagedEndPass>(record);
+      return end_pass(end.ending, end.drops);
+    }
     case StagedKind::kEvent: {
       const auto& event = staged_as<StagedEvent>(record);
-      if (writer_)
-        writer_->add_event(event.number, {event.name->name, event.kind, event.call, event.parent, event.thread,
-                                          event.time_ns, event.stack});
-      return;
+      return take_event(event.number, {event.name->name, event.kind, event.call, event.parent, event.thread,
+                                       event.time_ns, event.stack});
     }
     case StagedKind::kTensor: return take_tensor(staged_as<StagedTensor>(record));
     case StagedKind::kPiece: return take_piece(staged_as<StagedPiece>(record).payload);
-    case StagedKind::kFlush:
-    case StagedKind::kStop: return;
+    case StagedKind::kFlush: return;
+    case StagedKind::kStop:
+      // A capture that came between the last end_pass() and the stop has begun a pass that nobody ends.
+      if (pass_open_) end_pass(Ending::kComplete, {});
+      return;
   }
 }
 
@@ -74,21 +87,36 @@ void PassSink::begin_pass(const StagedBeginPass& begin) {
   pass_open_ = true;
   {
     const std::lock_guard lock(mutex_);
-    ++totals_.passes;
+    ++totals_.report.passes;
   }
-  hold_reserve();
-  auto writer = SegmentWriter::create(options_.rank_directory / (pass_stem(begin.number) + ".ttap"), begin.number,
-                                      begin.unix_ns, options_.begin_json, options_.segment);
-  if (!writer.ok()) return note(writer.error());
+  if (!quota_allows(options_.begin_json.size() + kPassOverhead, 0)) {
+    no_file_ = &DropCounts::quota;
+    return;
+  }
+  const auto create = [&] {
+    return SegmentWriter::create(options_.rank_directory / (pass_stem(begin.number) + ".ttap"), begin.number,
+                                 begin.unix_ns, options_.begin_json, options_.segment);
+  };
+  auto first_try = create();
+  const bool again = !first_try.ok() && first_try.error().code == ErrorCode::kNoSpace;
+  if (again) release_reserve();
+  auto writer = again ? create() : std::move(first_try);
+  if (!writer.ok()) {
+    no_file_ = cause_of(writer.error());
+    return note(writer.error());
+  }
   writer_.emplace(std::move(writer).value());
+  hold_reserve();
 }
 
-void PassSink::end_pass(Ending ending) {
+void PassSink::end_pass(Ending ending, const DropCounts& producers) {
   flush();
   pass_open_ = false;
   EndRecord end{.ending = ending};
   {
     const std::lock_guard lock(mutex_);
+    totals_.report.drops += producers;
+    pass_drops_ += producers;
     end.drops = std::exchange(pass_drops_, {});
   }
   if (!writer_) return;
@@ -99,10 +127,20 @@ void PassSink::end_pass(Ending ending) {
   count_file_bytes();
 }
 
+void PassSink::take_event(uint32_t number, const EventRecord& event) {
+  const uint64_t cost =
+      sizeof(format::EventRow) + kStringOverhead + event.name.size() + event.kind.size() + event.stack.size();
+  if (!writer_ || !quota_allows(cost, 0)) return count_drop(&DropCounts::events, 1);
+  writer_->add_event(number, event);
+}
+
 void PassSink::take_tensor(const StagedTensor& tensor) {
   // No file could be made for this pass: the reason is noted, its tensors are lost.
-  if (!writer_) return count_drop(&DropCounts::io_error, 1);
-  if (!quota_allows_rows()) return count_drop(&DropCounts::quota, 1);
+  if (!writer_) return count_drop(no_file_, 1);
+  const uint64_t row_cost = sizeof(format::TensorRow) + sizeof(format::EventRow) + kStringOverhead +
+                            tensor.name->name.size() + tensor.role.size() + tensor.path.size() + tensor.device.size() +
+                            tensor.shape.size_bytes() + tensor.strides.size_bytes();
+  if (!quota_allows(row_cost, 0)) return count_drop(&DropCounts::quota, 1);
   if (tensor.own_event)
     writer_->add_event(tensor.event,
                        {tensor.name->name, "capture", tensor.call, kNoEvent, tensor.thread, tensor.time_ns, {}});
@@ -111,15 +149,15 @@ void PassSink::take_tensor(const StagedTensor& tensor) {
   TensorRecord record = record_of(tensor);
   if (tensor.level >= Level::kFingerprint) set_fingerprint(record, tensor.payload.fingerprint);
   record.has_bytes = tensor.level == Level::kFull;
-  if (record.has_bytes && !quota_allows_blob(tensor.byte_count) && !writer_->has_blob(record.fingerprint.hash)) {
+  const bool known = record.has_bytes && writer_->has_blob(record.fingerprint.hash);
+  if (record.has_bytes && !known && !quota_allows(tensor.byte_count + row_cost, quota_headroom(options_.quota_bytes))) {
     record.has_bytes = false;
-    count_drop(&DropCounts::quota, 1);
+    ++batch_.over_quota;
   }
-  const uint64_t cost = writer_->add_tensor(record, tensor.time_ns, tensor.payload.bytes);
-  const std::lock_guard lock(mutex_);
-  ++totals_.tensors;
-  totals_.tensor_bytes += tensor.byte_count;
-  if (record.has_bytes && cost == 0 && tensor.byte_count > 0) ++totals_.deduplicated;
+  writer_->add_tensor(record, tensor.time_ns, tensor.payload.bytes);
+  ++batch_.tensors;
+  batch_.tensor_bytes += tensor.byte_count;
+  if (known && tensor.byte_count > 0) ++batch_.deduplicated;
 }
 
 void PassSink::start_large(const StagedTensor& tensor) {
@@ -130,6 +168,7 @@ void PassSink::start_large(const StagedTensor& tensor) {
                                          std::string(tensor.role),
                                          std::string(tensor.path),
                                          std::string(tensor.device),
+                                         false,
                                          false});
   large_->staged.shape = large_->shape;
   large_->staged.strides = large_->strides;
@@ -137,15 +176,14 @@ void PassSink::start_large(const StagedTensor& tensor) {
   large_->staged.path = large_->path;
   large_->staged.device = large_->device;
   if (tensor.level == Level::kFull) {
-    if (quota_allows_blob(tensor.byte_count)) {
+    large_->over_quota = !quota_allows(tensor.byte_count, quota_headroom(options_.quota_bytes));
+    if (!large_->over_quota) {
       const Status begun = writer_->begin_large(tensor.byte_count);
       large_->keeping = begun.ok();
       if (!begun.ok()) {
         note(begun.error());
         count_drop(cause_of(begun.error()), 1);
       }
-    } else {
-      count_drop(&DropCounts::quota, 1);
     }
   }
   take_piece(tensor.payload);
@@ -164,58 +202,52 @@ void PassSink::take_piece(const StagedPayload& payload) {
   if (!payload.last) return;
   TensorRecord record = record_of(large_->staged);
   set_fingerprint(record, payload.fingerprint);
-  bool deduplicated = false;
   if (large_->keeping) {
     record.has_bytes = true;
-    deduplicated = writer_->has_blob(record.fingerprint.hash);
+    if (writer_->has_blob(record.fingerprint.hash)) ++batch_.deduplicated;
     writer_->add_tensor_of_large(record, large_->staged.time_ns);
   } else {
     writer_->add_tensor(record, large_->staged.time_ns, {});
   }
-  {
-    const std::lock_guard lock(mutex_);
-    ++totals_.tensors;
-    totals_.tensor_bytes += record.byte_count;
-    if (deduplicated) ++totals_.deduplicated;
-  }
+  ++batch_.tensors;
+  batch_.tensor_bytes += record.byte_count;
+  if (large_->over_quota) ++batch_.over_quota;
   large_.reset();
 }
 
 void PassSink::flush() {
   if (!has_batch()) return;
   const SegmentWriter::Outcome outcome = writer_->flush();
+  const Batch batch = std::exchange(batch_, {});
   count_file_bytes();
-  if (!outcome.error) return;
-  note(*outcome.error);
-  count_drop(cause_of(*outcome.error), outcome.tensors_without_bytes + outcome.tensors_lost);
+  if (outcome.error) {
+    note(*outcome.error);
+    count_drop(cause_of(*outcome.error), outcome.tensors_without_bytes + outcome.tensors_lost);
+    count_drop(&DropCounts::events, outcome.events_lost);
+  }
+  // A batch is in the file whole, or not at all.
+  if (outcome.tensors_lost > 0 || outcome.events_lost > 0) return;
+  count_drop(&DropCounts::quota, batch.over_quota);
   const std::lock_guard lock(mutex_);
-  totals_.tensors -= std::min(totals_.tensors, outcome.tensors_lost);
+  totals_.report.tensors += batch.tensors;
+  totals_.report.tensor_bytes += batch.tensor_bytes;
+  totals_.report.deduplicated += batch.deduplicated;
 }
 
 uint64_t PassSink::bytes_used() const {
   return finished_bytes_ + (writer_ ? writer_->file_bytes() + writer_->pending_bytes() : 0);
 }
 
-// What blobs leave free for rows, so that fingerprints go on for a while after the bytes stop.
-uint64_t PassSink::quota_headroom() const { return std::min<uint64_t>(options_.quota_bytes / 16, 1 << 20); }
-
-bool PassSink::quota_allows_blob(uint64_t bytes) const {
+bool PassSink::quota_allows(uint64_t bytes, uint64_t headroom) const {
   if (options_.quota_bytes == 0) return true;
-  const uint64_t limit = options_.quota_bytes - quota_headroom();
-  const uint64_t used = bytes_used();
-  return used <= limit && bytes <= limit - used;
-}
-
-bool PassSink::quota_allows_rows() const {
-  constexpr uint64_t kRoughRowBytes = 512;
-  return options_.quota_bytes == 0 ||
-         bytes_used() + (writer_->pending_rows() + 1) * kRoughRowBytes <= options_.quota_bytes;
+  const uint64_t needed = bytes_used() + headroom + (writer_ ? kPassOverhead : 0);
+  return needed <= options_.quota_bytes && bytes <= options_.quota_bytes - needed;
 }
 
 void PassSink::count_drop(uint64_t DropCounts::*cause, uint64_t count) {
   const std::lock_guard lock(mutex_);
   pass_drops_.*cause += count;
-  totals_.drops.*cause += count;
+  totals_.report.drops.*cause += count;
 }
 
 uint64_t DropCounts::*PassSink::cause_of(const Error& error) {
@@ -224,15 +256,17 @@ uint64_t DropCounts::*PassSink::cause_of(const Error& error) {
 
 void PassSink::count_file_bytes() {
   const std::lock_guard lock(mutex_);
-  totals_.file_bytes = bytes_used();
+  totals_.report.file_bytes = bytes_used();
 }
 
 void PassSink::note(const Error& error) {
   const std::lock_guard lock(mutex_);
-  if (totals_.first_error.empty()) totals_.first_error = error.describe();
+  if (totals_.first_error) return;
+  totals_.first_error = error;
+  totals_.report.first_error = error.describe();
 }
 
-Report PassSink::totals() const {
+PassSink::Totals PassSink::totals() const {
   const std::lock_guard lock(mutex_);
   return totals_;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <chrono>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -13,7 +13,7 @@
 namespace ttap {
 
 // The writer thread's side: takes staged records in order and makes passes of them. Whatever goes wrong is counted
-// here and stays here.
+// here and stays here. Used by one thread, but for totals().
 class PassSink {
  public:
   struct Options {
@@ -29,27 +29,27 @@ class PassSink {
   void take(StagingRing::Record* record);
   bool has_batch() const { return writer_ && writer_->pending_rows() > 0; }
   bool batch_is_full() const;
+  uint64_t batch_bytes() const { return options_.batch_bytes; }
   void flush();
 
-  // Counted on the producers' side, for the pass that is open.
-  void count_staging_full() { count_drop(&DropCounts::staging_full, 1); }
-  void count_unsupported() { count_drop(&DropCounts::unsupported, 1); }
-
-  // What this side knows; the names are not part of it. Thread-safe, like the two above.
-  Report totals() const;
+  // What this side knows; the names are not part of it. Any thread may ask.
+  struct Totals {
+    Report report;
+    std::optional<Error> first_error;
+  };
+  Totals totals() const;
 
   // After the last record.
   void close() { release_reserve(); }
 
  private:
   void begin_pass(const StagedBeginPass& begin);
-  void end_pass(Ending ending);
+  void end_pass(Ending ending, const DropCounts& producers);
+  void take_event(uint32_t number, const EventRecord& event);
   void take_tensor(const StagedTensor& tensor);
   void take_piece(const StagedPayload& payload);
   void start_large(const StagedTensor& tensor);
-  bool quota_allows_blob(uint64_t bytes) const;
-  uint64_t quota_headroom() const;
-  bool quota_allows_rows() const;
+  bool quota_allows(uint64_t bytes, uint64_t headroom) const;
   uint64_t bytes_used() const;
   void count_drop(uint64_t DropCounts::*cause, uint64_t count);
   void count_file_bytes();
@@ -61,15 +61,26 @@ class PassSink {
 
   Options options_;
   std::optional<SegmentWriter> writer_;
-  bool pass_open_ = false;       // also when its file could not be made
-  uint64_t finished_bytes_ = 0;  // of earlier passes
+  bool pass_open_ = false;                                 // also when its file could not be made,
+  uint64_t DropCounts::*no_file_ = &DropCounts::io_error;  // and then why
+  uint64_t finished_bytes_ = 0;                            // of earlier passes
+
   // The tensor whose pieces are arriving; its texts are copied, since its record is released before the last piece.
   struct Large;
   std::shared_ptr<Large> large_;
 
-  mutable std::mutex mutex_;  // guards what follows, which other threads read or count
+  // Of the batch that is not in the file yet; counted when it is.
+  struct Batch {
+    uint64_t tensors = 0;
+    uint64_t tensor_bytes = 0;
+    uint64_t deduplicated = 0;
+    uint64_t over_quota = 0;
+  };
+  Batch batch_;
+
+  mutable std::mutex mutex_;  // guards what follows, which other threads read
   DropCounts pass_drops_;
-  Report totals_;
+  Totals totals_;
 };
 
 }  // namespace ttap

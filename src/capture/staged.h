@@ -29,6 +29,7 @@ struct StagedBeginPass {
 struct StagedEndPass {
   StagedHead head{StagedKind::kEndPass};
   Ending ending;
+  DropCounts drops;  // on the producers' side, in this pass
 };
 
 struct StagedEvent {

@@ -27,14 +27,15 @@ Result<std::unique_ptr<StagingRing>> StagingRing::create(uint64_t capacity) {
         .code = ErrorCode::kIo,
         .message = fmt::format("cannot reserve {} bytes of staging memory: {}", capacity, std::strerror(errno)),
         .hint = "set a smaller staging size"};
-  // Fewer page faults on the model's thread; a kernel that refuses only costs speed.
+  // Fewer page faults on the model's thread, also after a fork; a kernel that refuses only costs speed.
   (void)::madvise(memory, capacity, MADV_HUGEPAGE);
+  (void)::madvise(memory, capacity, MADV_DONTFORK);
   return std::unique_ptr<StagingRing>(new StagingRing(static_cast<std::byte*>(memory), capacity));
 }
 
 StagingRing::~StagingRing() { ::munmap(memory_, capacity_); }
 
-bool StagingRing::try_place(uint64_t bytes, uint64_t& position) {
+std::optional<uint64_t> StagingRing::try_place(uint64_t bytes) {
   if (reserved_ == released_) {
     // Empty: begin at the start of the mapping again, where the memory is warm and a large record fits.
     const uint64_t start = round_up(reserved_, capacity_);
@@ -46,37 +47,38 @@ bool StagingRing::try_place(uint64_t bytes, uint64_t& position) {
   // Go back to the start at the end of the mapping, and sooner where that saves touching new memory: the first touch
   // of a page costs far more than the copy into it, and a small recording should stay small.
   const bool back_to_start = bytes > to_end || (offset + bytes > touched_ && fits(to_end));
-  if (!fits(back_to_start ? to_end : 0)) return false;
-  if (back_to_start) reserved_ += (new (at(reserved_)) Record{to_end, true, true})->bytes;
-  position = reserved_;
-  reserved_ += bytes;
-  touched_ = std::max(touched_, position % capacity_ + bytes);
-  return true;
+  if (!fits(back_to_start ? to_end : 0)) return std::nullopt;
+  return reserved_ + (back_to_start ? to_end : 0);
 }
 
-StagingRing::Record* StagingRing::reserve(uint64_t body_bytes, Wait wait, const std::function<bool()>& admit) {
+StagingRing::Record* StagingRing::reserve(uint64_t body_bytes, Wait wait, FunctionRef<bool()> admit) {
   const uint64_t bytes = round_up(sizeof(Record) + body_bytes, kAlignment);
   std::unique_lock lock(mutex_);
-  const auto my_turn = [&] { return !streaming_ || streamer_ == std::this_thread::get_id(); };
-  uint64_t position = 0;
+  std::optional<uint64_t> ticket;  // once this call waits
+  const auto my_turn = [&] {
+    if (streaming_) return streamer_ == std::this_thread::get_id();
+    return waiting_for_room_.empty() || (ticket && waiting_for_room_.front() == *ticket);
+  };
+  std::optional<uint64_t> position;
   while (true) {
-    if (shut_ || bytes > capacity_) return nullptr;
-    if (my_turn()) {
-      // admit() may number the record, so it runs only once there is room.
-      if (try_place(bytes, position)) {
-        if (admit()) break;
-        reserved_ = position;
-        return nullptr;
-      }
-    }
+    if (shut_ || bytes > capacity_) break;
+    if (my_turn() && (position = try_place(bytes))) break;
     if (wait == Wait::kNever) return nullptr;
-    ++waiting_for_room_;
+    if (!ticket) waiting_for_room_.push_back(*(ticket = next_ticket_++));
     passed_.notify_one();
     published_.notify_one();
     room_.wait(lock);
-    --waiting_for_room_;
   }
-  return new (at(position)) Record{bytes, false, false};
+  if (ticket) {
+    std::erase(waiting_for_room_, *ticket);
+    room_.notify_all();  // the next in the queue may fit as well
+  }
+  // admit() may number the record, so it runs only once there is room.
+  if (!position || !admit()) return nullptr;
+  if (*position != reserved_) new (at(reserved_)) Record{*position - reserved_, true, true};
+  reserved_ = *position + bytes;
+  touched_ = std::max(touched_, *position % capacity_ + bytes);
+  return new (at(*position)) Record{bytes, false, false};
 }
 
 void StagingRing::publish(Record* record, bool urgent) {
@@ -88,17 +90,17 @@ void StagingRing::publish(Record* record, bool urgent) {
   }
 }
 
-void StagingRing::lock_stream() {
-  std::unique_lock lock(mutex_);
-  room_.wait(lock, [&] { return !streaming_; });
-  streaming_ = true;
-  streamer_ = std::this_thread::get_id();
+StagingRing::Stream::Stream(StagingRing& ring) : ring_(ring) {
+  std::unique_lock lock(ring_.mutex_);
+  ring_.room_.wait(lock, [&] { return !ring_.streaming_; });
+  ring_.streaming_ = true;
+  ring_.streamer_ = std::this_thread::get_id();
 }
 
-void StagingRing::unlock_stream() {
-  const std::lock_guard lock(mutex_);
-  streaming_ = false;
-  room_.notify_all();
+StagingRing::Stream::~Stream() {
+  const std::lock_guard lock(ring_.mutex_);
+  ring_.streaming_ = false;
+  ring_.room_.notify_all();
 }
 
 StagingRing::Record* StagingRing::next_published() {
@@ -135,7 +137,7 @@ StagingRing::Record* StagingRing::next_passed_on(std::chrono::microseconds linge
   if (linger.count() == 0) {
     passed_.wait(lock, there);
   } else {
-    passed_.wait_for(lock, linger, [&] { return there() || waiting_for_room_ > 0; });
+    passed_.wait_for(lock, linger, [&] { return there() || !waiting_for_room_.empty(); });
     if (!there()) return nullptr;
   }
   Record* record = at(collected_);

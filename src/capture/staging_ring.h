@@ -5,11 +5,13 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 
+#include "core/function_ref.h"
 #include "ttap/result.h"
 
 namespace ttap {
@@ -46,14 +48,23 @@ class StagingRing {
   // The largest body that always fits in the end, however full the ring is now.
   uint64_t largest_body() const { return capacity_ / 2 - sizeof(Record); }
 
-  // Room for a body of `bytes`; null when there is none and `wait` says not to wait. `admit` runs under the lock, in
-  // reservation order; when it returns false nothing is reserved and the result is null.
-  Record* reserve(uint64_t bytes, Wait wait, const std::function<bool()>& admit);
+  // Room for a body of `bytes`; null when there is none and `wait` says not to wait. Who waits is served in the order
+  // of arrival, so that a large record is not overtaken for ever. `admit` runs under the lock, in reservation order;
+  // when it returns false nothing is reserved and the result is null.
+  Record* reserve(uint64_t bytes, Wait wait, FunctionRef<bool()> admit);
   void publish(Record* record, bool urgent);
 
-  // While held, only the holder's thread can reserve: a tensor in several records stays together.
-  void lock_stream();
-  void unlock_stream();
+  // While it lives, only its thread can reserve: a tensor in several records stays together.
+  class Stream {
+   public:
+    explicit Stream(StagingRing& ring);
+    ~Stream();
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+
+   private:
+    StagingRing& ring_;
+  };
 
   Record* next_published();  // waits
   void pass_on(Record* record);
@@ -72,7 +83,7 @@ class StagingRing {
  private:
   StagingRing(std::byte* memory, uint64_t capacity) : memory_(memory), capacity_(capacity) {}
   Record* at(uint64_t position) { return reinterpret_cast<Record*>(memory_ + position % capacity_); }
-  bool try_place(uint64_t bytes, uint64_t& position);
+  std::optional<uint64_t> try_place(uint64_t bytes);
 
   std::byte* memory_;
   const uint64_t capacity_;
@@ -86,8 +97,9 @@ class StagingRing {
   uint64_t passed_on_ = 0;
   uint64_t collected_ = 0;
   uint64_t released_ = 0;
-  uint64_t touched_ = 0;  // the mapping was used up to here
-  unsigned waiting_for_room_ = 0;
+  uint64_t touched_ = 0;                   // the mapping was used up to here
+  std::deque<uint64_t> waiting_for_room_;  // tickets, in order of arrival
+  uint64_t next_ticket_ = 0;
   bool shut_ = false;
   bool streaming_ = false;
   std::thread::id streamer_;

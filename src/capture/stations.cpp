@@ -57,19 +57,25 @@ void run_fingerprint_station(StagingRing& ring) {
 
 void run_writer_station(StagingRing& ring, PassSink& sink, const std::function<void(uint64_t)>& flushed) {
   give_way("ttap-write");
+  uint64_t held = 0;  // bytes of ring that the batch keeps from being freed
+  const auto release = [&] {
+    ring.release();
+    held = 0;
+  };
   while (true) {
     auto* record = ring.next_passed_on(sink.has_batch() ? kBatchLinger : std::chrono::microseconds(0));
     if (record == nullptr) {
       sink.flush();
-      ring.release();
+      release();
       continue;
     }
     const StagedKind kind = kind_of(record);
     const uint64_t ticket = kind == StagedKind::kFlush ? staged_as<StagedFlush>(record).ticket : 0;
+    held += record->bytes;
     sink.take(record);
     const bool control = kind == StagedKind::kFlush || kind == StagedKind::kStop;
-    if (control || sink.batch_is_full()) sink.flush();
-    if (!sink.has_batch()) ring.release();
+    if (control || sink.batch_is_full() || held >= sink.batch_bytes()) sink.flush();
+    if (!sink.has_batch()) release();
     if (kind == StagedKind::kFlush) flushed(ticket);
     if (kind == StagedKind::kStop) return;
   }

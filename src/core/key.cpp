@@ -62,6 +62,14 @@ std::string to_string(const Key& key) {
   return text + key.path;
 }
 
+bool is_valid_name(std::string_view name) { return !name.empty() && name.find('\0') == std::string_view::npos; }
+
+bool is_valid_role(std::string_view role) {
+  return !role.empty() && std::ranges::all_of(role, [](char c) { return is_alnum(c) || c == '_'; });
+}
+
+bool is_valid_path(std::string_view path) { return path.empty() || path.front() == '/'; }
+
 Result<Key> parse_key(std::string_view text) {
   const auto bad = [&](std::string_view why) {
     return Error{.code = ErrorCode::kInvalidArgument,
@@ -77,8 +85,7 @@ Result<Key> parse_key(std::string_view text) {
   if (const size_t at = head.find('@'); at != std::string_view::npos) {
     key.role = head.substr(at + 1);
     head = head.substr(0, at);
-    if (key.role.empty() || !std::ranges::all_of(key.role, [](char c) { return is_alnum(c) || c == '_'; }))
-      return bad("the role after '@' must be letters, digits and '_'");
+    if (!is_valid_role(key.role)) return bad("the role after '@' must be letters, digits and '_'");
   }
   if (const size_t mark = head.find(kCallMark); mark != std::string_view::npos) {
     const std::string_view number = head.substr(mark + kCallMark.size());
@@ -88,8 +95,7 @@ Result<Key> parse_key(std::string_view text) {
     head = head.substr(0, mark);
   }
   TTAP_ASSIGN(key.name, unescape(head));
-  if (key.name.empty()) return bad("the name is empty");
-  if (key.name.find('\0') != std::string::npos) return bad("the name holds a NUL byte");
+  if (!is_valid_name(key.name)) return bad("the name is empty or holds a NUL byte");
   return key;
 }
 

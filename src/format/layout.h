@@ -37,6 +37,8 @@ enum class FrameType : uint16_t {
   kIndex = 7,    // IndexRow…
 };
 
+inline constexpr uint64_t kMaxEndBytes = 64 << 10;
+
 // At every multiple of 64 where a frame begins; its payload follows at once, padded with zeros to 64.
 struct FrameHeader {
   uint32_t magic;  // kFrameMagic

@@ -75,6 +75,7 @@ bool SegmentView::read_by_index() {
     end_of_last = row.offset + *length;
   }
   has_index_ = true;
+  frames_end_ = bytes_.size() - sizeof(Trailer);
   readable_bytes_ = bytes_.size();
   return true;
 }
@@ -84,8 +85,9 @@ void SegmentView::read_by_scan() {
   while (offset < bytes_.size()) {
     const auto rest = bytes_.subspan(offset);
     if (rest.size() == sizeof(Trailer) && is_valid(load<Trailer>(rest.data()))) {
-      offset = bytes_.size();
-      break;
+      frames_end_ = offset;
+      readable_bytes_ = bytes_.size();
+      return;
     }
     const auto length = take_frame(offset);
     if (!length.ok()) {
@@ -94,7 +96,7 @@ void SegmentView::read_by_scan() {
     }
     offset += *length;
   }
-  readable_bytes_ = offset;
+  frames_end_ = readable_bytes_ = offset;
 }
 
 void SegmentView::forget_all() {
@@ -120,6 +122,8 @@ Result<uint64_t> SegmentView::take_frame(uint64_t offset) {
 
   const auto payload = rest.subspan(sizeof header, header.payload_bytes);
   if (crc32c(payload) != header.payload_crc) return corrupt(offset, "the checksum of a frame does not hold");
+  if (type == FrameType::kEnd && payload.size() > kMaxEndBytes)
+    return corrupt(offset, "an end record that is too large");
   const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
   Status taken;
   switch (type) {

@@ -30,6 +30,8 @@ class SegmentView {
   uint64_t readable_bytes() const { return readable_bytes_; }
   const std::string& problem() const { return problem_; }
   bool has_index() const { return has_index_; }
+  // Where the frames end that hold: readable_bytes() without a trailer.
+  uint64_t frames_end() const { return frames_end_; }
 
   size_t event_count() const { return event_count_; }
   EventRecord event(size_t index) const;
@@ -70,6 +72,7 @@ class SegmentView {
   uint64_t readable_bytes_ = 0;
   std::string problem_;
   bool has_index_ = false;
+  uint64_t frames_end_ = 0;
   std::vector<uint64_t> strings_{0};  // offset of each string's header; [0] stands for the empty string
   std::vector<RowFrame> event_frames_;
   std::vector<RowFrame> tensor_frames_;

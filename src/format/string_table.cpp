@@ -12,13 +12,12 @@ uint32_t StringTable::intern(std::string_view text) {
   const auto number = static_cast<uint32_t>(order_.size() + 1);
   const auto inserted = numbers_.emplace(std::string(text), number).first;
   order_.push_back(&inserted->first);
+  pending_bytes_ += string_entry_bytes(text.size());
   return number;
 }
 
 std::vector<std::byte> StringTable::pending_payload() const {
-  size_t size = 0;
-  for (size_t i = committed_; i < order_.size(); ++i) size += string_entry_bytes(order_[i]->size());
-  std::vector<std::byte> payload(size);
+  std::vector<std::byte> payload(pending_bytes_);
   std::byte* out = payload.data();
   for (size_t i = committed_; i < order_.size(); ++i) {
     const StringHeader header{static_cast<uint32_t>(order_[i]->size()), 0};
@@ -34,6 +33,7 @@ void StringTable::rollback() {
     numbers_.erase(numbers_.find(*order_.back()));
     order_.pop_back();
   }
+  pending_bytes_ = 0;
 }
 
 }  // namespace ttap::format

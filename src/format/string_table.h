@@ -21,9 +21,13 @@ class StringTable {
 
   // What was interned since the last commit(), as the payload of a kStrings frame, and how many they are.
   std::vector<std::byte> pending_payload() const;
+  uint64_t pending_bytes() const { return pending_bytes_; }
   uint32_t pending_count() const { return static_cast<uint32_t>(order_.size() - committed_); }
   // After the frame was written.
-  void commit() { committed_ = order_.size(); }
+  void commit() {
+    committed_ = order_.size();
+    pending_bytes_ = 0;
+  }
   // After it could not be written: the pending numbers are given out again.
   void rollback();
 
@@ -35,6 +39,7 @@ class StringTable {
   std::unordered_map<std::string, uint32_t, Hash, std::equal_to<>> numbers_;
   std::vector<const std::string*> order_;  // keys of numbers_, which never move
   size_t committed_ = 0;
+  uint64_t pending_bytes_ = 0;  // size of pending_payload()
 };
 
 }  // namespace ttap::format

@@ -12,7 +12,8 @@ std::string to_json(const EndRecord& end) {
                                    {"quota", drops.quota},
                                    {"disk_full", drops.disk_full},
                                    {"io_error", drops.io_error},
-                                   {"unsupported", drops.unsupported}}}};
+                                   {"unsupported", drops.unsupported},
+                                   {"events", drops.events}}}};
   if (end.recovered) json["recovered"] = true;
   return json.dump();
 }
@@ -31,7 +32,8 @@ EndRecord end_record_from_json(std::string_view text) {
       const auto found = drops->find(name);
       return found != drops->end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
     };
-    end.drops = {count("staging_full"), count("quota"), count("disk_full"), count("io_error"), count("unsupported")};
+    end.drops = {count("staging_full"), count("quota"),       count("disk_full"),
+                 count("io_error"),     count("unsupported"), count("events")};
   }
   end.recovered = json.contains("recovered");
   return end;

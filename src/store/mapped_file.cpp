@@ -10,7 +10,7 @@
 namespace ttap {
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem::path& path) {
-  TTAP_ASSIGN(FileDescriptor file, FileDescriptor::open(path, O_RDONLY | O_CLOEXEC));
+  TTAP_ASSIGN(FileDescriptor file, FileDescriptor::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return errno_error("cannot stat", path);
   if (!S_ISREG(status.st_mode)) return Error{ErrorCode::kNotThisFormat, "not a regular file", path.string()};

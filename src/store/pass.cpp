@@ -51,8 +51,11 @@ Result<ForeignTensors> read_foreign(const fs::path& path, Format& format) {
 
 }  // namespace
 
-Result<Pass> Pass::open(const fs::path& path) {
+Result<Pass> Pass::open(const fs::path& given) {
   std::error_code ignored;
+  fs::path path = given;
+  // A pass that was finished since somebody listed it has lost its suffix.
+  if (given.extension() == kIncompleteSuffix && !fs::exists(given, ignored)) path.replace_extension();
   if (!fs::is_directory(path, ignored)) {
     TTAP_ASSIGN(const auto file, MappedFile::open(path));
     const bool named_segment = path.extension() == ".ttap" || path.extension() == kIncompleteSuffix;

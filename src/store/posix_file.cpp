@@ -2,13 +2,18 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
+#include <sys/file.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstring>
+#include <mutex>
+#include <set>
 
 namespace ttap {
 
@@ -64,6 +69,7 @@ Status write_all(int fd, uint64_t offset, std::span<iovec> parts, const std::fil
       if (errno == EINTR) continue;
       return errno_error("cannot write", path);
     }
+    if (written == 0) return Error{ErrorCode::kIo, "cannot write: nothing was taken", path.string()};
     offset += static_cast<uint64_t>(written);
     auto left = static_cast<size_t>(written);
     while (left > 0) {
@@ -75,6 +81,66 @@ Status write_all(int fd, uint64_t offset, std::span<iovec> parts, const std::fil
     }
   }
   return {};
+}
+
+Status lock_exclusively(int fd, LockWait wait, const std::filesystem::path& path) {
+  int result = -1;
+  do {
+    result = ::flock(fd, LOCK_EX | (wait == LockWait::kYes ? 0 : LOCK_NB));
+  } while (result != 0 && errno == EINTR);
+  if (result != 0 && errno == EWOULDBLOCK) return Error{ErrorCode::kInvalidArgument, "is locked", path.string()};
+  return {};
+}
+
+Status rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
+  if (errno == EEXIST)
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = fmt::format("{} is there already", to.filename().string()),
+                 .path = from.string(),
+                 .hint = "move one of the two away"};
+  // A file system that does not know the flag.
+  std::error_code error;
+  if ((errno == EINVAL || errno == ENOSYS) && !std::filesystem::exists(to, error) &&
+      ::rename(from.c_str(), to.c_str()) == 0)
+    return {};
+  return errno_error("cannot rename", from);
+}
+
+namespace {
+
+// The descriptors that a forked child closes. The mutex is held across fork(), so the child finds the set whole.
+struct ForkPrivate {
+  std::mutex mutex;
+  std::set<int> descriptors;
+
+  static ForkPrivate& instance() {
+    static ForkPrivate* const state = [] {
+      auto* made = new ForkPrivate;  // never destroyed: a fork may come after static destructors
+      pthread_atfork([] { instance().mutex.lock(); }, [] { instance().mutex.unlock(); },
+                     [] {
+                       for (int fd : instance().descriptors) ::close(fd);
+                       instance().descriptors.clear();
+                       instance().mutex.unlock();
+                     });
+      return made;
+    }();
+    return *state;
+  }
+};
+
+}  // namespace
+
+void close_in_forked_child(int fd) {
+  ForkPrivate& state = ForkPrivate::instance();
+  const std::lock_guard lock(state.mutex);
+  state.descriptors.insert(fd);
+}
+
+void keep_in_forked_child(int fd) {
+  ForkPrivate& state = ForkPrivate::instance();
+  const std::lock_guard lock(state.mutex);
+  state.descriptors.erase(fd);
 }
 
 Result<OutputFile> OutputFile::create(const std::filesystem::path& path) {

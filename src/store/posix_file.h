@@ -37,6 +37,18 @@ class FileDescriptor {
 Status write_all(int fd, uint64_t offset, std::span<iovec> parts, const std::filesystem::path& path);
 Status write_all(int fd, uint64_t offset, std::span<const std::byte> bytes, const std::filesystem::path& path);
 
+// An exclusive flock. Fails with kInvalidArgument when another holds it and `wait` is false; a file system without
+// locks is no error: the lock only tells others who is at work.
+enum class LockWait : uint8_t { kNo, kYes };
+Status lock_exclusively(int fd, LockWait wait, const std::filesystem::path& path);
+
+// Never replaces what is there.
+Status rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to);
+
+// A forked child closes this descriptor at once: the child would otherwise hold our locks after we die.
+void close_in_forked_child(int fd);
+void keep_in_forked_child(int fd);
+
 // A file that appears under its name only when it is whole: written to `<name>.partial`, renamed by commit(),
 // removed when dropped before that.
 class OutputFile {

@@ -1,6 +1,5 @@
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -39,40 +38,38 @@ Result<Recovered> recover_pass(const std::filesystem::path& path) {
                  .hint = fmt::format("only files that end in {} need recovery", kIncompleteSuffix)};
   const std::filesystem::path target = name.substr(0, name.size() - kIncompleteSuffix.size());
   TTAP_ASSIGN(FileDescriptor file, FileDescriptor::open(path, O_RDWR | O_CLOEXEC));
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+  if (!lock_exclusively(file.get(), LockWait::kNo, path).ok())
     return Error{.code = ErrorCode::kInvalidArgument,
                  .message = "its process is still writing it",
                  .path = name,
                  .hint = "recover it after the process has ended"};
-  if (std::filesystem::exists(target))
-    return Error{.code = ErrorCode::kInvalidArgument,
-                 .message = fmt::format("{} is there already", target.filename().string()),
-                 .path = name,
-                 .hint = "move one of the two away"};
   TTAP_ASSIGN(const auto mapped, MappedFile::open(path));
   auto view = format::SegmentView::parse(mapped->bytes());
-  if (!view.ok()) return std::move(std::move(view).error()).with_path(name);
+  if (!view.ok()) {
+    Error error = std::move(std::move(view).error()).with_path(name);
+    if (error.code == ErrorCode::kTruncated) error.hint = "its process died before it recorded anything: delete it";
+    return error;
+  }
+  if (view->header().version_minor > format::kVersionMinor)
+    return Error{.code = ErrorCode::kVersion,
+                 .message = "was written by a newer version, which may know more of it than this one",
+                 .path = name,
+                 .hint = "recover it with a newer ttap"};
 
   // A process killed between its last write and the rename leaves a file that is whole already.
-  const uint64_t readable = view->readable_bytes();
+  const uint64_t end = view->frames_end();
   if (!view->has_index()) {
-    std::string end_json = to_json(EndRecord{.ending = Ending::kIncomplete, .recovered = true});
-    auto index = list_frames(mapped->bytes(), readable);
     // An end record without its index: keep what it says.
-    if (view->end_json()) {
-      end_json = *view->end_json();
-      std::erase_if(index, [](const auto& row) {
-        return row.type == static_cast<uint16_t>(format::FrameType::kEnd) ||
-               row.type == static_cast<uint16_t>(format::FrameType::kIndex);
-      });
-    }
-    const auto tail = make_segment_tail(readable, end_json, std::move(index));
-    TTAP_TRY(write_all(file.get(), readable, tail, path));
-    if (::ftruncate(file.get(), static_cast<off_t>(readable + tail.size())) != 0)
+    const std::string end_json = view->end_json()
+                                     ? std::string(*view->end_json())
+                                     : to_json(EndRecord{.ending = Ending::kIncomplete, .recovered = true});
+    const auto tail = make_segment_tail(end, end_json, list_frames(mapped->bytes(), end));
+    TTAP_TRY(write_all(file.get(), end, tail, path));
+    if (::ftruncate(file.get(), static_cast<off_t>(end + tail.size())) != 0)
       return errno_error("cannot truncate", path);
   }
-  if (::rename(path.c_str(), target.c_str()) != 0) return errno_error("cannot rename", path);
-  return Recovered{target, view->tensor_count(), mapped->bytes().size() - readable};
+  TTAP_TRY(rename_to_new(path, target));
+  return Recovered{target, view->tensor_count(), mapped->bytes().size() - view->readable_bytes()};
 }
 
 }  // namespace ttap

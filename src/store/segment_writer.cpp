@@ -1,7 +1,6 @@
 #include "store/segment_writer.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -29,27 +28,68 @@ Result<SegmentWriter> SegmentWriter::create(const std::filesystem::path& path, u
                                             const Options& options) {
   std::filesystem::path incomplete = path;
   incomplete += kIncompleteSuffix;
+  std::error_code error;
+  if (std::filesystem::exists(path, error))
+    return Error{.code = ErrorCode::kInvalidArgument, .message = "is there already", .path = path.string()};
   TTAP_ASSIGN(FileDescriptor file, FileDescriptor::open(incomplete, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC));
-  // Tells readers that somebody is still at work; the lock goes with the process. A file system without locks only
-  // loses that piece of information.
-  (void)::flock(file.get(), LOCK_EX | LOCK_NB);
+  // Tells readers that somebody is still at work; the lock goes with the process. Readers hold it for a moment only.
+  TTAP_TRY(lock_exclusively(file.get(), LockWait::kYes, incomplete));
   SegmentWriter writer(path, std::move(incomplete), std::move(file), options);
+  close_in_forked_child(writer.file_.get());
   const format::FileHeader header = format::make_file_header(pass_number, started_unix_ns);
   const auto header_bytes = std::as_bytes(std::span(&header, 1));
   std::vector<std::byte> start(header_bytes.begin(), header_bytes.end());
   format::append_frame(start, FrameType::kBegin, std::as_bytes(std::span(begin_json)));
-  TTAP_TRY(write_all(writer.file_.get(), 0, start, writer.incomplete_));
+  if (Status written = write_all(writer.file_.get(), 0, start, writer.incomplete_); !written.ok()) {
+    ::unlink(writer.incomplete_.c_str());  // nothing could ever be read from it
+    return std::move(written).error();
+  }
   writer.index_.push_back({sizeof header, static_cast<uint16_t>(FrameType::kBegin), 0, 0});
   writer.position_ = start.size();
   return writer;
 }
 
+SegmentWriter::~SegmentWriter() {
+  if (file_.is_open()) keep_in_forked_child(file_.get());
+}
+
+void SegmentWriter::lose_events(uint32_t begin, uint32_t end) {
+  if (begin == end) return;
+  // What was lost inside the range is lost with it.
+  while (!lost_events_.empty() && lost_events_.back().begin >= begin) lost_events_.pop_back();
+  if (!lost_events_.empty() && lost_events_.back().end >= begin) {
+    lost_events_.back().end = end;
+    return;
+  }
+  const LostEvents* last = lost_events_.empty() ? nullptr : &lost_events_.back();
+  lost_events_.push_back({begin, end, last == nullptr ? 0 : last->lost_before + (last->end - last->begin)});
+}
+
+uint32_t SegmentWriter::file_number_of(uint32_t event) const {
+  if (event >= next_event_) return kNoEvent;
+  const auto after =
+      std::ranges::upper_bound(lost_events_, event, {}, [](const LostEvents& lost) { return lost.begin; });
+  if (after == lost_events_.begin()) return event;
+  const LostEvents& lost = *(after - 1);
+  if (event < lost.end) return kNoEvent;
+  return event - lost.lost_before - (lost.end - lost.begin);
+}
+
 void SegmentWriter::add_event(uint32_t number, const EventRecord& event) {
-  const auto next = [&] { return event_count_ + static_cast<uint32_t>(events_.size()); };
-  while (next() < number) events_.push_back({0, 0, 1, kNoEvent, 0, 0, 0, 0});
-  TTAP_CHECK(next() == number);
-  events_.push_back({strings_.intern(event.name), strings_.intern(event.kind), event.call, event.parent,
+  TTAP_CHECK(number >= next_event_);
+  if (events_.empty()) first_pending_event_ = number;
+  lose_events(next_event_, number);
+  const uint32_t parent = file_number_of(event.parent);  // before this one counts as seen: no event is its own parent
+  next_event_ = number + 1;
+  events_.push_back({strings_.intern(event.name), strings_.intern(event.kind), event.call, parent,
                      strings_.intern(event.stack), 0, event.thread, event.time_ns});
+}
+
+uint64_t SegmentWriter::pending_bytes() const {
+  if (pending_rows() == 0) return 0;
+  constexpr uint64_t kFrames = 4 * (sizeof(format::FrameHeader) + format::kAlignment);
+  return blob_bytes_ + strings_.pending_bytes() + events_.size() * sizeof(format::EventRow) +
+         tensors_.size() * sizeof(format::TensorRow) + kFrames;
 }
 
 format::TensorRow SegmentWriter::row_of(const TensorRecord& tensor, uint64_t time_ns) {
@@ -58,8 +98,7 @@ format::TensorRow SegmentWriter::row_of(const TensorRecord& tensor, uint64_t tim
   row.call = tensor.call;
   row.role = strings_.intern(tensor.role);
   row.path = strings_.intern(tensor.path);
-  // An event that was lost with its flush is not referred to.
-  row.event = tensor.event < event_count_ + events_.size() ? tensor.event : kNoEvent;
+  row.event = file_number_of(tensor.event);
   row.device = strings_.intern(tensor.device);
   row.shape = strings_.intern(tensor.shape);
   row.strides = strings_.intern(tensor.strides);
@@ -132,11 +171,12 @@ SegmentWriter::Outcome SegmentWriter::flush() {
   }
   if (written.ok()) {
     tensor_count_ += tensors_.size();
-    event_count_ += static_cast<uint32_t>(events_.size());
     strings_.commit();
   } else {
     outcome.tensors_without_bytes = 0;
     outcome.tensors_lost = tensors_.size();
+    outcome.events_lost = events_.size();
+    if (!events_.empty()) lose_events(first_pending_event_, next_event_);
     outcome.error = std::move(written).error();
     strip_pending_blobs();
     strings_.rollback();
@@ -271,10 +311,17 @@ Status SegmentWriter::finish(std::string_view end_json, const std::function<void
     return written;
   }
   position_ += tail.size();
+  // An earlier write that failed half-way may have left more behind.
+  if (::ftruncate(file_.get(), static_cast<off_t>(position_)) != 0) return errno_error("cannot truncate", incomplete_);
   if (options_.sync && ::fdatasync(file_.get()) != 0) return errno_error("cannot sync", incomplete_);
-  TTAP_TRY(file_.close(incomplete_));
-  if (::rename(incomplete_.c_str(), path_.c_str()) != 0) return errno_error("cannot rename", incomplete_);
-  return {};
+  TTAP_TRY(rename_to_new(incomplete_, path_));
+  if (options_.sync) {
+    TTAP_ASSIGN(const FileDescriptor directory, FileDescriptor::open(path_.parent_path(), O_RDONLY | O_CLOEXEC));
+    if (::fsync(directory.get()) != 0) return errno_error("cannot sync", path_.parent_path());
+  }
+  // Last, since closing unlocks.
+  keep_in_forked_child(file_.get());
+  return file_.close(path_);
 }
 
 }  // namespace ttap

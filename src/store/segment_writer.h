@@ -35,9 +35,12 @@ class SegmentWriter {
   // Creates `<path>.incomplete` and locks it; `path` must not exist.
   static Result<SegmentWriter> create(const std::filesystem::path& path, uint32_t pass_number, uint64_t started_unix_ns,
                                       std::string_view begin_json, const Options& options);
-  SegmentWriter(SegmentWriter&&) = default;
+  SegmentWriter(SegmentWriter&&) noexcept = default;
+  SegmentWriter& operator=(SegmentWriter&&) = delete;
+  ~SegmentWriter();
 
-  // Event numbers count up; a gap (an event that was lost) is filled with nameless rows.
+  // `number` is the recorder's and counts up, perhaps with gaps; so is event.parent, and TensorRecord::event below. In
+  // the file events are numbered without gaps, and an event that was lost is referred to by nobody.
   void add_event(uint32_t number, const EventRecord& event);
 
   // Adds a row. With has_bytes set, `bytes` (in C order, alive until the flush) are stored, or an earlier blob with
@@ -55,12 +58,16 @@ class SegmentWriter {
   struct Outcome {
     uint64_t tensors_without_bytes = 0;  // the row is there, its bytes are not
     uint64_t tensors_lost = 0;
+    uint64_t events_lost = 0;
     std::optional<Error> error;
   };
   Outcome flush();
   size_t pending_rows() const { return tensors_.size() + events_.size(); }
-  uint64_t pending_bytes() const { return blob_bytes_; }
-  bool has_blob(const Hash128& hash) const { return blobs_.contains(hash); }
+  uint64_t pending_blob_bytes() const { return blob_bytes_; }
+  // How much the file would grow by a flush now, at most.
+  uint64_t pending_bytes() const;
+  // Whether add_tensor() would refer to bytes that are there already.
+  bool has_blob(const Hash128& hash) const { return options_.deduplicate && blobs_.contains(hash); }
 
   // Of what is in the file.
   uint64_t file_bytes() const { return position_; }
@@ -79,6 +86,8 @@ class SegmentWriter {
   void strip_pending_blobs();
   void forget_pending();
   format::TensorRow row_of(const TensorRecord& tensor, uint64_t time_ns);
+  uint32_t file_number_of(uint32_t event) const;
+  void lose_events(uint32_t begin, uint32_t end);
 
   std::filesystem::path path_;
   std::filesystem::path incomplete_;
@@ -86,7 +95,14 @@ class SegmentWriter {
   Options options_;
   uint64_t position_ = 0;  // end of what is in the file
   uint64_t tensor_count_ = 0;
-  uint32_t event_count_ = 0;
+  // The recorder's event numbers: everything below next_event_ was seen; the ranges are those that are not in the file.
+  struct LostEvents {
+    uint32_t begin, end;
+    uint32_t lost_before;  // in earlier ranges
+  };
+  uint32_t next_event_ = 0;
+  uint32_t first_pending_event_ = 0;
+  std::vector<LostEvents> lost_events_;  // in order; neighbours are merged, so a full disk does not make it grow
   format::StringTable strings_;
   std::vector<format::IndexRow> index_;
   std::unordered_map<Hash128, uint64_t, HashOfHash> blobs_;  // where the bytes with this hash are

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <numeric>
 
 #include "scratch.h"
@@ -139,6 +140,65 @@ TEST(Limits, ATensorInPiecesThatMeetsAFullDiskIsTakenBack) {
   EXPECT_EQ(pass->tensor(0).fingerprint.stats.zeros, values.size()) << "the fingerprint is of the whole";
   EXPECT_TRUE(pass->read(1).ok());
   EXPECT_EQ(pass->info().drops.disk_full, 1u);
+}
+
+TEST(Limits, TheQuotaHoldsForRowsStringsEventsAndPasses) {
+  constexpr uint64_t kQuota = 1 << 20;
+  const auto directory_bytes = [](const std::filesystem::path& directory) {
+    uint64_t total = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(directory))
+      if (entry.path().filename().string().starts_with("pass")) total += entry.file_size();
+    return total;
+  };
+  const float value = 1;
+  const std::string long_text(2000, 's');
+  const std::function<void(Recorder&)> programs[] = {
+      [&](Recorder& recorder) {
+        for (int i = 0; i < 3000; ++i)
+          (void)recorder.begin_event({.name = "x", .stack = long_text + std::to_string(i)});
+      },
+      [&](Recorder& recorder) {
+        for (int i = 0; i < 3000; ++i)
+          recorder.capture("x", {&value, DType::kF32, {}, {}}, {.path = "/" + long_text + std::to_string(i)});
+      },
+      [&](Recorder& recorder) {
+        for (int i = 0; i < 3000; ++i) {
+          recorder.begin_pass();
+          recorder.capture("x", {&value, DType::kF32, {}, {}});
+        }
+      },
+      [&](Recorder& recorder) {
+        for (int i = 0; i < 20'000; ++i) recorder.capture("x", {&value, DType::kF32, {}, {}});
+        (void)recorder.begin_event({.name = "late"});
+      }};
+  for (const auto& program : programs) {
+    const ScratchDirectory scratch;
+    auto recorder = Recorder::create({.directory = scratch.path(), .rank = 0, .quota_bytes = kQuota});
+    ASSERT_TRUE(recorder.ok());
+    program(**recorder);
+    ASSERT_TRUE((*recorder)->close().ok());
+    EXPECT_LE(directory_bytes((*recorder)->rank_directory()), kQuota);
+    EXPECT_GT((*recorder)->report().drops.quota + (*recorder)->report().drops.events, 0u);
+  }
+}
+
+TEST(Limits, ADiskThatStaysFullDoesNotSlowTheRecorderDown) {
+  const SmallDisk disk("size=1m");
+  if (!disk.mounted()) GTEST_SKIP() << "skipped: mounting a small tmpfs needs root";
+  auto recorder = Recorder::create({.directory = disk.path(), .rank = 0});
+  ASSERT_TRUE(recorder.ok());
+  constexpr uint64_t kTensors = 60'000;
+  const float value = 1;
+  for (uint64_t i = 0; i < kTensors; ++i)
+    (*recorder)->capture("x" + std::to_string(i % 5000), {&value, DType::kF32, {}, {}});
+  EXPECT_FALSE((*recorder)->close().ok());
+  const Report report = (*recorder)->report();
+  EXPECT_EQ(report.tensors + report.drops.disk_full, kTensors);
+  const auto pass = Pass::open((*recorder)->rank_directory() / "pass00000.ttap");
+  ASSERT_TRUE(pass.ok());
+  EXPECT_EQ(pass->tensor_count(), report.tensors);
+  EXPECT_EQ(pass->event_count(), report.tensors);
+  EXPECT_EQ(pass->info().problem, "");
 }
 
 }  // namespace

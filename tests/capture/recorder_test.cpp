@@ -1,9 +1,11 @@
 #include "ttap/recorder.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -115,7 +117,7 @@ TEST(Recorder, KeepsEventsWithTheirTensors) {
   recorder->begin_pass();
   const Event outer = recorder->begin_event({.name = "block", .kind = "module"});
   const Event inner =
-      recorder->begin_event({.name = "block.mm", .kind = "op", .parent = outer.number, .stack = "model.py:12 forward"});
+      recorder->begin_event({.name = "block.mm", .kind = "op", .parent = outer, .stack = "model.py:12 forward"});
   recorder->capture(inner, view_of(in), {.role = "in", .path = "/0"});
   recorder->capture(inner, view_of(out));
   const Event again = recorder->begin_event({.name = "block.mm"});
@@ -333,6 +335,29 @@ TEST(Recorder, AForkedChildRecordsNothingAndHarmsNothing) {
   EXPECT_FALSE(pass.find({.name = "child"}));
 }
 
+TEST(Recorder, AChildThatOutlivesItDoesNotHoldItsFile) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path()});
+  recorder->begin_pass();
+  ASSERT_TRUE(recorder->flush().ok());
+  const auto file = recorder->rank_directory() / "pass00000.ttap.incomplete";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // Whether this process still has the segment or the directory open.
+    bool holds = false;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code ignored;
+      const auto target = std::filesystem::read_symlink(entry.path(), ignored);
+      holds = holds || target == file || target == recorder->rank_directory();
+    }
+    ::_exit(holds ? 1 : 0);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(Pass::open(file)->info().being_written) << "the parent still holds its lock";
+}
+
 TEST(Recorder, CapturesAfterCloseAreIgnored) {
   const ScratchDirectory scratch;
   auto recorder = make({.directory = scratch.path()});
@@ -361,6 +386,159 @@ TEST(Recorder, ClosingWhileOthersCaptureLosesNothingThatWasAdmitted) {
   ASSERT_TRUE(run.ok());
   for (const PassFile& file : run->ranks[0].passes) on_disk += Pass::open(file.path)->tensor_count();
   EXPECT_EQ(on_disk, recorder->report().tensors);
+}
+
+TEST(Recorder, ClosingEndsThePassThatALateCaptureBegan) {
+  for (int round = 0; round < 30; ++round) {
+    const ScratchDirectory scratch;
+    auto recorder = make({.directory = scratch.path(), .staging_bytes = 64 << 10});
+    std::thread other([&] {
+      for (int i = 0; i < 200; ++i) {
+        recorder->capture("x", view_of(eight(0)));
+        if (i % 3 == 0) recorder->end_pass();
+        if (i % 50 == 0) (void)recorder->flush();
+      }
+    });
+    ASSERT_TRUE(recorder->close().ok());
+    other.join();
+    for (const auto& entry : std::filesystem::directory_iterator(recorder->rank_directory()))
+      ASSERT_NE(entry.path().extension(), ".incomplete") << "in round " << round;
+  }
+}
+
+TEST(Recorder, LargeCapturesAndPassesFromOtherThreadsDoNotBlockEachOther) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path(), .staging_bytes = 64 << 10, .deduplicate = true});
+  const std::vector<float> large(20'000, 1.f);
+  const std::vector<int64_t> shape = {20'000};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 150; ++i) recorder->capture("large", {large.data(), DType::kF32, shape, {}});
+    });
+  for (int i = 0; i < 300; ++i) recorder->begin_pass();
+  for (auto& thread : threads) thread.join();
+  ASSERT_TRUE(recorder->close().ok());
+  EXPECT_EQ(recorder->report().tensors, 300u);
+}
+
+TEST(Recorder, ThreadsThatStartTogetherShareOnePass) {
+  for (int round = 0; round < 50; ++round) {
+    const ScratchDirectory scratch;
+    auto recorder = make({.directory = scratch.path()});
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 6; ++t) threads.emplace_back([&] { recorder->capture("x", view_of(eight(0))); });
+    for (auto& thread : threads) thread.join();
+    ASSERT_TRUE(recorder->close().ok());
+    ASSERT_EQ(recorder->report().passes, 1u) << "in round " << round;
+  }
+}
+
+TEST(Recorder, ALargeTensorIsNotOvertakenForEver) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path(), .staging_bytes = 1 << 20});
+  std::atomic<bool> done = false;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      const std::vector<float> values(4000);
+      const std::vector<int64_t> shape = {4000};
+      while (!done) recorder->capture("small", {values.data(), DType::kF32, shape, {}});
+    });
+  const std::vector<float> values(110'000);
+  const std::vector<int64_t> shape = {110'000};  // 440 kB: whole, not in pieces
+  for (int i = 0; i < 20; ++i) recorder->capture("large", {values.data(), DType::kF32, shape, {}});
+  done = true;
+  for (auto& thread : threads) thread.join();
+  EXPECT_TRUE(recorder->close().ok());
+}
+
+TEST(Recorder, ADroppedCallKeepsItsNumber) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path(), .staging_bytes = 64 << 10, .when_full = WhenFull::kDrop});
+  recorder->begin_pass();
+  const std::vector<float> too_large(1 << 20);
+  const std::vector<int64_t> shape = {1 << 20};
+  recorder->capture("x", {too_large.data(), DType::kF32, shape, {}});  // call 1, dropped
+  recorder->capture("x", view_of(eight(2)));
+  ASSERT_TRUE(recorder->close().ok());
+  const Pass pass = open_pass(*recorder, 0);
+  ASSERT_EQ(pass.tensor_count(), 1u);
+  EXPECT_EQ(pass.tensor(0).call, 2u);
+}
+
+TEST(Recorder, DropsAreCountedInTheirOwnPass) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path()});
+  recorder->begin_pass();
+  recorder->begin_pass();
+  recorder->capture("bad", {nullptr, DType::kF32, kEight, {}});
+  ASSERT_TRUE(recorder->close().ok());
+  EXPECT_EQ(open_pass(*recorder, 0).info().drops.unsupported, 0u);
+  EXPECT_EQ(open_pass(*recorder, 1).info().drops.unsupported, 1u);
+}
+
+TEST(Recorder, AParentOfAnotherPassIsLeftOut) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path()});
+  recorder->begin_pass();
+  (void)recorder->begin_event({.name = "first"});
+  const Event outer = recorder->begin_event({.name = "outer"});
+  recorder->begin_pass();
+  const Event inner = recorder->begin_event({.name = "inner", .parent = outer});
+  recorder->capture(inner, view_of(eight(1)));
+  recorder->capture(outer, view_of(eight(2)));
+  ASSERT_TRUE(recorder->close().ok());
+  const Pass pass = open_pass(*recorder, 1);
+  EXPECT_EQ(pass.info().problem, "");
+  ASSERT_EQ(pass.event_count(), 1u);
+  EXPECT_EQ(pass.event(0).parent, kNoEvent);
+  ASSERT_EQ(pass.tensor_count(), 2u);
+  EXPECT_EQ(pass.tensor(1).event, kNoEvent);
+}
+
+TEST(Recorder, RefusesWhatIsNotAKey) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path()});
+  const auto values = eight(0);
+  const auto code = [&](std::string_view name, const Place& place) {
+    const Status status = recorder->try_capture(name, view_of(values), place);
+    return status.ok() ? std::nullopt : std::optional(status.error().code);
+  };
+  using std::string_view_literals::operator""sv;
+  EXPECT_EQ(code("", {}), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code("nul\0"sv, {}), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code("a", {.role = "in/0"}), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code("a", {.path = "b"}), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code("with/slash and @", {.path = "/b"}), std::nullopt);
+  ASSERT_TRUE(recorder->close().ok());
+  EXPECT_EQ(recorder->report().drops.unsupported, 4u);
+}
+
+TEST(Recorder, OneDirectoryHasOneRecorder) {
+  const ScratchDirectory scratch;
+  auto first = make({.directory = scratch.path()});
+  const auto second = Recorder::create({.directory = scratch.path(), .rank = 0});
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.error().describe().find("another recorder"), std::string::npos);
+  EXPECT_TRUE(Recorder::create({.directory = scratch.path(), .rank = 1}).ok());
+  ASSERT_TRUE(first->close().ok());
+}
+
+TEST(Recorder, ItsThreadsTakeNoSignals) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path()});
+  int threads = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (task.path().filename() == std::to_string(::getpid())) continue;
+    std::ifstream status(task.path() / "status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("SigBlk:")) {
+        ++threads;
+        EXPECT_NE(std::stoull(line.substr(7), nullptr, 16) & (1u << (SIGTERM - 1)), 0u);
+      }
+  }
+  EXPECT_EQ(threads, 2);
 }
 
 TEST(Recorder, SaysWhatIsWrongWithItsOptions) {

@@ -127,18 +127,41 @@ TEST(Segment, WritesALargeBlobInPiecesAndTakesADuplicateBack) {
   EXPECT_EQ(values_of(*pass, "second"), values);
 }
 
-TEST(Segment, FillsTheGapWhenEventsWereLost) {
+TEST(Segment, LostEventsHaveNoNumberAndNobodyRefersToThem) {
   const ScratchDirectory scratch;
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
   auto writer = SegmentWriter::create(scratch / "pass00000.ttap", 0, 0, "{}", {});
   ASSERT_TRUE(writer.ok());
-  writer->add_event(2, {.name = "third", .kind = "op", .stack = {}});
+  writer->add_event(0, {.name = "zero", .kind = "op", .stack = {}});
+  writer->add_event(3, {.name = "three", .kind = "op", .parent = 2, .stack = {}});  // 1 and 2 never came
+  writer->add_event(4, {.name = "four", .kind = "op", .parent = 3, .stack = {}});
+  writer->add_event(9, {.name = "nine", .kind = "op", .parent = 9, .stack = {}});  // nobody is his own parent
+  writer->add_tensor(record_of("of two", values, 2), 0, std::as_bytes(std::span(values)));
+  writer->add_tensor(record_of("of nine", values, 9), 0, std::as_bytes(std::span(values)));
   ASSERT_FALSE(writer->flush().error);
   ASSERT_TRUE(writer->finish("{}", {}).ok());
   const auto pass = Pass::open(scratch / "pass00000.ttap");
   ASSERT_TRUE(pass.ok());
-  ASSERT_EQ(pass->event_count(), 3u);
-  EXPECT_EQ(pass->event(0).name, "");
-  EXPECT_EQ(pass->event(2).name, "third");
+  ASSERT_EQ(pass->event_count(), 4u);
+  EXPECT_EQ(pass->event(1).name, "three");
+  EXPECT_EQ(pass->event(1).parent, kNoEvent);
+  EXPECT_EQ(pass->event(2).parent, 1u);
+  EXPECT_EQ(pass->event(3).parent, kNoEvent);
+  ASSERT_EQ(pass->tensor_count(), 2u);
+  EXPECT_EQ(pass->tensor(0).event, kNoEvent);
+  EXPECT_EQ(pass->tensor(1).event, 3u);
+}
+
+TEST(Segment, NeverReplacesAPassThatIsThere) {
+  const ScratchDirectory scratch;
+  const auto path = write_sample(scratch.path());
+  EXPECT_FALSE(SegmentWriter::create(path, 7, 0, "{}", {}).ok());
+  // Nor one that appeared while this one was written.
+  auto writer = SegmentWriter::create(scratch / "pass00008.ttap", 8, 0, "{}", {});
+  ASSERT_TRUE(writer.ok());
+  std::filesystem::rename(path, scratch / "pass00008.ttap");
+  EXPECT_FALSE(writer->finish("{}", {}).ok());
+  EXPECT_EQ(Pass::open(scratch / "pass00008.ttap")->tensor_count(), 3u);
 }
 
 // ---- damage ----
@@ -270,6 +293,31 @@ TEST(Recovery, CutsTheTornTailAndFinishesTheFile) {
     EXPECT_EQ(after->info().ending, had_end ? Ending::kComplete : Ending::kIncomplete);
     std::filesystem::remove(recovered->path);
   }
+}
+
+TEST(Recovery, MendsAFileWhoseIndexIsGoneAndWhoseTrailerIsNot) {
+  const ScratchDirectory scratch;
+  auto bytes = read_file(write_sample(scratch.path()));
+  uint64_t index_offset = 0;
+  std::memcpy(&index_offset, bytes.data() + bytes.size() - 56, sizeof index_offset);
+  bytes[index_offset + 70] ^= std::byte{1};
+  const auto torn = scratch / "pass00001.ttap.incomplete";
+  write_file(torn, bytes);
+  const auto recovered = recover_pass(torn);
+  ASSERT_TRUE(recovered.ok()) << recovered.error().describe();
+  const auto pass = Pass::open(recovered->path);
+  ASSERT_TRUE(pass.ok());
+  EXPECT_EQ(pass->info().problem, "");
+  EXPECT_EQ(pass->tensor_count(), 3u);
+}
+
+TEST(Recovery, DoesNotReplaceWhatIsThere) {
+  const ScratchDirectory scratch;
+  const auto whole = read_file(write_sample(scratch.path()));
+  const auto torn = scratch / "pass00007.ttap.incomplete";
+  write_file(torn, std::span(whole).first(whole.size() / 2));
+  EXPECT_FALSE(recover_pass(torn).ok());
+  EXPECT_EQ(read_file(scratch / "pass00007.ttap"), whole);
 }
 
 TEST(Recovery, RefusesWhileTheFileIsBeingWritten) {
