@@ -226,9 +226,10 @@ TEST(SegmentDamage, FlippedTensorBytesAreNamedCorrupt) {
   const auto path = write_sample(scratch.path());
   auto bytes = read_file(path);
   const float needle[] = {1, 2, 3};
-  const auto found = std::ranges::search(bytes, std::as_bytes(std::span(needle)));
-  ASSERT_FALSE(found.empty());
-  *found.begin() ^= std::byte{1};
+  const auto wanted = std::as_bytes(std::span(needle));
+  const auto found = std::search(bytes.begin(), bytes.end(), wanted.begin(), wanted.end());
+  ASSERT_NE(found, bytes.end());
+  *found ^= std::byte{1};
   write_file(path, bytes);
   const auto pass = Pass::open(path);
   ASSERT_TRUE(pass.ok());
