@@ -76,44 +76,56 @@ void bench_capture(const fs::path& scratch) {
   }
 }
 
-// A program that records pass after pass: from the first capture() of a pass until its file is finished, against one
-// write() per tensor of the same bytes into a new file.
+// A program that records pass after pass: from the first capture() until the last file is finished, against one write()
+// per tensor of the same bytes into new files. Three times over: what the page cache takes in a moment, as much until
+// it is on disk, and many times as much, where the disk sets the pace.
 void bench_record(const fs::path& scratch) {
   constexpr size_t kTensors = 48;
   constexpr size_t kBytes = size_t{16} << 20;
   std::vector<std::vector<float>> tensors;
   for (uint32_t i = 0; i < kTensors; ++i) tensors.push_back(activations(kBytes / sizeof(float), i));
   const int64_t shape[] = {static_cast<int64_t>(kBytes / sizeof(float))};
-  for (const bool sync : {false, true}) {
-    auto recorder = recorder_in(scratch / "record", {.sync = sync});
+  struct Work {
+    const char* name;
+    int passes;
+    int rounds;
+    bool sync;
+  };
+  for (const Work work : {Work{"record a burst", 1, 7, false}, Work{"record until it is on disk", 1, 5, true},
+                          Work{"record on and on", 8, 3, false}}) {
+    auto recorder = recorder_in(scratch / "record", {.sync = work.sync});
     const auto record = [&] {
-      const PassScope pass(*recorder);
-      for (const auto& values : tensors) recorder->capture("x", {values.data(), DType::kF32, shape, {}});
+      for (int i = 0; i < work.passes; ++i) {
+        const PassScope pass(*recorder);
+        for (const auto& values : tensors) recorder->capture("x", {values.data(), DType::kF32, shape, {}});
+      }
+      if (!recorder->flush().ok()) std::abort();
     };
     const auto write_plainly = [&] {
-      const int fd = ::open((scratch / "plain").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-      for (const auto& values : tensors)
-        if (::write(fd, values.data(), kBytes) != static_cast<ssize_t>(kBytes)) std::abort();
-      if (sync) ::fdatasync(fd);
-      ::close(fd);
+      for (int i = 0; i < work.passes; ++i) {
+        const fs::path path = scratch / "plain" / fmt::format("{}", i);
+        const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+        for (const auto& values : tensors)
+          if (::write(fd, values.data(), kBytes) != static_cast<ssize_t>(kBytes)) std::abort();
+        if (work.sync) ::fdatasync(fd);
+        ::close(fd);
+      }
     };
     std::vector<double> ours, peer;
-    for (int round = -1; round < 7; ++round) {
+    for (int round = -1; round < work.rounds; ++round) {
+      fs::create_directories(scratch / "plain");
       ::sync();
-      const double a = seconds([&] {
-        record();
-        if (!recorder->flush().ok()) std::abort();
-      });
-      fs::remove(recorder->rank_directory() / fmt::format("pass{:05}.ttap", recorder->report().passes - 1));
+      const double a = seconds(record);
+      for (const auto& entry : fs::directory_iterator(recorder->rank_directory()))
+        if (entry.path().extension() == ".ttap") fs::remove(entry.path());
       ::sync();
       const double b = seconds(write_plainly);
-      fs::remove(scratch / "plain");
-      if (round < 0) continue;
+      fs::remove_all(scratch / "plain");
+      if (round < 0 && work.passes == 1) continue;  // memory is touched for the first time
       ours.push_back(a);
       peer.push_back(b);
     }
-    print(sync ? "record until it is on disk" : "record", median(ours), median(peer),
-          static_cast<double>(kTensors * kBytes));
+    print(work.name, median(ours), median(peer), static_cast<double>(kTensors * kBytes) * work.passes);
   }
   fs::remove_all(scratch / "record");
 }

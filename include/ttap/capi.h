@@ -53,7 +53,7 @@ typedef struct ttap_options {
   int64_t rank;              /* -1: from the environment */
   const char* const* filter; /* patterns; NULL: every name */
   size_t filter_count;
-  ttap_level level;
+  int32_t level;                   /* a ttap_level */
   uint64_t staging_bytes;    /* 0: the default */
   int drop_when_full;        /* 0: wait */
   uint64_t quota_bytes;      /* 0: no limit */
@@ -62,7 +62,7 @@ typedef struct ttap_options {
 
 typedef struct ttap_tensor {
   const void* data;
-  ttap_dtype dtype;
+  int32_t dtype; /* a ttap_dtype */
   int32_t ndim;
   const int64_t* shape;
   const int64_t* strides; /* in elements; NULL: C order */

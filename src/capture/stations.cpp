@@ -1,7 +1,6 @@
 #include "capture/stations.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,12 +17,10 @@ namespace {
 // How long the writer waits for more before it writes a batch that is not full.
 constexpr std::chrono::microseconds kBatchLinger{2000};
 
-// The recorder's threads give way to the program's where there are more threads than cores. (SCHED_BATCH: waking them
-// does not interrupt the thread that woke them.) A kernel that refuses only costs the model's thread some time.
+// The recorder's threads give way to the program's where there are more threads than cores. A kernel that refuses only
+// costs the model's thread some time.
 void give_way(const char* name) {
   (void)pthread_setname_np(pthread_self(), name);
-  const sched_param none{};
-  (void)pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
   const auto self = static_cast<id_t>(::syscall(SYS_gettid));
   (void)::setpriority(PRIO_PROCESS, self, ::getpriority(PRIO_PROCESS, self) + 10);
 }

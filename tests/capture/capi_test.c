@@ -30,7 +30,7 @@ int record_from_c(const char* directory) {
   const ttap_tensor broken = {NULL, TTAP_I32, 2, shape, strides};
   EXPECT(ttap_capture(recorder, "keep.broken", &broken, NULL, NULL) != 0);
   EXPECT(strstr(ttap_last_error(), "keep.broken") != NULL);
-  const ttap_tensor unknown = {values, (ttap_dtype)99, 2, shape, strides};
+  const ttap_tensor unknown = {values, 99 + 256, 2, shape, strides};
   EXPECT(ttap_capture(recorder, "keep.unknown", &unknown, NULL, NULL) != 0);
   EXPECT(ttap_flush(recorder) == 0);
   ttap_end_pass(recorder, 1);
