@@ -1,0 +1,34 @@
+#pragma once
+
+#include <signal.h>
+
+#include <atomic>
+#include <cstdint>
+
+// What the recorder asks of the process it lives in.
+namespace ttap {
+
+// Grows on the child's side of every fork: the threads of a recorder do not exist there.
+std::atomic<unsigned>& fork_count();
+
+uint64_t steady_ns();
+uint64_t unix_ns();
+uint64_t thread_number();  // the operating system's
+
+// Signals are the program's: while this lives, threads are made that take none.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &saved_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &saved_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t saved_;
+};
+
+}  // namespace ttap
