@@ -122,7 +122,7 @@ def numpy_statistics(values: np.ndarray) -> tuple:
     nonzero = magnitude[magnitude > 0]
     return (
         np.isnan(wide).sum(), np.isposinf(wide).sum(), np.isneginf(wide).sum(), (wide == 0).sum(),
-        ((nonzero < np.finfo(values.dtype).tiny)).sum(), finite.min(), finite.max(), magnitude.max(), nonzero.min(),
+        (nonzero < np.finfo(values.dtype).tiny).sum(), finite.min(), finite.max(), magnitude.max(), nonzero.min(),
         finite.mean(), finite.std(), magnitude.sum(), np.sqrt((finite * finite).sum()),
     )  # fmt: skip
 
@@ -142,7 +142,9 @@ def open_rows(program: Path, scratch: Path, command: Path) -> Iterator[Row]:
     figures = native(program, scratch, "open")
     run = scratch / "many"
     for form in ("safetensors", "pt"):
-        subprocess.run([command, "export", run, "--format", form, "-o", scratch / form], check=True, capture_output=True)
+        subprocess.run(
+            [command, "export", run, "--format", form, "-o", scratch / form], check=True, capture_output=True
+        )
     (flat,) = (scratch / "safetensors").glob("**/*.safetensors")
     (pickled,) = (scratch / "pt").glob("**/*.pt")
 

@@ -53,7 +53,7 @@ typedef struct ttap_options {
   int64_t rank;              /* -1: from the environment */
   const char* const* filter; /* patterns; NULL: every name */
   size_t filter_count;
-  int32_t level;                   /* a ttap_level */
+  int32_t level;             /* a ttap_level */
   uint64_t staging_bytes;    /* 0: the default */
   int drop_when_full;        /* 0: wait */
   uint64_t quota_bytes;      /* 0: no limit */

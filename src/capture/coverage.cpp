@@ -12,6 +12,7 @@
 
 #include "store/posix_file.h"
 #include "store/run_layout.h"
+#include "store/segment_writer.h"
 #include "ttap/run.h"
 #include "ttap/version.h"
 
@@ -93,7 +94,6 @@ Result<RankStart> make_rank_directory(const RecorderOptions& options) {
 Status write_coverage(const std::filesystem::path& rank_directory, const Report& report) {
   Json patterns = Json::array();
   for (const auto& [pattern, names] : report.patterns) patterns.push_back({{"pattern", pattern}, {"names", names}});
-  const DropCounts& drops = report.drops;
   const Json json = {{"passes", report.passes},
                      {"tensors", report.tensors},
                      {"tensor_bytes", report.tensor_bytes},
@@ -101,13 +101,7 @@ Status write_coverage(const std::filesystem::path& rank_directory, const Report&
                      {"file_bytes", report.file_bytes},
                      {"names", {{"seen", report.names_seen}, {"recorded", report.names_recorded}}},
                      {"patterns", patterns},
-                     {"drops",
-                      {{"staging_full", drops.staging_full},
-                       {"quota", drops.quota},
-                       {"disk_full", drops.disk_full},
-                       {"io_error", drops.io_error},
-                       {"unsupported", drops.unsupported},
-                       {"events", drops.events}}},
+                     {"drops", Json::parse(to_json(EndRecord{.drops = report.drops}))["drops"]},
                      {"first_error", report.first_error},
                      {"staging_peak_bytes", report.staging_peak_bytes}};
   return write_json(rank_directory / "coverage.json", json);

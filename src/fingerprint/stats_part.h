@@ -17,9 +17,9 @@ struct StatsPart {
   uint64_t zeros = 0;
   uint64_t subnormals = 0;
   uint64_t finite = 0;
-  double min = INFINITY;
-  double max = -INFINITY;
-  double min_abs_nonzero = INFINITY;
+  double min = static_cast<double>(INFINITY);
+  double max = -static_cast<double>(INFINITY);
+  double min_abs_nonzero = static_cast<double>(INFINITY);
   // The mean is mean + mean_rest. In one double it would be off by half a unit of its last place, and where it is
   // large against the spread that much in the distance of two means is felt in the merged variance.
   double mean = 0;

@@ -127,8 +127,8 @@ HWY_INLINE void set_float_extremes(Bits top, Bits high, Bits low, Extremes<Bits>
   if constexpr (Format::kNegativeZeroIsNan) {
     found.finite = low != Format::kSign;
   } else {
-    found.finite = (!any_negative || (top & ~Format::kSign) < Format::kInfinite) &&
-                   (!any_positive || high < Format::kInfinite);
+    found.finite =
+        (!any_negative || (top & ~Format::kSign) < Format::kInfinite) && (!any_positive || high < Format::kInfinite);
   }
 }
 

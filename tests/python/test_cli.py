@@ -85,7 +85,7 @@ def test_a_file_of_another_kind_is_an_error(tmp_path):
 def test_ls_of_one_pass_lists_its_tensors_in_execution_order(runs):
     lines = run("ls", runs("clean")).stdout.splitlines()
     assert lines[0] == "pass 0 of rank 0 (pid 4711): complete, 11 tensors, 6 events, 4.7 KiB"
-    assert lines[2].split() == "key dtype shape level size min max mean".split()
+    assert lines[2].split() == ["key", "dtype", "shape", "level", "size", "min", "max", "mean"]
     keys = [line.split()[0] for line in lines[3:]]
     assert keys[:3] == ["model.embed@in/0", "model.embed", "model.layers.0.mlp@in/0"]
     assert keys[-2:] == ["model.head::call2", "model.cache"]
@@ -218,7 +218,9 @@ def test_show_of_a_fingerprint_says_why_there_are_no_values(runs):
 
 def test_show_names_the_other_passes(runs):
     assert re.search(r"also in +pass 1-2 \(", run("show", runs("several"), "model.head").stdout)
-    assert re.search(r"pass +2 of rank 1", run("show", runs("several"), "model.head", "--pass", "2", "--rank", "1").stdout)
+    assert re.search(
+        r"pass +2 of rank 1", run("show", runs("several"), "model.head", "--pass", "2", "--rank", "1").stdout
+    )
 
 
 def test_show_index_and_slices(runs):
@@ -342,7 +344,9 @@ def test_export_can_be_read_back_by_every_command(runs, tmp_path, form):
     result = run("export", runs("broken"), "--format", form, "-o", tmp_path)
     assert result.returncode == 0, result.stderr
     assert "8 tensors, 3 left out: no bytes were recorded" in result.stdout
-    assert list((tmp_path / "rank0_pid4711").iterdir())[0].name == "pass00000" + ("" if form == "npy" else f".{form}")
+    assert next(iter((tmp_path / "rank0_pid4711").iterdir())).name == "pass00000" + (
+        "" if form == "npy" else f".{form}"
+    )
     assert "model.layers.1.mlp" in run("ls", tmp_path).stdout
     assert "1 NaN, 1 +Inf, 1 -Inf" in run("ls", tmp_path, "--stats").stdout
     text = run("show", tmp_path, "model.layers.1.mlp").stdout

@@ -307,8 +307,14 @@ def test_a_checkpoint_in_every_protocol(tmp_path, protocol):
     torch.save(checkpoint, tmp_path / "x.pt", pickle_protocol=protocol)
     found = listing(tmp_path / "x.pt")
     assert [tensor["key"] for tensor in found["tensors"]] == [
-        "model/weight", "model/nested/0", "model/nested/1/0", "optimizer/state/0/step", "parameter", "buffer", "attribute",
-    ]  # fmt: skip
+        "model/weight",
+        "model/nested/0",
+        "model/nested/1/0",
+        "optimizer/state/0/step",
+        "parameter",
+        "buffer",
+        "attribute",
+    ]
     notes = dict(note.split(": ", 1) for note in found["notes"])
     assert notes["epoch"] == "3"
     assert notes["negative"] == str(-(2**40))
