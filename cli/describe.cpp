@@ -17,10 +17,13 @@ struct NamedDrop {
   std::string_view name;
   uint64_t DropCounts::*count;
 };
-constexpr NamedDrop kDrops[] = {
-    {"staging full", "staging_full", &DropCounts::staging_full}, {"quota", "quota", &DropCounts::quota},
-    {"disk full", "disk_full", &DropCounts::disk_full},          {"write error", "io_error", &DropCounts::io_error},
-    {"unsupported", "unsupported", &DropCounts::unsupported},    {"events", "events", &DropCounts::events}};
+constexpr NamedDrop kDrops[] = {{"staging full", "staging_full", &DropCounts::staging_full},
+                                {"quota", "quota", &DropCounts::quota},
+                                {"disk full", "disk_full", &DropCounts::disk_full},
+                                {"write error", "io_error", &DropCounts::io_error},
+                                {"unsupported", "unsupported", &DropCounts::unsupported},
+                                {"late", "late", &DropCounts::late},
+                                {"events", "events", &DropCounts::events}};
 
 // What the recorder wrote, if it is JSON of a sane depth; a file may hold anything there.
 std::string metadata_json(const PassInfo& info) {

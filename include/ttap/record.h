@@ -20,6 +20,10 @@ TTAP_API std::optional<Level> level_from_name(std::string_view name);
 
 inline constexpr uint32_t kNoEvent = 0xFFFFFFFF;
 
+// Calls that were done again (activation checkpointing) are numbered from here on, apart from the others: the first is
+// `::call2000000001`.
+inline constexpr uint32_t kCallsDoneAgain = 2'000'000'000;
+
 // One call of one operator.
 struct EventRecord {
   std::string_view name;
@@ -67,15 +71,17 @@ struct DropCounts {
   uint64_t disk_full = 0;     // the disk had no room; the fingerprint is kept where even that fitted
   uint64_t io_error = 0;      // a write failed for another reason
   uint64_t unsupported = 0;   // a tensor that could not be read (dtype, dimensions) or has no proper key
-  uint64_t events = 0;        // events lost, for whatever reason; the others count tensors
+  uint64_t late = 0;          // tensors and events whose pass had ended; in no pass, only in the rank's coverage
+  uint64_t events = 0;        // events lost, for whatever other reason; the others count tensors
 
-  uint64_t total() const { return staging_full + quota + disk_full + io_error + unsupported + events; }
+  uint64_t total() const { return staging_full + quota + disk_full + io_error + unsupported + late + events; }
   DropCounts& operator+=(const DropCounts& other) {
     staging_full += other.staging_full;
     quota += other.quota;
     disk_full += other.disk_full;
     io_error += other.io_error;
     unsupported += other.unsupported;
+    late += other.late;
     events += other.events;
     return *this;
   }

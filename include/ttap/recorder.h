@@ -57,14 +57,17 @@ struct Place {
   std::string_view role = "out";
   std::string_view path = {};  // see append_path()
   std::string_view device = "cpu";
+  // Keep no more than this of the tensor; at kMeta its `data` is not touched and may be null.
+  std::optional<Level> at_most = {};
 };
 
-// An event of the open pass, to hang tensors on. Plain data; good until its pass ends.
+// An event of an open pass, to hang tensors on. Plain data; good until its pass ends.
 struct Event {
   uint32_t number = kNoEvent;  // kNoEvent too when the event itself was dropped
   uint32_t call = 0;
   uint32_t pass = 0;
-  const void* name = nullptr;  // the recorder's; null when the filter rejects the name
+  const void* name = nullptr;  // the recorder's; null when the filter rejects the name, or its pass is not open
+  Level level = Level::kFull;  // of its tensors
 
   bool wanted() const { return name != nullptr; }
 };
@@ -74,6 +77,9 @@ struct EventInfo {
   std::string_view kind = "op";
   Event parent = {};  // the caller
   std::string_view stack = {};
+  std::optional<uint32_t> pass = {};  // default: the current one, begun by itself when there is none
+  std::optional<Level> level = {};    // set: the source has decided; filter and level rules are not asked
+  bool again = false;                 // done again (activation checkpointing): numbered apart, from kCallsDoneAgain
 };
 
 // What a recorder saw, kept and did not keep: its coverage.
@@ -105,10 +111,19 @@ class TTAP_API Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  // A pass is one step of the program and one file. Beginning one ends the one before it. What is captured outside a
-  // pass begins one by itself. Returns its number; numbers count up, also over empty and aborted passes.
+  // A pass is one step of the program and one file. Numbers count up, also over empty, aborted and skipped passes.
+  //
+  // The current pass: beginning one ends the one before it, and what is captured outside a pass begins one by itself.
   uint32_t begin_pass();
   void end_pass(Ending ending = Ending::kComplete);
+
+  // A pass beside the current one, for EventInfo::pass; any number may be open, e.g. one for each thread of a server.
+  // Closing one that is not open does nothing. What comes for a pass that has ended is not recorded, and counted as
+  // DropCounts::late.
+  uint32_t open_pass();
+  void close_pass(uint32_t number, Ending ending = Ending::kComplete);
+  // The number of a step that is not recorded: no file is made of it, and the open passes stay open.
+  uint32_t skip_pass();
 
   // Whether a tensor of this name would be kept at all: decided once per name.
   bool wants(std::string_view name);
@@ -119,6 +134,11 @@ class TTAP_API Recorder {
   // The same, and the error is the caller's.
   Status try_capture(std::string_view name, const TensorView& tensor, const Place& place = {});
 
+  // A shared module has several names. Each tensor of `name` recorded from now on is also found under `alias`: a row of
+  // its own, counted as a tensor, with the same event and the same bytes. The filter is asked for `name` only. What is
+  // an alias already stays one; kInvalidArgument when one of them is no name.
+  Status add_alias(std::string_view name, std::string_view alias);
+
   // An event with any number of tensors, which capture() adds. Tensors of an unwanted event cost nothing.
   Event begin_event(const EventInfo& info);
   void capture(const Event& event, const TensorView& tensor, const Place& place = {});
@@ -126,8 +146,8 @@ class TTAP_API Recorder {
 
   // Returns when everything captured so far is in the file.
   Status flush();
-  // Ends the open pass, writes coverage.json, stops the threads. The first error of the background, if any.
-  Status close();
+  // Ends every open pass, writes coverage.json, stops the threads. The first error of the background, if any.
+  Status close(Ending open_passes = Ending::kComplete);
 
   Report report() const;
   const std::filesystem::path& rank_directory() const;

@@ -27,6 +27,8 @@ struct TensorView {
 
 // Whether the view can be read at all: dimensions, overflow, null data, strides.
 TTAP_API Status check(const TensorView& view);
+// The same without its data, which may be missing.
+TTAP_API Status check_layout(const TensorView& view);
 
 // Of a view that passed check().
 TTAP_API uint64_t element_count(const TensorView& view);

@@ -118,6 +118,7 @@ std::string Report::describe() const {
   line(drops.disk_full, "without bytes or lost, the disk was full");
   line(drops.io_error, "lost to write errors");
   line(drops.unsupported, "that could not be read, or without a proper key");
+  line(drops.late, "that came after their pass had ended");
   line(drops.events, "events");
   for (const auto& [pattern, names] : patterns)
     if (names == 0) text += fmt::format("\nthe pattern '{}' matched none of the {} names seen", pattern, names_seen);

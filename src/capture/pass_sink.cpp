@@ -19,6 +19,8 @@ constexpr size_t kReserveBytes = 256 << 10;
 
 // What the header, the end and the index of a pass take, roughly; kept free while it is written.
 constexpr uint64_t kPassOverhead = 2048;
+// What a flush adds to the index: strings, events, tensors.
+constexpr uint64_t kFlushOverhead = 3 * sizeof(format::IndexRow);
 // Headers and padding of the strings a row may bring.
 constexpr uint64_t kStringOverhead = 8 * 16;
 
@@ -57,177 +59,216 @@ struct PassSink::Large {
   bool over_quota;  // they are not, for lack of quota
 };
 
+PassSink::Open& PassSink::open_pass(uint32_t number) {
+  const auto found = open_.find(number);
+  TTAP_CHECK(found != open_.end());  // a record stands between the begin and the end of its pass
+  return found->second;
+}
+
+bool PassSink::has_batch() const {
+  return std::ranges::any_of(open_, [](const auto& entry) { return entry.second.has_batch(); });
+}
+
 bool PassSink::batch_is_full() const {
-  return writer_ && (writer_->pending_rows() >= kBatchRows || writer_->pending_blob_bytes() >= options_.batch_bytes);
+  size_t rows = 0;
+  uint64_t blob_bytes = 0;
+  for (const auto& [number, pass] : open_) {
+    if (!pass.writer) continue;
+    rows += pass.writer->pending_rows();
+    blob_bytes += pass.writer->pending_blob_bytes();
+  }
+  return rows >= kBatchRows || blob_bytes >= options_.batch_bytes;
 }
 
 void PassSink::take(StagingRing::Record* record) {
-  switch (kind_of(record)) {
+  const StagedHead head = staged_as<StagedHead>(record);
+  switch (head.kind) {
     case StagedKind::kBeginPass: return begin_pass(staged_as<StagedBeginPass>(record));
-    case StagedKind::kEndPass: {
-      const auto& end = staged_as<StagedEndPass>(record);
-      return end_pass(end.ending, end.drops);
-    }
+    case StagedKind::kEndPass: return end_pass(staged_as<StagedEndPass>(record));
     case StagedKind::kEvent: {
       const auto& event = staged_as<StagedEvent>(record);
-      return take_event(event.number, {event.name->name, event.kind, event.call, event.parent, event.thread,
-                                       event.time_ns, event.stack});
+      return take_event(
+          open_pass(head.pass), event.number,
+          {event.name->name, event.kind, event.call, event.parent, event.thread, event.time_ns, event.stack});
     }
-    case StagedKind::kTensor: return take_tensor(staged_as<StagedTensor>(record));
-    case StagedKind::kPiece: return take_piece(staged_as<StagedPiece>(record).payload);
-    case StagedKind::kFlush: return;
-    case StagedKind::kStop:
-      // A capture that came between the last end_pass() and the stop has begun a pass that nobody ends.
-      if (pass_open_) end_pass(Ending::kComplete, {});
-      return;
+    case StagedKind::kTensor: return take_tensor(open_pass(head.pass), staged_as<StagedTensor>(record));
+    case StagedKind::kPiece: return take_piece(open_pass(head.pass), staged_as<StagedPiece>(record).payload);
+    case StagedKind::kFlush:
+    case StagedKind::kStop: return;
   }
 }
 
 void PassSink::begin_pass(const StagedBeginPass& begin) {
-  pass_open_ = true;
+  if (begin.before) end_pass(*begin.before);
   {
     const std::lock_guard lock(mutex_);
     ++totals_.report.passes;
   }
+  const uint32_t number = begin.head.pass;
+  Open pass;
   if (!quota_allows(options_.begin_json.size() + kPassOverhead, 0)) {
-    no_file_ = &DropCounts::quota;
+    pass.no_file = &DropCounts::quota;
+    open_.emplace(number, std::move(pass));
     return;
   }
   const auto create = [&] {
-    return SegmentWriter::create(options_.rank_directory / (pass_stem(begin.number) + ".ttap"), begin.number,
-                                 begin.unix_ns, options_.begin_json, options_.segment);
+    return SegmentWriter::create(options_.rank_directory / (pass_stem(number) + ".ttap"), number, begin.unix_ns,
+                                 options_.begin_json, options_.segment);
   };
   auto first_try = create();
   const bool again = !first_try.ok() && first_try.error().code == ErrorCode::kNoSpace;
   if (again) release_reserve();
   auto writer = again ? create() : std::move(first_try);
-  if (!writer.ok()) {
-    no_file_ = cause_of(writer.error());
-    return note(writer.error());
+  if (writer.ok()) {
+    pass.writer.emplace(std::move(writer).value());
+    hold_reserve();
+  } else {
+    pass.no_file = cause_of(writer.error());
+    note(writer.error());
   }
-  writer_.emplace(std::move(writer).value());
-  hold_reserve();
+  open_.emplace(number, std::move(pass));
 }
 
-void PassSink::end_pass(Ending ending, const DropCounts& producers) {
-  flush();
-  pass_open_ = false;
-  EndRecord end{.ending = ending};
-  {
-    const std::lock_guard lock(mutex_);
-    totals_.report.drops += producers;
-    pass_drops_ += producers;
-    end.drops = std::exchange(pass_drops_, {});
+void PassSink::end_pass(const StagedEndPass& end) {
+  Open& pass = open_pass(end.head.pass);
+  flush(pass);
+  pass.drops += end.drops;
+  if (pass.writer) {
+    const std::string end_json = to_json(EndRecord{.ending = end.ending, .drops = pass.drops});
+    const Status finished = pass.writer->finish(end_json, [this] { release_reserve(); });
+    if (!finished.ok()) note(finished.error());
+    finished_bytes_ += pass.writer->file_bytes();
   }
-  if (!writer_) return;
-  const Status finished = writer_->finish(to_json(end), [this] { release_reserve(); });
-  if (!finished.ok()) note(finished.error());
-  finished_bytes_ += writer_->file_bytes();
-  writer_.reset();
+  open_.erase(end.head.pass);
   count_file_bytes();
+  if (!open_.empty()) hold_reserve();  // the others want to end properly, too
 }
 
-void PassSink::take_event(uint32_t number, const EventRecord& event) {
+void PassSink::take_event(Open& pass, uint32_t number, const EventRecord& event) {
   const uint64_t cost =
       sizeof(format::EventRow) + kStringOverhead + event.name.size() + event.kind.size() + event.stack.size();
-  if (!writer_ || !quota_allows(cost, 0)) return count_drop(&DropCounts::events, 1);
-  writer_->add_event(number, event);
+  if (!pass.writer || !quota_allows(cost, 0)) return count_drop(pass, &DropCounts::events, 1);
+  pass.writer->add_event(number, event);
 }
 
-void PassSink::take_tensor(const StagedTensor& tensor) {
+void PassSink::take_tensor(Open& pass, const StagedTensor& tensor) {
+  const uint64_t rows = row_count(tensor.aliases);
   // No file could be made for this pass: the reason is noted, its tensors are lost.
-  if (!writer_) return count_drop(no_file_, 1);
-  const uint64_t row_cost = sizeof(format::TensorRow) + sizeof(format::EventRow) + kStringOverhead +
-                            tensor.name->name.size() + tensor.role.size() + tensor.path.size() + tensor.device.size() +
-                            tensor.shape.size_bytes() + tensor.strides.size_bytes();
-  if (!quota_allows(row_cost, 0)) return count_drop(&DropCounts::quota, 1);
+  if (!pass.writer) return count_drop(pass, pass.no_file, rows);
+  uint64_t row_cost = sizeof(format::TensorRow) + sizeof(format::EventRow) + kStringOverhead +
+                      tensor.name->name.size() + tensor.role.size() + tensor.path.size() + tensor.device.size() +
+                      tensor.shape.size_bytes() + tensor.strides.size_bytes();
+  if (tensor.aliases != nullptr)
+    for (const std::string& alias : *tensor.aliases) row_cost += sizeof(format::TensorRow) + 16 + alias.size();
+  if (!quota_allows(row_cost, 0)) return count_drop(pass, &DropCounts::quota, rows);
   if (tensor.own_event)
-    writer_->add_event(tensor.event,
-                       {tensor.name->name, "capture", tensor.call, kNoEvent, tensor.thread, tensor.time_ns, {}});
-  if (!tensor.payload.last) return start_large(tensor);
+    pass.writer->add_event(tensor.event,
+                           {tensor.name->name, "capture", tensor.call, kNoEvent, tensor.thread, tensor.time_ns, {}});
+  if (!tensor.payload.last) return start_large(pass, tensor);
 
   TensorRecord record = record_of(tensor);
   if (tensor.level >= Level::kFingerprint) set_fingerprint(record, tensor.payload.fingerprint);
   record.has_bytes = tensor.level == Level::kFull;
-  const bool known = record.has_bytes && writer_->has_blob(record.fingerprint.hash);
+  const bool known = record.has_bytes && pass.writer->has_blob(record.fingerprint.hash);
   if (record.has_bytes && !known && !quota_allows(tensor.byte_count + row_cost, quota_headroom(options_.quota_bytes))) {
     record.has_bytes = false;
-    ++batch_.over_quota;
+    pass.batch.over_quota += rows;
   }
-  writer_->add_tensor(record, tensor.time_ns, tensor.payload.bytes);
-  ++batch_.tensors;
-  batch_.tensor_bytes += tensor.byte_count;
-  if (known && tensor.byte_count > 0) ++batch_.deduplicated;
+  pass.writer->add_tensor(record, tensor.time_ns, tensor.payload.bytes);
+  ++pass.batch.tensors;
+  pass.batch.tensor_bytes += tensor.byte_count;
+  if (known && tensor.byte_count > 0) ++pass.batch.deduplicated;
+  add_aliases(pass, tensor, record);
 }
 
-void PassSink::start_large(const StagedTensor& tensor) {
+void PassSink::add_aliases(Open& pass, const StagedTensor& tensor, const TensorRecord& record) {
+  if (tensor.aliases == nullptr) return;
+  for (const std::string& alias : *tensor.aliases) {
+    pass.writer->add_alias_row(alias);
+    ++pass.batch.tensors;
+    pass.batch.tensor_bytes += record.byte_count;
+    if (record.has_bytes && record.byte_count > 0) ++pass.batch.deduplicated;
+  }
+}
+
+void PassSink::start_large(Open& pass, const StagedTensor& tensor) {
+  // Of every pass: the pieces could not be released while a batch waits in front of them.
   flush();
-  large_ = std::make_shared<Large>(Large{tensor,
-                                         {tensor.shape.begin(), tensor.shape.end()},
-                                         {tensor.strides.begin(), tensor.strides.end()},
-                                         std::string(tensor.role),
-                                         std::string(tensor.path),
-                                         std::string(tensor.device),
-                                         false,
-                                         false});
-  large_->staged.shape = large_->shape;
-  large_->staged.strides = large_->strides;
-  large_->staged.role = large_->role;
-  large_->staged.path = large_->path;
-  large_->staged.device = large_->device;
+  pass.large = std::make_shared<Large>(Large{tensor,
+                                             {tensor.shape.begin(), tensor.shape.end()},
+                                             {tensor.strides.begin(), tensor.strides.end()},
+                                             std::string(tensor.role),
+                                             std::string(tensor.path),
+                                             std::string(tensor.device),
+                                             false,
+                                             false});
+  Large& large = *pass.large;
+  large.staged.shape = large.shape;
+  large.staged.strides = large.strides;
+  large.staged.role = large.role;
+  large.staged.path = large.path;
+  large.staged.device = large.device;
   if (tensor.level == Level::kFull) {
-    large_->over_quota = !quota_allows(tensor.byte_count, quota_headroom(options_.quota_bytes));
-    if (!large_->over_quota) {
-      const Status begun = writer_->begin_large(tensor.byte_count);
-      large_->keeping = begun.ok();
+    large.over_quota = !quota_allows(tensor.byte_count, quota_headroom(options_.quota_bytes));
+    if (!large.over_quota) {
+      const Status begun = pass.writer->begin_large(tensor.byte_count);
+      large.keeping = begun.ok();
       if (!begun.ok()) {
         note(begun.error());
-        count_drop(cause_of(begun.error()), 1);
+        count_drop(pass, cause_of(begun.error()), row_count(tensor.aliases));
       }
     }
   }
-  take_piece(tensor.payload);
+  take_piece(pass, tensor.payload);
 }
 
-void PassSink::take_piece(const StagedPayload& payload) {
-  if (!large_) return;  // its first piece was dropped
-  if (large_->keeping) {
-    const Status written = writer_->write_large(payload.bytes);
+void PassSink::take_piece(Open& pass, const StagedPayload& payload) {
+  if (!pass.large) return;  // its first piece was dropped
+  Large& large = *pass.large;
+  const uint64_t rows = row_count(large.staged.aliases);
+  if (large.keeping) {
+    const Status written = pass.writer->write_large(payload.bytes);
     if (!written.ok()) {
-      large_->keeping = false;
+      large.keeping = false;
       note(written.error());
-      count_drop(cause_of(written.error()), 1);
+      count_drop(pass, cause_of(written.error()), rows);
     }
   }
   if (!payload.last) return;
-  TensorRecord record = record_of(large_->staged);
+  TensorRecord record = record_of(large.staged);
   set_fingerprint(record, payload.fingerprint);
-  if (large_->keeping) {
+  if (large.keeping) {
     record.has_bytes = true;
-    if (writer_->has_blob(record.fingerprint.hash)) ++batch_.deduplicated;
-    writer_->add_tensor_of_large(record, large_->staged.time_ns);
+    if (pass.writer->has_blob(record.fingerprint.hash)) ++pass.batch.deduplicated;
+    pass.writer->add_tensor_of_large(record, large.staged.time_ns);
   } else {
-    writer_->add_tensor(record, large_->staged.time_ns, {});
+    pass.writer->add_tensor(record, large.staged.time_ns, {});
   }
-  ++batch_.tensors;
-  batch_.tensor_bytes += record.byte_count;
-  if (large_->over_quota) ++batch_.over_quota;
-  large_.reset();
+  ++pass.batch.tensors;
+  pass.batch.tensor_bytes += record.byte_count;
+  if (large.over_quota) pass.batch.over_quota += rows;
+  add_aliases(pass, large.staged, record);
+  pass.large.reset();
 }
 
 void PassSink::flush() {
-  if (!has_batch()) return;
-  const SegmentWriter::Outcome outcome = writer_->flush();
-  const Batch batch = std::exchange(batch_, {});
+  for (auto& [number, pass] : open_) flush(pass);
+}
+
+void PassSink::flush(Open& pass) {
+  if (!pass.has_batch()) return;
+  ++pass.flushes;
+  const SegmentWriter::Outcome outcome = pass.writer->flush();
+  const Batch batch = std::exchange(pass.batch, {});
   count_file_bytes();
   if (outcome.error) {
     note(*outcome.error);
-    count_drop(cause_of(*outcome.error), outcome.tensors_without_bytes + outcome.tensors_lost);
-    count_drop(&DropCounts::events, outcome.events_lost);
+    count_drop(pass, cause_of(*outcome.error), outcome.tensors_without_bytes + outcome.tensors_lost);
+    count_drop(pass, &DropCounts::events, outcome.events_lost);
   }
   // A batch is in the file whole, or not at all.
   if (outcome.tensors_lost > 0 || outcome.events_lost > 0) return;
-  count_drop(&DropCounts::quota, batch.over_quota);
+  count_drop(pass, &DropCounts::quota, batch.over_quota);
   const std::lock_guard lock(mutex_);
   totals_.report.tensors += batch.tensors;
   totals_.report.tensor_bytes += batch.tensor_bytes;
@@ -235,18 +276,23 @@ void PassSink::flush() {
 }
 
 uint64_t PassSink::bytes_used() const {
-  return finished_bytes_ + (writer_ ? writer_->file_bytes() + writer_->pending_bytes() : 0);
+  uint64_t used = finished_bytes_;
+  for (const auto& [number, pass] : open_)
+    if (pass.writer) used += pass.writer->file_bytes() + pass.writer->pending_bytes();
+  return used;
 }
 
 bool PassSink::quota_allows(uint64_t bytes, uint64_t headroom) const {
   if (options_.quota_bytes == 0) return true;
-  const uint64_t needed = bytes_used() + headroom + (writer_ ? kPassOverhead : 0);
+  uint64_t needed = bytes_used() + headroom;
+  for (const auto& [number, pass] : open_)
+    if (pass.writer) needed += kPassOverhead + pass.flushes * kFlushOverhead;
   return needed <= options_.quota_bytes && bytes <= options_.quota_bytes - needed;
 }
 
-void PassSink::count_drop(uint64_t DropCounts::*cause, uint64_t count) {
+void PassSink::count_drop(Open& pass, uint64_t DropCounts::*cause, uint64_t count) {
+  pass.drops.*cause += count;
   const std::lock_guard lock(mutex_);
-  pass_drops_.*cause += count;
   totals_.report.drops.*cause += count;
 }
 

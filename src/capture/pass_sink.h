@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,8 +13,8 @@
 
 namespace ttap {
 
-// The writer thread's side: takes staged records in order and makes passes of them. Whatever goes wrong is counted
-// here and stays here. Used by one thread, but for totals().
+// The writer thread's side: takes staged records in order and makes passes of them, of which several may be open.
+// Whatever goes wrong is counted here and stays here. Used by one thread, but for totals().
 class PassSink {
  public:
   struct Options {
@@ -27,12 +28,12 @@ class PassSink {
 
   // The record must stay in place until has_batch() is false again.
   void take(StagingRing::Record* record);
-  bool has_batch() const { return writer_ && writer_->pending_rows() > 0; }
-  bool batch_is_full() const;
+  bool has_batch() const;
+  bool batch_is_full() const;  // of all passes together: they hold the ring together
   uint64_t batch_bytes() const { return options_.batch_bytes; }
   void flush();
 
-  // What this side knows; the names are not part of it. Any thread may ask.
+  // What this side knows: neither the names nor what was dropped before the ring. Any thread may ask.
   struct Totals {
     Report report;
     std::optional<Error> first_error;
@@ -43,15 +44,38 @@ class PassSink {
   void close() { release_reserve(); }
 
  private:
+  // The tensor whose pieces are arriving; its texts are copied, since its record is released before the last piece.
+  struct Large;
+  // Of the batch that is not in the file yet; counted when it is.
+  struct Batch {
+    uint64_t tensors = 0;
+    uint64_t tensor_bytes = 0;
+    uint64_t deduplicated = 0;
+    uint64_t over_quota = 0;
+  };
+  struct Open {
+    std::optional<SegmentWriter> writer = {};               // none when its file could not be made,
+    uint64_t DropCounts::*no_file = &DropCounts::io_error;  // and then why
+    uint64_t flushes = 0;
+    Batch batch = {};
+    DropCounts drops = {};
+    std::shared_ptr<Large> large = {};
+
+    bool has_batch() const { return writer && writer->pending_rows() > 0; }
+  };
+  Open& open_pass(uint32_t number);
+
   void begin_pass(const StagedBeginPass& begin);
-  void end_pass(Ending ending, const DropCounts& producers);
-  void take_event(uint32_t number, const EventRecord& event);
-  void take_tensor(const StagedTensor& tensor);
-  void take_piece(const StagedPayload& payload);
-  void start_large(const StagedTensor& tensor);
+  void end_pass(const StagedEndPass& end);
+  void take_event(Open& pass, uint32_t number, const EventRecord& event);
+  void take_tensor(Open& pass, const StagedTensor& tensor);
+  void take_piece(Open& pass, const StagedPayload& payload);
+  void start_large(Open& pass, const StagedTensor& tensor);
+  static void add_aliases(Open& pass, const StagedTensor& tensor, const TensorRecord& record);
+  void flush(Open& pass);
   bool quota_allows(uint64_t bytes, uint64_t headroom) const;
   uint64_t bytes_used() const;
-  void count_drop(uint64_t DropCounts::*cause, uint64_t count);
+  void count_drop(Open& pass, uint64_t DropCounts::*cause, uint64_t count);
   void count_file_bytes();
   void note(const Error& error);
   static uint64_t DropCounts::*cause_of(const Error& error);
@@ -60,26 +84,10 @@ class PassSink {
   std::filesystem::path reserve_path() const { return options_.rank_directory / ".ttap-reserve"; }
 
   Options options_;
-  std::optional<SegmentWriter> writer_;
-  bool pass_open_ = false;                                 // also when its file could not be made,
-  uint64_t DropCounts::*no_file_ = &DropCounts::io_error;  // and then why
-  uint64_t finished_bytes_ = 0;                            // of earlier passes
-
-  // The tensor whose pieces are arriving; its texts are copied, since its record is released before the last piece.
-  struct Large;
-  std::shared_ptr<Large> large_;
-
-  // Of the batch that is not in the file yet; counted when it is.
-  struct Batch {
-    uint64_t tensors = 0;
-    uint64_t tensor_bytes = 0;
-    uint64_t deduplicated = 0;
-    uint64_t over_quota = 0;
-  };
-  Batch batch_;
+  std::map<uint32_t, Open> open_;
+  uint64_t finished_bytes_ = 0;  // of passes that have ended
 
   mutable std::mutex mutex_;  // guards what follows, which other threads read
-  DropCounts pass_drops_;
   Totals totals_;
 };
 

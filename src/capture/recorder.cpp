@@ -47,13 +47,13 @@ Recorder::Impl::Impl(const RecorderOptions& options, RankStart start, Filter fil
       names_(std::move(filter)),
       ring_(std::move(ring)),
       sink_(std::move(sink)),
-      next_pass_(start.first_pass),
+      passes_(start.first_pass),
       directory_lock_(std::move(start.lock)) {
   close_in_forked_child(directory_lock_.get());
 }
 
 Recorder::Impl::~Impl() {
-  (void)close();
+  (void)close(Ending::kComplete);
   keep_in_forked_child(directory_lock_.get());
 }
 
@@ -65,85 +65,11 @@ Status Recorder::Impl::start_threads() {
         std::thread([this] { run_writer_station(*ring_, sink_, [this](uint64_t ticket) { flush_is_done(ticket); }); });
   } catch (const std::system_error& error) {
     // The destructor then finds no writer, and nothing to end.
-    send(StagedStop{}, [this] { closed_ = true; });
+    send(StagedStop{}, [this] { return closed_ = true; });
     if (fingerprint_thread_.joinable()) fingerprint_thread_.join();
     return Error{ErrorCode::kIo, fmt::format("cannot start the recorder's threads: {}", error.what())};
   }
   return {};
-}
-
-// ---- passes ----
-
-template <class T>
-void Recorder::Impl::send(const T& control, FunctionRef<void()> under_lock) {
-  // Control records always wait: the order of passes does not depend on the policy for tensors.
-  auto* record = ring_->reserve(sizeof(T), StagingRing::Wait::kForRoom, [&] {
-    if (closed_) return false;  // nobody reads what comes after the stop record
-    under_lock();
-    return true;
-  });
-  if (record == nullptr) return;
-  new (record->body()) T(control);
-  ring_->publish(record, true);
-}
-
-void Recorder::Impl::send_end_of_pass(Ending ending) {
-  StagedEndPass end{.ending = ending, .drops = {}};
-  send(end, [&] {
-    end.drops.staging_full = staging_full_.exchange(0);
-    end.drops.unsupported = unsupported_.exchange(0);
-    end.drops.events = events_dropped_.exchange(0);
-    pass_open_ = false;
-  });
-}
-
-uint32_t Recorder::Impl::begin_pass_locked() {
-  const uint32_t number = next_pass_++;
-  send(StagedBeginPass{.number = number, .unix_ns = unix_ns()}, [&] {
-    pass_number_ = number;
-    pass_start_ns_ = steady_ns();
-    next_event_ = 0;
-    pass_open_ = true;
-  });
-  return number;
-}
-
-uint32_t Recorder::Impl::begin_pass() {
-  const std::lock_guard lock(pass_mutex_);
-  if (pass_open_) send_end_of_pass(Ending::kComplete);
-  return begin_pass_locked();
-}
-
-void Recorder::Impl::end_pass(Ending ending) {
-  const std::lock_guard lock(pass_mutex_);
-  if (pass_open_) send_end_of_pass(ending);
-}
-
-// Never while a Stream is held: who holds pass_mutex_ may be waiting for the stream to end.
-void Recorder::Impl::ensure_pass() {
-  const std::lock_guard lock(pass_mutex_);
-  if (!pass_open_) begin_pass_locked();
-}
-
-StagingRing::Record* Recorder::Impl::try_reserve_in_pass(uint64_t bytes, StagingRing::Wait wait,
-                                                         FunctionRef<void()> number, bool& no_pass) {
-  no_pass = false;
-  return ring_->reserve(bytes, wait, [&] {
-    if (closed_) return false;
-    no_pass = !pass_open_;
-    if (!no_pass) number();
-    return !no_pass;
-  });
-}
-
-StagingRing::Record* Recorder::Impl::reserve_in_pass(uint64_t bytes, StagingRing::Wait wait,
-                                                     FunctionRef<void()> number) {
-  while (true) {
-    bool no_pass = false;
-    auto* record = try_reserve_in_pass(bytes, wait, number, no_pass);
-    if (!no_pass) return record;
-    ensure_pass();
-  }
 }
 
 // ---- the end ----
@@ -152,7 +78,10 @@ Status Recorder::Impl::flush() {
   if (!alive()) return {};
   StagedFlush flush{.ticket = 0};
   // Numbered under the ring's lock, so that tickets arrive in order; stays 0 when the recorder was closed meanwhile.
-  send(flush, [&] { flush.ticket = ++flush_sent_; });
+  send(flush, [&] {
+    if (!closed_) flush.ticket = ++flush_sent_;
+    return !closed_;
+  });
   std::unique_lock lock(flush_mutex_);
   flushed_.wait(lock, [&] { return flush_done_ >= flush.ticket; });
   return background_error();
@@ -164,13 +93,24 @@ void Recorder::Impl::flush_is_done(uint64_t ticket) {
   flushed_.notify_all();
 }
 
-Status Recorder::Impl::close() {
+Status Recorder::Impl::close(Ending open_passes) {
   // In a forked child the threads stayed with the parent: there is nothing to end.
   if (fork_count().load() != forks_at_start_) return {};
   const std::lock_guard lock(join_mutex_);
   if (!writer_thread_.joinable()) return close_status_;
-  end_pass(Ending::kComplete);
-  send(StagedStop{}, [this] { closed_ = true; });
+  std::vector<uint32_t> open;
+  ring_->locked([&] {
+    closed_ = true;
+    open = passes_.numbers();
+  });
+  for (const uint32_t number : open) {
+    StagedEndPass end{.head = {StagedKind::kEndPass, number}, .ending = open_passes};
+    send(end, [&] {
+      end.drops = passes_.close(number).value_or(DropCounts{});
+      return true;
+    });
+  }
+  send(StagedStop{}, [] { return true; });
   fingerprint_thread_.join();
   writer_thread_.join();
   ring_->shut();
@@ -189,9 +129,7 @@ Status Recorder::Impl::background_error() const {
 Report Recorder::Impl::report() const {
   if (fork_count().load() != forks_at_start_) return {};
   Report report = sink_.totals().report;
-  report.drops.staging_full += staging_full_;
-  report.drops.unsupported += unsupported_;
-  report.drops.events += events_dropped_;
+  ring_->locked([&] { report.drops += passes_.all_drops(); });
   NameTable::Counts names = names_.counts();
   report.names_seen = names.seen;
   report.names_recorded = names.recorded;
@@ -218,6 +156,11 @@ uint32_t Recorder::begin_pass() { return impl_->alive() ? impl_->begin_pass() : 
 void Recorder::end_pass(Ending ending) {
   if (impl_->alive()) impl_->end_pass(ending);
 }
+uint32_t Recorder::open_pass() { return impl_->alive() ? impl_->open_pass() : 0; }
+void Recorder::close_pass(uint32_t number, Ending ending) {
+  if (impl_->alive()) impl_->close_pass(number, ending);
+}
+uint32_t Recorder::skip_pass() { return impl_->alive() ? impl_->skip_pass() : 0; }
 bool Recorder::wants(std::string_view name) { return impl_->wants(name); }
 
 void Recorder::raise_if_strict(const Status& status) const {
@@ -231,6 +174,8 @@ Status Recorder::try_capture(std::string_view name, const TensorView& tensor, co
   return impl_->capture(name, tensor, place);
 }
 
+Status Recorder::add_alias(std::string_view name, std::string_view alias) { return impl_->add_alias(name, alias); }
+
 Event Recorder::begin_event(const EventInfo& info) { return impl_->begin_event(info); }
 void Recorder::capture(const Event& event, const TensorView& tensor, const Place& place) {
   raise_if_strict(try_capture(event, tensor, place));
@@ -240,7 +185,7 @@ Status Recorder::try_capture(const Event& event, const TensorView& tensor, const
 }
 
 Status Recorder::flush() { return impl_->flush(); }
-Status Recorder::close() { return impl_->close(); }
+Status Recorder::close(Ending open_passes) { return impl_->close(open_passes); }
 Report Recorder::report() const { return impl_->report(); }
 const std::filesystem::path& Recorder::rank_directory() const { return impl_->rank_directory; }
 

@@ -8,6 +8,7 @@
 
 #include "capture/coverage.h"
 #include "capture/name_table.h"
+#include "capture/open_passes.h"
 #include "capture/pass_sink.h"
 #include "capture/process.h"
 #include "capture/staged.h"
@@ -19,7 +20,7 @@
 
 namespace ttap {
 
-// recorder.cpp has its life and its passes, stage.cpp what happens in capture().
+// recorder.cpp has its life, passes.cpp its passes, stage.cpp what happens in capture().
 class Recorder::Impl {
  public:
   static Result<std::unique_ptr<Impl>> create(const RecorderOptions& options);
@@ -29,12 +30,16 @@ class Recorder::Impl {
 
   uint32_t begin_pass();
   void end_pass(Ending ending);
-  bool wants(std::string_view name) { return alive() && names_.find(name).level.has_value(); }
+  uint32_t open_pass();
+  void close_pass(uint32_t number, Ending ending);
+  uint32_t skip_pass();
+  bool wants(std::string_view name) { return alive() && names_.find(name).level().has_value(); }
+  Status add_alias(std::string_view name, std::string_view alias);
   Status capture(std::string_view name, const TensorView& tensor, const Place& place);
   Status capture(const Event& event, const TensorView& tensor, const Place& place);
   Event begin_event(const EventInfo& info);
   Status flush();
-  Status close();
+  Status close(Ending open_passes);
   Report report() const;
 
   const std::filesystem::path rank_directory;
@@ -46,21 +51,43 @@ class Recorder::Impl {
        PassSink::Options sink);
 
   Status start_threads();
+  // Control records always wait: the order of passes does not depend on the policy for tensors. `admit` runs under the
+  // ring's lock and may still change `control`.
   template <class T>
-  void send(const T& control, FunctionRef<void()> under_lock);
-  uint32_t begin_pass_locked();
-  void send_end_of_pass(Ending ending);
-  void ensure_pass();
-  // Reserves in the open pass; `number` is called under the ring's lock. Null when there is no room, when the recorder
-  // is closed, and with `no_pass` set when no pass is open.
-  StagingRing::Record* try_reserve_in_pass(uint64_t bytes, StagingRing::Wait wait, FunctionRef<void()> number,
-                                           bool& no_pass);
-  // The same, beginning a pass when none is open.
-  StagingRing::Record* reserve_in_pass(uint64_t bytes, StagingRing::Wait wait, FunctionRef<void()> number);
-  Status unsupported(Error error);
-  Status stage(NameEntry& entry, const Event* event, const TensorView& tensor, const Place& place);
-  Status stage_in_pieces(const StagedTensor& staged, const LogicalCopy& source, const TensorView& tensor,
-                         const Place& place, FunctionRef<void(StagedTensor&)> number);
+  void send(const T& control, FunctionRef<bool()> admit) {
+    auto* record = ring_->reserve(sizeof(T), StagingRing::Wait::kForRoom, admit);
+    if (record == nullptr) return;
+    new (record->body()) T(control);
+    ring_->publish(record, true);
+  }
+  enum class Beginning : uint8_t { kEndTheCurrent, kUnlessThereIsOne };
+  uint32_t begin_current(Beginning beginning);
+
+  // Room for a record of a pass: the one given, or the current one.
+  using WhichPass = std::optional<uint32_t>;
+  enum class Refusal : uint8_t { kNone, kFull, kClosed, kNoPass };
+  struct Room {
+    StagingRing::Record* record = nullptr;
+    Refusal refusal = Refusal::kNone;
+  };
+  using Numbering = FunctionRef<void(const OpenPasses::Found&)>;  // under the ring's lock
+  Room try_reserve_in_pass(uint64_t bytes, StagingRing::Wait wait, WhichPass which, Numbering number);
+  // The same, beginning the current pass when it is wanted and there is none.
+  Room reserve_in_pass(uint64_t bytes, StagingRing::Wait wait, WhichPass which, Numbering number);
+
+  // Counts `cause`, or `late` when that pass has ended. `on_open` may still number what is lost.
+  // False: it was late.
+  bool count_drop(WhichPass which, uint64_t DropCounts::*cause, uint64_t count, Numbering on_open);
+  bool count_drop(WhichPass which, uint64_t DropCounts::*cause, uint64_t count = 1) {
+    return count_drop(which, cause, count, [](const OpenPasses::Found&) {});
+  }
+  Status unsupported(WhichPass which, Error error);
+  Status late(const NameEntry& entry, uint32_t pass) const;
+
+  Status stage(NameEntry& entry, const Event* event, Level level, const TensorView& tensor, const Place& place);
+  Status stage_in_pieces(const StagedTensor& staged, WhichPass which, const LogicalCopy& source,
+                         const TensorView& tensor, const Place& place,
+                         FunctionRef<void(StagedTensor&, const OpenPasses::Found&)> number);
   static void fill_texts(StagedTensor& staged, BodyWriter& body, const TensorView& tensor, const Place& place);
   StagingRing::Wait wait_policy() const {
     return when_full_ == WhenFull::kBlock ? StagingRing::Wait::kForRoom : StagingRing::Wait::kNever;
@@ -73,17 +100,7 @@ class Recorder::Impl {
   std::unique_ptr<StagingRing> ring_;
   PassSink sink_;
 
-  // Changed only under the ring's lock (inside `admit`), so it agrees with the order of the records.
-  std::atomic<bool> pass_open_{false};
-  std::atomic<uint32_t> pass_number_{0};
-  uint32_t next_pass_ = 0;
-  uint32_t next_event_ = 0;
-  std::atomic<uint64_t> pass_start_ns_{0};
-  // Dropped before they reached the ring, since the last end of a pass.
-  std::atomic<uint64_t> staging_full_{0};
-  std::atomic<uint64_t> unsupported_{0};
-  std::atomic<uint64_t> events_dropped_{0};
-  std::mutex pass_mutex_;  // one begin or end at a time
+  OpenPasses passes_;  // under the ring's lock
 
   std::mutex flush_mutex_;
   std::condition_variable flushed_;
@@ -93,7 +110,7 @@ class Recorder::Impl {
   FileDescriptor directory_lock_;
   std::mutex join_mutex_;
   Status close_status_;              // guarded by join_mutex_
-  std::atomic<bool> closed_{false};  // set under the ring's lock: nothing is reserved behind the stop record
+  std::atomic<bool> closed_{false};  // set under the ring's lock: from then on only close() reserves
   std::thread fingerprint_thread_;
   std::thread writer_thread_;
 };

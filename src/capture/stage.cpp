@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <new>
 
 #include "capture/recorder_impl.h"
@@ -24,34 +25,56 @@ void Recorder::Impl::fill_texts(StagedTensor& staged, BodyWriter& body, const Te
 Status Recorder::Impl::capture(std::string_view name, const TensorView& tensor, const Place& place) {
   if (!alive()) return {};
   NameEntry& entry = names_.find(name);
-  return entry.level ? stage(entry, nullptr, tensor, place) : Status{};
+  const std::optional<Level> level = entry.level();
+  return level ? stage(entry, nullptr, *level, tensor, place) : Status{};
 }
 
 Status Recorder::Impl::capture(const Event& event, const TensorView& tensor, const Place& place) {
   if (!alive() || !event.wanted()) return {};
-  return stage(*static_cast<NameEntry*>(const_cast<void*>(event.name)), &event, tensor, place);
+  return stage(*static_cast<NameEntry*>(const_cast<void*>(event.name)), &event, event.level, tensor, place);
 }
 
-Status Recorder::Impl::unsupported(Error error) {
-  unsupported_.fetch_add(1);
+Status Recorder::Impl::unsupported(WhichPass which, Error error) {
+  count_drop(which, &DropCounts::unsupported);
   return error;
 }
 
-Status Recorder::Impl::stage(NameEntry& entry, const Event* event, const TensorView& tensor, const Place& place) {
-  if (Status sound = check(tensor); !sound.ok())
-    return unsupported({.code = sound.error().code,
+Status Recorder::Impl::late(const NameEntry& entry, uint32_t pass) const {
+  return Error{.code = ErrorCode::kInvalidArgument,
+               .message = fmt::format("'{}' was not recorded: pass {} is not open", entry.name, pass),
+               .hint = "capture before the pass ends"};
+}
+
+Status Recorder::Impl::add_alias(std::string_view name, std::string_view alias) {
+  for (const std::string_view each : {name, alias})
+    if (!is_valid_name(each))
+      return Error{.code = ErrorCode::kInvalidArgument,
+                   .message = fmt::format("'{}' is not a name, so it has no alias and is none", each),
+                   .hint = "a name is not empty and has no NUL"};
+  if (alive()) names_.add_alias(name, alias);
+  return {};
+}
+
+Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, const TensorView& tensor,
+                             const Place& place) {
+  const WhichPass which = event == nullptr ? std::nullopt : std::optional(event->pass);
+  level = std::min(level, place.at_most.value_or(level));
+  if (Status sound = level == Level::kMeta ? check_layout(tensor) : check(tensor); !sound.ok())
+    return unsupported(which,
+                       {.code = sound.error().code,
                         .message = fmt::format("'{}' cannot be recorded: {}", entry.name, sound.error().message)});
   if (!entry.valid || !is_valid_role(place.role) || !is_valid_path(place.path))
-    return unsupported({.code = ErrorCode::kInvalidArgument,
-                        .message = fmt::format("name '{}', role '{}' and path '{}' do not make a key", entry.name,
-                                               place.role, place.path),
-                        .hint = "a name is not empty and has no NUL, a role is letters, digits and '_', a path "
-                                "comes from append_path()"});
+    return unsupported(which, {.code = ErrorCode::kInvalidArgument,
+                               .message = fmt::format("name '{}', role '{}' and path '{}' do not make a key",
+                                                      entry.name, place.role, place.path),
+                               .hint = "a name is not empty and has no NUL, a role is letters, digits and '_', a path "
+                                       "comes from append_path()"});
   const LogicalCopy source(tensor);
-  StagedTensor staged{.level = *entry.level,
+  StagedTensor staged{.level = level,
                       .dtype = tensor.dtype,
                       .own_event = event == nullptr,
                       .name = &entry,
+                      .aliases = entry.aliases(),
                       .call = 0,
                       .event = kNoEvent,
                       .thread = thread_number(),
@@ -63,30 +86,29 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, const TensorV
                       .role = {},
                       .path = {},
                       .device = {}};
-  const auto number = [&](StagedTensor& target) {
-    target.time_ns = steady_ns() - pass_start_ns_;
-    if (event == nullptr) {
-      target.call = entry.next_call(pass_number_);
-      target.event = next_event_++;
-    } else {
-      target.call = event->call;
-      // An event of an earlier pass is not in this file.
-      target.event = event->pass == pass_number_ ? event->number : kNoEvent;
-    }
+  const auto number = [&](StagedTensor& target, const OpenPasses::Found& found) {
+    target.head.pass = found.number;
+    target.time_ns = steady_ns() - found.pass->start_ns;
+    target.call = event != nullptr ? event->call : found.pass->next_call(entry, false);
+    target.event = event != nullptr ? event->number : found.pass->next_event();
   };
   const uint64_t payload = staged.level == Level::kMeta ? 0 : staged.byte_count;
   const size_t dims = tensor.shape.size_bytes();
   const uint64_t bytes = body_bytes(sizeof(StagedTensor),
                                     {dims, dims, place.role.size(), place.path.size(), place.device.size()}, payload);
   if (bytes > ring_->largest_body() && when_full_ == WhenFull::kBlock)
-    return stage_in_pieces(staged, source, tensor, place, number);
+    return stage_in_pieces(staged, which, source, tensor, place, number);
 
-  auto* record = reserve_in_pass(bytes, wait_policy(), [&] { number(staged); });
+  const auto [record, refusal] =
+      reserve_in_pass(bytes, wait_policy(), which, [&](const OpenPasses::Found& found) { number(staged, found); });
   if (record == nullptr) {
-    if (!alive()) return {};
-    staging_full_.fetch_add(1);
+    if (refusal == Refusal::kClosed) return {};
     // The call happened: those after it keep their numbers.
-    if (event == nullptr) (void)entry.next_call(pass_number_);
+    const auto number_lost = [&](const OpenPasses::Found& found) {
+      if (event == nullptr) (void)found.pass->next_call(entry, false);
+    };
+    if (!count_drop(which, &DropCounts::staging_full, row_count(staged.aliases), number_lost))
+      return late(entry, *which);
     return Error{.code = ErrorCode::kNoSpace,
                  .message = fmt::format("'{}' ({} bytes) was dropped: the staging memory is full", entry.name, payload),
                  .hint = "raise TTAP_STAGING_BYTES, or let capture wait (TTAP_WHEN_FULL=block)"};
@@ -103,31 +125,38 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, const TensorV
   return {};
 }
 
-Status Recorder::Impl::stage_in_pieces(const StagedTensor& first, const LogicalCopy& source, const TensorView& tensor,
-                                       const Place& place, FunctionRef<void(StagedTensor&)> number) {
+Status Recorder::Impl::stage_in_pieces(const StagedTensor& first, WhichPass which, const LogicalCopy& source,
+                                       const TensorView& tensor, const Place& place,
+                                       FunctionRef<void(StagedTensor&, const OpenPasses::Found&)> number) {
   StagedTensor staged = first;
   const size_t dims = tensor.shape.size_bytes();
   const std::initializer_list<size_t> parts = {dims, dims, place.role.size(), place.path.size(), place.device.size()};
   const uint64_t overhead = body_bytes(sizeof(StagedTensor), parts, 1);
   const uint64_t piece_limit = ring_->largest_body() / 2 / kPieceAlignment * kPieceAlignment;
   if (overhead + piece_limit > ring_->largest_body())
-    return unsupported(
-        {ErrorCode::kTooLarge, fmt::format("'{}': its name and path do not fit the staging memory", first.name->name)});
+    return unsupported(which, {ErrorCode::kTooLarge,
+                               fmt::format("'{}': its name and path do not fit the staging memory", first.name->name)});
   const uint64_t total = source.elements() * source.element_size();
   uint64_t done = 0;
   while (done == 0) {
-    bool no_pass = false;
+    Refusal refusal = Refusal::kNone;
     {
       const StagingRing::Stream stream(*ring_);
       while (done < total) {
         const uint64_t size = std::min(piece_limit, total - done);
         const bool is_first = done == 0;
         const uint64_t bytes = is_first ? overhead + size : body_bytes(sizeof(StagedPiece), {}, size);
-        const auto number_first = [&] {
-          if (is_first) number(staged);
-        };
-        // No pass can end while the stream is held, so only the first piece can find none open.
-        auto* record = try_reserve_in_pass(bytes, StagingRing::Wait::kForRoom, number_first, no_pass);
+        // Nothing else is reserved while the stream is held, so no pass can end and no recorder stop between the first
+        // piece and the last: only the first can be refused.
+        Room room;
+        if (is_first) {
+          const auto number_first = [&](const OpenPasses::Found& found) { number(staged, found); };
+          room = try_reserve_in_pass(bytes, StagingRing::Wait::kForRoom, which, number_first);
+        } else {
+          room.record = ring_->reserve(bytes, StagingRing::Wait::kForRoom, [] { return true; });
+        }
+        refusal = room.refusal;
+        auto* record = room.record;
         if (record == nullptr) break;
         BodyWriter body(record, is_first ? sizeof(StagedTensor) : sizeof(StagedPiece));
         if (is_first) fill_texts(staged, body, tensor, place);
@@ -139,23 +168,29 @@ Status Recorder::Impl::stage_in_pieces(const StagedTensor& first, const LogicalC
           staged.payload = payload;
           new (record->body()) StagedTensor(staged);
         } else {
-          new (record->body()) StagedPiece{.payload = payload};
+          new (record->body()) StagedPiece{.head = {StagedKind::kPiece, staged.head.pass}, .payload = payload};
         }
         ring_->publish(record, true);
       }
     }
-    if (done == 0 && !no_pass) break;  // closed
-    if (no_pass) ensure_pass();
+    // Never while the stream is held: who begins or ends a pass waits for the stream to end.
+    if (refusal == Refusal::kClosed) break;
+    if (refusal == Refusal::kNoPass && which) {
+      count_drop(which, &DropCounts::late, row_count(staged.aliases));
+      return late(*first.name, *which);
+    }
+    if (refusal == Refusal::kNoPass) begin_current(Beginning::kUnlessThereIsOne);
   }
   return {};
 }
 
 Event Recorder::Impl::begin_event(const EventInfo& info) {
   if (!alive()) return {};
-  NameEntry& entry = names_.find(info.name);
-  if (!entry.level) return {};
+  NameEntry& entry = info.level ? names_.find_chosen(info.name) : names_.find(info.name);
+  const std::optional<Level> level = info.level ? info.level : entry.level();
+  if (!level) return {};
   if (!entry.valid) {
-    events_dropped_.fetch_add(1);
+    count_drop(info.pass, &DropCounts::events);
     return {};
   }
   StagedEvent staged{.name = &entry,
@@ -166,20 +201,24 @@ Event Recorder::Impl::begin_event(const EventInfo& info) {
                      .time_ns = 0,
                      .kind = {},
                      .stack = {}};
-  Event event{.name = &entry};
+  Event event{.name = &entry, .level = *level};
+  const auto number_call = [&](const OpenPasses::Found& found) {
+    event.call = staged.call = found.pass->next_call(entry, info.again);
+    event.pass = staged.head.pass = found.number;
+  };
   const uint64_t bytes = body_bytes(sizeof(StagedEvent), {info.kind.size(), info.stack.size()});
-  auto* record = reserve_in_pass(bytes, wait_policy(), [&] {
-    event.number = staged.number = next_event_++;
-    event.call = staged.call = entry.next_call(pass_number_);
-    event.pass = pass_number_;
-    staged.parent = info.parent.pass == pass_number_ ? info.parent.number : kNoEvent;
-    staged.time_ns = steady_ns() - pass_start_ns_;
+  const auto [record, refusal] = reserve_in_pass(bytes, wait_policy(), info.pass, [&](const OpenPasses::Found& found) {
+    number_call(found);
+    event.number = staged.number = found.pass->next_event();
+    // An event of another pass is not in this file.
+    staged.parent = info.parent.pass == found.number ? info.parent.number : kNoEvent;
+    staged.time_ns = steady_ns() - found.pass->start_ns;
   });
   if (record == nullptr) {
-    if (!alive()) return {};
+    if (refusal == Refusal::kClosed) return {};
     // Its tensors may still fit; they and later calls keep their numbers.
-    events_dropped_.fetch_add(1);
-    return {.call = entry.next_call(pass_number_), .pass = pass_number_, .name = &entry};
+    count_drop(info.pass, &DropCounts::events, 1, number_call);
+    return event.call > 0 ? event : Event{};
   }
   BodyWriter body(record, sizeof(StagedEvent));
   staged.kind = body.put(info.kind);

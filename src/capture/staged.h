@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -18,18 +19,19 @@ enum class StagedKind : uint8_t { kBeginPass, kEndPass, kEvent, kTensor, kPiece,
 
 struct StagedHead {
   StagedKind kind;
-};
-
-struct StagedBeginPass {
-  StagedHead head{StagedKind::kBeginPass};
-  uint32_t number;
-  uint64_t unix_ns;
+  uint32_t pass = 0;  // of every record but flush and stop
 };
 
 struct StagedEndPass {
   StagedHead head{StagedKind::kEndPass};
-  Ending ending;
-  DropCounts drops;  // on the producers' side, in this pass
+  Ending ending = Ending::kComplete;
+  DropCounts drops = {};  // on the producers' side, in this pass
+};
+
+struct StagedBeginPass {
+  StagedHead head{StagedKind::kBeginPass};
+  uint64_t unix_ns = 0;
+  std::optional<StagedEndPass> before = {};  // of the pass that this one takes the place of
 };
 
 struct StagedEvent {
@@ -58,6 +60,7 @@ struct StagedTensor {
   DType dtype;
   bool own_event;  // also stands for an event with the number `event`
   const NameEntry* name;
+  const Aliases* aliases;  // null: none
   uint32_t call;
   uint32_t event;
   uint64_t thread;
@@ -91,6 +94,7 @@ template <class T>
 T& staged_as(StagingRing::Record* record) {
   return *reinterpret_cast<T*>(record->body());
 }
+inline uint64_t row_count(const Aliases* aliases) { return aliases == nullptr ? 1 : 1 + aliases->size(); }
 inline StagedKind kind_of(StagingRing::Record* record) { return staged_as<StagedHead>(record).kind; }
 
 }  // namespace ttap

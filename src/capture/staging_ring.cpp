@@ -81,6 +81,11 @@ StagingRing::Record* StagingRing::reserve(uint64_t body_bytes, Wait wait, Functi
   return new (at(*position)) Record{bytes, false, false};
 }
 
+void StagingRing::locked(FunctionRef<void()> body) const {
+  const std::lock_guard lock(mutex_);
+  body();
+}
+
 void StagingRing::publish(Record* record, bool urgent) {
   record->published.store(true);
   // Either this load sees the thread asleep, or the thread, before it sleeps, sees the record published.

@@ -53,6 +53,8 @@ class StagingRing {
   // when it returns false nothing is reserved and the result is null.
   Record* reserve(uint64_t bytes, Wait wait, FunctionRef<bool()> admit);
   void publish(Record* record, bool urgent);
+  // Runs `body` under the lock under which reserve() calls `admit`.
+  void locked(FunctionRef<void()> body) const;
 
   // While it lives, only its thread can reserve: a tensor in several records stays together.
   class Stream {

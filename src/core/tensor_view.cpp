@@ -47,13 +47,18 @@ Result<uint64_t> checked_element_count(std::span<const int64_t> shape, DType dty
   return empty ? 0 : product;
 }
 
-Status check(const TensorView& view) {
+Status check_layout(const TensorView& view) {
   if (!dtype_from_number(static_cast<uint8_t>(view.dtype))) return invalid("unknown dtype");
   TTAP_ASSIGN(uint64_t count, checked_element_count(view.shape, view.dtype));
   if (!view.strides.empty() && view.strides.size() != view.shape.size())
     return invalid(fmt::format("{} strides for {} dimensions", view.strides.size(), view.shape.size()));
   if (count > 0 && !strides_fit(view)) return Error{ErrorCode::kTooLarge, "the strides reach further than memory can"};
-  if (count > 0 && view.data == nullptr) return invalid("the tensor has elements but no data");
+  return {};
+}
+
+Status check(const TensorView& view) {
+  TTAP_TRY(check_layout(view));
+  if (view.data == nullptr && element_count(view) > 0) return invalid("the tensor has elements but no data");
   return {};
 }
 

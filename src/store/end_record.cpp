@@ -13,6 +13,7 @@ std::string to_json(const EndRecord& end) {
                                    {"disk_full", drops.disk_full},
                                    {"io_error", drops.io_error},
                                    {"unsupported", drops.unsupported},
+                                   {"late", drops.late},
                                    {"events", drops.events}}}};
   if (end.recovered) json["recovered"] = true;
   return json.dump();
@@ -32,8 +33,13 @@ EndRecord end_record_from_json(std::string_view text) {
       const auto found = drops->find(name);
       return found != drops->end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
     };
-    end.drops = {count("staging_full"), count("quota"),       count("disk_full"),
-                 count("io_error"),     count("unsupported"), count("events")};
+    end.drops = {.staging_full = count("staging_full"),
+                 .quota = count("quota"),
+                 .disk_full = count("disk_full"),
+                 .io_error = count("io_error"),
+                 .unsupported = count("unsupported"),
+                 .late = count("late"),
+                 .events = count("events")};
   }
   end.recovered = json.contains("recovered");
   return end;

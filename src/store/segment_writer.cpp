@@ -155,6 +155,13 @@ uint64_t SegmentWriter::add_tensor(const TensorRecord& tensor, uint64_t time_ns,
   return cost;
 }
 
+void SegmentWriter::add_alias_row(std::string_view name) {
+  TTAP_CHECK(!tensors_.empty());
+  format::TensorRow row = tensors_.back();
+  row.name = strings_.intern(name);
+  tensors_.push_back(row);
+}
+
 SegmentWriter::Outcome SegmentWriter::flush() {
   Outcome outcome;
   if (pending_rows() == 0) return outcome;

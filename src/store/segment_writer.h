@@ -47,6 +47,9 @@ class SegmentWriter {
   // the same hash is referred to. Returns how many bytes of blob the row will cost.
   uint64_t add_tensor(const TensorRecord& tensor, uint64_t time_ns, std::span<const std::byte> bytes);
 
+  // The row added last once more under another name: the same event, and the same bytes whatever `deduplicate` says.
+  void add_alias_row(std::string_view name);
+
   // A blob too large to hold at once: begin, write its pieces in order, then add the row with add_tensor_of_large().
   // A failure takes the blob back; the row can then still be added without bytes. Nothing may be pending at begin.
   Status begin_large(uint64_t byte_count);

@@ -71,9 +71,7 @@ void inspect(const std::filesystem::path& directory, Found& found) {
   }
 }
 
-TEST(Kill, AtAnyMomentLosesOnlyTheTornTail) {
-  const char* rounds_text = std::getenv("TTAP_KILL_ROUNDS");
-  const int rounds = rounds_text != nullptr ? std::atoi(rounds_text) : 300;
+void kill_and_inspect(int rounds, const char* passes_at_a_time) {
   std::mt19937 random(20261115);
   std::uniform_int_distribution<int> delay_us(200, 45'000);
   Found found;
@@ -83,7 +81,7 @@ TEST(Kill, AtAnyMomentLosesOnlyTheTornTail) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      ::execl(TTAP_KILL_TARGET, TTAP_KILL_TARGET, directory.c_str(), nullptr);
+      ::execl(TTAP_KILL_TARGET, TTAP_KILL_TARGET, directory.c_str(), passes_at_a_time, nullptr);
       ::_exit(127);
     }
     // Mostly once it records, however busy the machine is; every tenth time while it starts.
@@ -103,6 +101,14 @@ TEST(Kill, AtAnyMomentLosesOnlyTheTornTail) {
   std::printf("%d kills: %zu finished passes whole, %zu torn passes gave %zu tensors\n", rounds, found.finished,
               found.torn, found.torn_tensors);
 }
+
+int rounds() {
+  const char* text = std::getenv("TTAP_KILL_ROUNDS");
+  return text != nullptr ? std::atoi(text) : 300;
+}
+
+TEST(Kill, AtAnyMomentLosesOnlyTheTornTail) { kill_and_inspect(rounds(), "1"); }
+TEST(Kill, AlsoOfPassesThatAreOpenAtOnce) { kill_and_inspect((rounds() + 4) / 5, "3"); }
 
 }  // namespace
 }  // namespace ttap

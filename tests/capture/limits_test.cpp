@@ -195,6 +195,76 @@ TEST(Limits, TheQuotaHoldsForRowsStringsEventsAndPasses) {
   }
 }
 
+TEST(Limits, TheQuotaHoldsForPassesOpenAtOnce) {
+  constexpr uint64_t kQuota = 1 << 20;
+  const ScratchDirectory scratch;
+  auto recorder = Recorder::create({.directory = scratch.path(), .rank = 0, .quota_bytes = kQuota});
+  ASSERT_TRUE(recorder.ok());
+  const uint32_t passes[] = {(*recorder)->open_pass(), (*recorder)->open_pass()};
+  const std::vector<int64_t> shape = {4 << 10};
+  for (int i = 0; i < 200; ++i)
+    for (const uint32_t pass : passes) {
+      const std::vector<float> values(4 << 10, static_cast<float>(i));
+      const Event event = (*recorder)->begin_event({.name = "x", .pass = pass});
+      (*recorder)->capture(event, {values.data(), DType::kF32, shape, {}});
+      if (i % 5 == 0) (void)(*recorder)->flush();  // many small batches: the index has a place in the quota, too
+    }
+  ASSERT_TRUE((*recorder)->close().ok());
+  uint64_t bytes = 0;
+  uint64_t without_bytes = 0;
+  uint64_t dropped = 0;
+  const auto run = Run::open(scratch.path());
+  ASSERT_TRUE(run.ok());
+  for (const PassFile& file : run->ranks[0].passes) {
+    const auto pass = Pass::open(file.path);
+    ASSERT_TRUE(pass.ok());
+    EXPECT_EQ(pass->info().ending, Ending::kComplete);
+    bytes += pass->info().file_bytes;
+    dropped += pass->info().drops.quota;
+    uint64_t missing = 200 - pass->tensor_count();
+    for (size_t i = 0; i < pass->tensor_count(); ++i) missing += pass->tensor(i).has_bytes ? 0 : 1;
+    EXPECT_GT(missing, 0u) << "the quota is shared";
+    EXPECT_LT(missing, 200u);
+    EXPECT_EQ(pass->info().drops.quota, missing) << "each counts its own";
+    without_bytes += missing;
+  }
+  EXPECT_EQ(dropped, without_bytes);
+  EXPECT_EQ((*recorder)->report().drops.quota, dropped);
+  EXPECT_LE(bytes, kQuota);
+  EXPECT_GT(bytes, kQuota / 2);
+}
+
+TEST(Limits, OnAFullDiskEveryOpenPassEndsProperly) {
+  const SmallDisk disk("size=4m");
+  if (!disk.mounted()) GTEST_SKIP() << "skipped: mounting a small tmpfs needs root";
+  auto recorder = Recorder::create({.directory = disk.path(), .rank = 0});
+  ASSERT_TRUE(recorder.ok());
+  constexpr uint32_t kPasses = 3;
+  constexpr uint64_t kEach = 40;
+  const std::vector<int64_t> shape = {64 << 10};
+  for (uint32_t i = 0; i < kPasses; ++i) (*recorder)->open_pass();
+  for (uint64_t i = 0; i < kEach; ++i)
+    for (uint32_t pass = 0; pass < kPasses; ++pass) {
+      const std::vector<float> values(64 << 10, static_cast<float>(i * kPasses + pass));
+      (*recorder)->capture((*recorder)->begin_event({.name = "x", .pass = pass}),
+                           {values.data(), DType::kF32, shape, {}});
+      if (i % 10 == 0) (void)(*recorder)->flush();
+    }
+  EXPECT_FALSE((*recorder)->close().ok()) << "close() tells";
+  uint64_t dropped = 0;
+  for (uint32_t number = 0; number < kPasses; ++number) {
+    const auto pass = Pass::open((*recorder)->rank_directory() / ("pass0000" + std::to_string(number) + ".ttap"));
+    ASSERT_TRUE(pass.ok()) << pass.error().describe();
+    EXPECT_EQ(pass->info().ending, Ending::kComplete);
+    uint64_t with_bytes = 0;
+    for (size_t i = 0; i < pass->tensor_count(); ++i) with_bytes += pass->tensor(i).has_bytes ? 1 : 0;
+    EXPECT_EQ(with_bytes + pass->info().drops.disk_full, kEach) << "every tensor is either there or counted";
+    dropped += pass->info().drops.disk_full;
+  }
+  EXPECT_GT(dropped, 50u);
+  EXPECT_EQ((*recorder)->report().drops.disk_full, dropped);
+}
+
 TEST(Limits, ADiskThatStaysFullDoesNotSlowTheRecorderDown) {
   const SmallDisk disk("size=1m");
   if (!disk.mounted()) GTEST_SKIP() << "skipped: mounting a small tmpfs needs root";

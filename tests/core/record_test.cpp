@@ -34,8 +34,9 @@ TEST(TensorRecord, KnowsItsKey) {
 }
 
 TEST(DropCounts, TheTotalIsOverEveryCause) {
-  const DropCounts drops{.staging_full = 1, .disk_full = 20, .io_error = 300, .unsupported = 4000, .events = 50000};
-  EXPECT_EQ(drops.total(), 54321u);
+  const DropCounts drops{
+      .staging_full = 1, .disk_full = 20, .io_error = 300, .unsupported = 4000, .late = 600000, .events = 50000};
+  EXPECT_EQ(drops.total(), 654321u);
   EXPECT_EQ(DropCounts{}.total(), 0u);
 }
 
