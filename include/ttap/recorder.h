@@ -13,6 +13,7 @@
 #include "ttap/api.h"
 #include "ttap/record.h"
 #include "ttap/result.h"
+#include "ttap/run.h"
 #include "ttap/tensor_view.h"
 
 namespace ttap {
@@ -38,6 +39,12 @@ struct RecorderOptions {
   Level level = Level::kFull;
   std::vector<LevelRule> level_rules = {};  // the first that matches overrides `level`
 
+  // What the passes end up as. Every pass is recorded as a segment, which survives a crash, and exported when it has
+  // ended. The segment then stays beside it only when it says more: a tensor has no bytes, something was dropped, or
+  // the pass was aborted. If the export fails (quota_bytes must have room for both) it stays alone, and the error is
+  // that of flush() and close().
+  Format format = Format::kSegment;
+
   // All memory between capture() and the disk; at least 64 KiB. More absorbs longer bursts, less stays in the caches.
   uint64_t staging_bytes = uint64_t{64} << 20;
   WhenFull when_full = WhenFull::kBlock;
@@ -47,7 +54,8 @@ struct RecorderOptions {
   bool strict = false;               // capture() throws instead of counting
   std::string metadata_json = "{}";  // an object about the program, kept in the run and in every pass
 
-  // `base` overlaid with TTAP_DIR, TTAP_LEVEL, TTAP_FILTER (a JSON list, or one pattern), TTAP_STAGING_BYTES,
+  // `base` overlaid with TTAP_DIR, TTAP_LEVEL (a level, or a JSON object {pattern: level} in place of `level_rules`),
+  // TTAP_FILTER (a JSON list, or one pattern), TTAP_FORMAT (ttap, pt, safetensors, npy), TTAP_STAGING_BYTES,
   // TTAP_WHEN_FULL (block, drop), TTAP_QUOTA_BYTES, TTAP_STRICT (0, 1). Sizes take K, M, G, T (powers of 1024).
   TTAP_API static Result<RecorderOptions> from_environment(RecorderOptions base);
 };
@@ -143,6 +151,13 @@ class TTAP_API Recorder {
   Event begin_event(const EventInfo& info);
   void capture(const Event& event, const TensorView& tensor, const Place& place = {});
   Status try_capture(const Event& event, const TensorView& tensor, const Place& place = {});
+
+  // A source saw a tensor that it cannot hand over (sparse, fake, …): counted as DropCounts::unsupported in the pass,
+  // the current one by default. Returns the error that try_capture() would have given.
+  Status count_unsupported(std::string_view name, std::string_view reason, std::optional<uint32_t> pass = {});
+  // What the source knows of its coverage (modules never called, …): an object that close() writes as member "source"
+  // of coverage.json. The last one counts; kInvalidArgument when it is not an object.
+  Status set_source_json(std::string json);
 
   // Returns when everything captured so far is in the file.
   Status flush();

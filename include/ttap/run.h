@@ -76,7 +76,7 @@ struct Rank {
   std::filesystem::path path;
   uint32_t number = 0;
   int64_t pid = 0;
-  std::vector<PassFile> passes = {};  // by number
+  std::vector<PassFile> passes = {};  // by number; other formats of a pass only when its segment is not there
 };
 
 struct TTAP_API Run {

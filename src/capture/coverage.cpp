@@ -58,10 +58,14 @@ Status write_json(const std::filesystem::path& path, const Json& json) {
 
 }  // namespace
 
+Status check_json_object(std::string_view text, std::string_view what) {
+  if (Json::parse(text, nullptr, /*allow_exceptions=*/false).is_object()) return {};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("{} is not a JSON object", what)};
+}
+
 Result<RankStart> make_rank_directory(const RecorderOptions& options) {
-  const auto about_program = Json::parse(options.metadata_json, nullptr, /*allow_exceptions=*/false);
-  if (!about_program.is_object())
-    return Error{ErrorCode::kInvalidArgument, "RecorderOptions::metadata_json is not a JSON object"};
+  TTAP_TRY(check_json_object(options.metadata_json, "RecorderOptions::metadata_json"));
+  const auto about_program = Json::parse(options.metadata_json);
   const uint32_t rank = options.rank.value_or(rank_of_environment());
   const int64_t pid = ::getpid();
   RankStart start;
@@ -91,19 +95,20 @@ Result<RankStart> make_rank_directory(const RecorderOptions& options) {
   return start;
 }
 
-Status write_coverage(const std::filesystem::path& rank_directory, const Report& report) {
+Status write_coverage(const std::filesystem::path& rank_directory, const Report& report, std::string_view source_json) {
   Json patterns = Json::array();
   for (const auto& [pattern, names] : report.patterns) patterns.push_back({{"pattern", pattern}, {"names", names}});
-  const Json json = {{"passes", report.passes},
-                     {"tensors", report.tensors},
-                     {"tensor_bytes", report.tensor_bytes},
-                     {"deduplicated", report.deduplicated},
-                     {"file_bytes", report.file_bytes},
-                     {"names", {{"seen", report.names_seen}, {"recorded", report.names_recorded}}},
-                     {"patterns", patterns},
-                     {"drops", Json::parse(to_json(EndRecord{.drops = report.drops}))["drops"]},
-                     {"first_error", report.first_error},
-                     {"staging_peak_bytes", report.staging_peak_bytes}};
+  Json json = {{"passes", report.passes},
+               {"tensors", report.tensors},
+               {"tensor_bytes", report.tensor_bytes},
+               {"deduplicated", report.deduplicated},
+               {"file_bytes", report.file_bytes},
+               {"names", {{"seen", report.names_seen}, {"recorded", report.names_recorded}}},
+               {"patterns", patterns},
+               {"drops", Json::parse(to_json(EndRecord{.drops = report.drops}))["drops"]},
+               {"first_error", report.first_error},
+               {"staging_peak_bytes", report.staging_peak_bytes}};
+  if (!source_json.empty()) json["source"] = Json::parse(source_json);
   return write_json(rank_directory / "coverage.json", json);
 }
 

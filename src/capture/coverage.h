@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "store/posix_file.h"
 #include "ttap/recorder.h"
@@ -20,6 +21,10 @@ struct RankStart {
 };
 Result<RankStart> make_rank_directory(const RecorderOptions& options);
 
-Status write_coverage(const std::filesystem::path& rank_directory, const Report& report);
+// kInvalidArgument when the text is not a JSON object; `what` names it.
+Status check_json_object(std::string_view text, std::string_view what);
+
+// `source_json`: what the source of the tensors says of itself, an object; empty when it said nothing.
+Status write_coverage(const std::filesystem::path& rank_directory, const Report& report, std::string_view source_json);
 
 }  // namespace ttap

@@ -52,14 +52,36 @@ Result<std::vector<std::string>> parse_filter(std::string_view text) {
   return patterns;
 }
 
+// A level for every name, or a JSON object of levels by pattern, in its order.
+Status parse_level(std::string_view text, RecorderOptions& options) {
+  if (const auto level = level_from_name(text)) {
+    options.level = *level;
+    return {};
+  }
+  const Error wrong = bad_value("TTAP_LEVEL", text, "meta, fingerprint or full, or a JSON object {pattern: level}");
+  const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return wrong;
+  std::vector<LevelRule> rules;
+  for (const auto& [pattern, value] : json.items()) {
+    const auto level = value.is_string() ? level_from_name(value.get<std::string>()) : std::nullopt;
+    if (!level) return wrong;
+    rules.push_back({pattern, *level});
+  }
+  options.level_rules = std::move(rules);
+  return {};
+}
+
 }  // namespace
 
 Result<RecorderOptions> RecorderOptions::from_environment(RecorderOptions base) {
   if (const char* text = variable("TTAP_DIR")) base.directory = text;
   if (const char* text = variable("TTAP_LEVEL")) {
-    const auto level = level_from_name(text);
-    if (!level) return bad_value("TTAP_LEVEL", text, "meta, fingerprint or full");
-    base.level = *level;
+    TTAP_TRY(parse_level(text, base));
+  }
+  if (const char* text = variable("TTAP_FORMAT")) {
+    const auto format = format_from_name(text);
+    if (!format) return bad_value("TTAP_FORMAT", text, "ttap, pt, safetensors or npy");
+    base.format = *format;
   }
   // A blank filter says something: record nothing.
   if (const char* text = std::getenv("TTAP_FILTER")) {

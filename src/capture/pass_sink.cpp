@@ -8,6 +8,7 @@
 #include <array>
 #include <cstring>
 
+#include "capture/convert_pass.h"
 #include "store/run_layout.h"
 
 namespace ttap {
@@ -112,8 +113,7 @@ void PassSink::begin_pass(const StagedBeginPass& begin) {
     return;
   }
   const auto create = [&] {
-    return SegmentWriter::create(options_.rank_directory / (pass_stem(number) + ".ttap"), number, begin.unix_ns,
-                                 options_.begin_json, options_.segment);
+    return SegmentWriter::create(segment_path(number), number, begin.unix_ns, options_.begin_json, options_.segment);
   };
   auto first_try = create();
   const bool again = !first_try.ok() && first_try.error().code == ErrorCode::kNoSpace;
@@ -130,18 +130,37 @@ void PassSink::begin_pass(const StagedBeginPass& begin) {
 }
 
 void PassSink::end_pass(const StagedEndPass& end) {
-  Open& pass = open_pass(end.head.pass);
+  const uint32_t number = end.head.pass;
+  Open& pass = open_pass(number);
   flush(pass);
   pass.drops += end.drops;
+  std::optional<uint64_t> segment_bytes;  // when it is finished
   if (pass.writer) {
     const std::string end_json = to_json(EndRecord{.ending = end.ending, .drops = pass.drops});
     const Status finished = pass.writer->finish(end_json, [this] { release_reserve(); });
     if (!finished.ok()) note(finished.error());
+    if (finished.ok()) segment_bytes = pass.writer->file_bytes();
     finished_bytes_ += pass.writer->file_bytes();
   }
-  open_.erase(end.head.pass);
+  open_.erase(number);
+  if (segment_bytes && options_.format != Format::kSegment) convert(number, *segment_bytes);
   count_file_bytes();
   if (!open_.empty()) hold_reserve();  // the others want to end properly, too
+}
+
+void PassSink::convert(uint32_t number, uint64_t segment_bytes) {
+  const uint64_t used = bytes_used();
+  const uint64_t quota = options_.quota_bytes;
+  const uint64_t room = quota == 0 ? UINT64_MAX : quota - std::min(used, quota);
+  const auto converted =
+      convert_pass(segment_path(number), {.format = options_.format, .room = room, .sync = options_.segment.sync});
+  if (!converted.ok()) return note(converted.error());
+  finished_bytes_ += converted->bytes;
+  if (converted->segment_removed) finished_bytes_ -= segment_bytes;
+}
+
+std::filesystem::path PassSink::segment_path(uint32_t number) const {
+  return options_.rank_directory / (pass_stem(number) + ".ttap");
 }
 
 void PassSink::take_event(Open& pass, uint32_t number, const EventRecord& event) {

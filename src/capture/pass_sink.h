@@ -20,6 +20,7 @@ class PassSink {
   struct Options {
     std::filesystem::path rank_directory;
     SegmentWriter::Options segment;
+    Format format = Format::kSegment;  // see RecorderOptions
     uint64_t quota_bytes = 0;
     uint64_t batch_bytes = 0;  // a batch is flushed when its blobs reach this
     std::string begin_json;    // an object, kept at the start of every pass
@@ -67,6 +68,7 @@ class PassSink {
 
   void begin_pass(const StagedBeginPass& begin);
   void end_pass(const StagedEndPass& end);
+  void convert(uint32_t number, uint64_t segment_bytes);
   void take_event(Open& pass, uint32_t number, const EventRecord& event);
   void take_tensor(Open& pass, const StagedTensor& tensor);
   void take_piece(Open& pass, const StagedPayload& payload);
@@ -81,6 +83,7 @@ class PassSink {
   static uint64_t DropCounts::*cause_of(const Error& error);
   void hold_reserve();
   void release_reserve();
+  std::filesystem::path segment_path(uint32_t number) const;
   std::filesystem::path reserve_path() const { return options_.rank_directory / ".ttap-reserve"; }
 
   Options options_;

@@ -31,6 +31,7 @@ Result<std::unique_ptr<Recorder::Impl>> Recorder::Impl::create(const RecorderOpt
   PassSink::Options sink;
   sink.rank_directory = start.directory;
   sink.segment = {.deduplicate = options.deduplicate, .sync = options.sync};
+  sink.format = options.format;
   sink.quota_bytes = options.quota_bytes;
   sink.batch_bytes = std::min<uint64_t>(options.staging_bytes / 4, 8 << 20);
   sink.begin_json = start.metadata_json;
@@ -116,9 +117,18 @@ Status Recorder::Impl::close(Ending open_passes) {
   ring_->shut();
   sink_.close();
   close_status_ = background_error();
-  const Status covered = write_coverage(rank_directory, report());
+  const std::lock_guard source_lock(source_mutex_);
+  const Status covered = write_coverage(rank_directory, report(), source_json_);
   if (close_status_.ok()) close_status_ = covered;
   return close_status_;
+}
+
+Status Recorder::Impl::set_source_json(std::string json) {
+  if (!alive()) return {};
+  TTAP_TRY(check_json_object(json, "what the source says of itself"));
+  const std::lock_guard lock(source_mutex_);
+  source_json_ = std::move(json);
+  return {};
 }
 
 Status Recorder::Impl::background_error() const {
@@ -183,6 +193,11 @@ void Recorder::capture(const Event& event, const TensorView& tensor, const Place
 Status Recorder::try_capture(const Event& event, const TensorView& tensor, const Place& place) {
   return impl_->capture(event, tensor, place);
 }
+
+Status Recorder::count_unsupported(std::string_view name, std::string_view reason, std::optional<uint32_t> pass) {
+  return impl_->count_unsupported(name, reason, pass);
+}
+Status Recorder::set_source_json(std::string json) { return impl_->set_source_json(std::move(json)); }
 
 Status Recorder::flush() { return impl_->flush(); }
 Status Recorder::close(Ending open_passes) { return impl_->close(open_passes); }

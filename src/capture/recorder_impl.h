@@ -35,6 +35,8 @@ class Recorder::Impl {
   uint32_t skip_pass();
   bool wants(std::string_view name) { return alive() && names_.find(name).level().has_value(); }
   Status add_alias(std::string_view name, std::string_view alias);
+  Status count_unsupported(std::string_view name, std::string_view reason, std::optional<uint32_t> pass);
+  Status set_source_json(std::string json);
   Status capture(std::string_view name, const TensorView& tensor, const Place& place);
   Status capture(const Event& event, const TensorView& tensor, const Place& place);
   Event begin_event(const EventInfo& info);
@@ -106,6 +108,9 @@ class Recorder::Impl {
   std::condition_variable flushed_;
   uint64_t flush_sent_ = 0;
   uint64_t flush_done_ = 0;
+
+  std::mutex source_mutex_;
+  std::string source_json_;  // guarded by source_mutex_
 
   FileDescriptor directory_lock_;
   std::mutex join_mutex_;

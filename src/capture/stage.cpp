@@ -39,6 +39,11 @@ Status Recorder::Impl::unsupported(WhichPass which, Error error) {
   return error;
 }
 
+Status Recorder::Impl::count_unsupported(std::string_view name, std::string_view reason, WhichPass pass) {
+  if (!alive()) return {};
+  return unsupported(pass, {ErrorCode::kUnsupported, fmt::format("'{}' cannot be recorded: {}", name, reason)});
+}
+
 Status Recorder::Impl::late(const NameEntry& entry, uint32_t pass) const {
   return Error{.code = ErrorCode::kInvalidArgument,
                .message = fmt::format("'{}' was not recorded: pass {} is not open", entry.name, pass),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "store/run_layout.h"
@@ -33,6 +34,12 @@ Result<Rank> open_rank(const fs::path& directory) {
     if (auto pass = parse_pass_name(entry.path(), entry.is_directory(ignored))) rank.passes.push_back(std::move(*pass));
   }
   std::ranges::sort(rank.passes, {}, [](const PassFile& p) { return std::tie(p.number, p.path); });
+  // A pass may be there in another format as well: its segment says more, and stands for both.
+  std::set<uint32_t> segments;
+  for (const PassFile& pass : rank.passes)
+    if (pass.format == Format::kSegment) segments.insert(pass.number);
+  std::erase_if(rank.passes,
+                [&](const PassFile& p) { return p.format != Format::kSegment && segments.contains(p.number); });
   return rank;
 }
 

@@ -47,12 +47,36 @@ TEST(Environment, FilterIsAListOrOnePatternOrNothing) {
   EXPECT_TRUE(filter("  ").empty());
 }
 
+TEST(Environment, LevelsMayGoByPatternInTheirOrder) {
+  const auto options = overlay({{"TTAP_LEVEL", R"({"\\.layers\\.0\\.": "full", "z": "meta", ".*": "fingerprint"})"}},
+                               {.level = Level::kMeta, .level_rules = {{"program", Level::kFull}}});
+  ASSERT_TRUE(options.ok()) << options.error().describe();
+  EXPECT_EQ(options->level, Level::kMeta) << "for names that no pattern matches";
+  ASSERT_EQ(options->level_rules.size(), 3u);
+  EXPECT_EQ(options->level_rules[0].pattern, R"(\.layers\.0\.)");
+  EXPECT_EQ(options->level_rules[0].level, Level::kFull);
+  EXPECT_EQ(options->level_rules[1].pattern, "z");
+  EXPECT_EQ(options->level_rules[2].level, Level::kFingerprint);
+  for (const char* wrong : {R"({"a": "loud"})", R"({"a": 3})", R"(["full"])", "{", "3"}) {
+    const auto refused = overlay({{"TTAP_LEVEL", wrong}});
+    ASSERT_FALSE(refused.ok()) << wrong;
+    EXPECT_NE(refused.error().describe().find("{pattern: level}"), std::string::npos);
+  }
+}
+
+TEST(Environment, NamesTheFormat) {
+  EXPECT_EQ(overlay({{"TTAP_FORMAT", "safetensors"}})->format, Format::kSafetensors);
+  EXPECT_EQ(overlay({{"TTAP_FORMAT", "ttap"}}, {.format = Format::kNpy})->format, Format::kSegment);
+  EXPECT_EQ(overlay({}, {.format = Format::kNpy})->format, Format::kNpy);
+}
+
 TEST(Environment, SaysWhichVariableIsWrong) {
   for (const auto& [name, value] : std::map<std::string, std::string>{{"TTAP_LEVEL", "loud"},
                                                                       {"TTAP_STAGING_BYTES", "12Q"},
                                                                       {"TTAP_QUOTA_BYTES", "-1"},
                                                                       {"TTAP_WHEN_FULL", "maybe"},
                                                                       {"TTAP_STRICT", "yes"},
+                                                                      {"TTAP_FORMAT", "zip"},
                                                                       {"TTAP_FILTER", "3"}}) {
     const auto options = overlay({{name, value}});
     ASSERT_FALSE(options.ok()) << name;

@@ -1,6 +1,7 @@
 // What a source of events may tell the recorder: the level it has decided on, calls done again, names that are shared.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
 
 #include "capture/recording.h"
@@ -157,6 +158,43 @@ TEST(Source, AnAliasHasNoBytesWhereItsTensorHasNone) {
   EXPECT_FALSE(pass.tensor(1).has_bytes);
   EXPECT_EQ(pass.tensor(1).fingerprint.hash, pass.tensor(0).fingerprint.hash);
   EXPECT_EQ(pass.info().drops.quota, 2u);
+}
+
+TEST(Source, MayCountWhatItCannotHandOver) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path()});
+  const uint32_t beside = recorder->open_pass();
+  recorder->begin_pass();
+  const Status status = recorder->count_unsupported("x", "it is sparse");
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(status.error().message, "'x' cannot be recorded: it is sparse");
+  EXPECT_FALSE(recorder->count_unsupported("x", "it is fake", beside).ok());
+  EXPECT_FALSE(recorder->count_unsupported("y", "it is fake", beside).ok());
+  recorder->close_pass(beside);
+  EXPECT_FALSE(recorder->count_unsupported("y", "it is fake", beside).ok());
+  ASSERT_TRUE(recorder->close().ok());
+  EXPECT_EQ(open_pass(*recorder, static_cast<int>(beside)).info().drops, DropCounts{.unsupported = 2});
+  EXPECT_EQ(open_pass(*recorder, 1).info().drops, DropCounts{.unsupported = 1});
+  EXPECT_EQ(recorder->report().drops, (DropCounts{.unsupported = 3, .late = 1}));
+}
+
+TEST(Source, SaysInTheCoverageWhatItSaw) {
+  const auto coverage = [](std::initializer_list<const char*> said) {
+    const ScratchDirectory scratch;
+    auto recorder = make({.directory = scratch.path()});
+    for (const char* json : said) {
+      const Status taken = recorder->set_source_json(json);
+      EXPECT_EQ(taken.ok(), std::string_view(json).ends_with('}')) << json;
+    }
+    EXPECT_TRUE(recorder->close().ok());
+    std::ifstream file(recorder->rank_directory() / "coverage.json");
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  EXPECT_EQ(coverage({}).find("\"source\""), std::string::npos);
+  const std::string told = coverage({R"({"old": 1})", R"({"never_called": ["a.b"]})", "[1]", "{"});
+  EXPECT_NE(told.find("\"source\": {\n    \"never_called\": [\n      \"a.b\""), std::string::npos) << told;
+  EXPECT_EQ(told.find("old"), std::string::npos);
 }
 
 TEST(Source, RefusesAnAliasThatIsNoName) {

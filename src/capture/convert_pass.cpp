@@ -1,0 +1,85 @@
+#include "capture/convert_pass.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "store/foreign/npy.h"
+#include "store/posix_file.h"
+
+namespace ttap {
+namespace fs = std::filesystem;
+namespace {
+
+// More than any of the formats takes beside the bytes: for the file, and for a tensor (its key is there up to four
+// times, some characters as three).
+constexpr uint64_t kFileOverhead = 4096;
+constexpr uint64_t kTensorOverhead = 1024;
+constexpr uint64_t kKeyOverhead = 12;
+
+uint64_t stored_bytes(const TensorRecord& tensor, Format format) {
+  const DType stored = format == Format::kNpy ? npy_stored_dtype(tensor.dtype) : tensor.dtype;
+  const uint64_t values_per_element = stored != tensor.dtype && tensor.dtype == DType::kF4E2M1FNx2 ? 2 : 1;
+  return tensor.byte_count / size_of(tensor.dtype) * values_per_element * size_of(stored);
+}
+
+uint64_t most_it_takes(const Pass& pass, Format format) {
+  uint64_t bytes = kFileOverhead;
+  for (size_t i = 0; i < pass.tensor_count(); ++i) {
+    const TensorRecord tensor = pass.tensor(i);
+    if (!tensor.has_bytes) continue;
+    bytes += stored_bytes(tensor, format) + kTensorOverhead +
+             kKeyOverhead * (tensor.name.size() + tensor.role.size() + tensor.path.size());
+  }
+  return bytes;
+}
+
+// The file itself, or what is in the folder and the folder.
+Result<std::vector<fs::path>> parts_of(const fs::path& path) {
+  std::error_code error;
+  std::vector<fs::path> parts;
+  if (fs::is_directory(path, error))
+    for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
+      parts.push_back(it->path());
+  if (error) return Error{ErrorCode::kIo, fmt::format("cannot list: {}", error.message()), path.string()};
+  parts.push_back(path);
+  return parts;
+}
+
+Status sync_to_disk(const fs::path& path) {
+  TTAP_ASSIGN(const FileDescriptor file, FileDescriptor::open(path, O_RDONLY | O_CLOEXEC));
+  if (::fsync(file.get()) != 0) return errno_error("cannot sync", path);
+  return {};
+}
+
+}  // namespace
+
+Result<Converted> convert_pass(const fs::path& segment, const ConvertOptions& options) {
+  TTAP_ASSIGN(const Pass pass, Pass::open(segment));
+  if (const uint64_t needed = most_it_takes(pass, options.format); needed > options.room)
+    return Error{.code = ErrorCode::kNoSpace,
+                 .message = fmt::format("stays a segment: the quota has {} bytes left, and as {} it may take {}",
+                                        options.room, to_string(options.format), needed),
+                 .path = segment.string(),
+                 .hint = "raise TTAP_QUOTA_BYTES, or use `ttap export`"};
+  TTAP_ASSIGN(const Exported exported, export_pass(pass, options.format, segment.parent_path()));
+  TTAP_ASSIGN(const auto parts, parts_of(exported.path));
+  Converted converted;
+  std::error_code ignored;
+  for (const fs::path& part : parts)
+    if (fs::is_regular_file(part, ignored)) converted.bytes += fs::file_size(part, ignored);
+  if (options.sync) {
+    for (const fs::path& part : parts) TTAP_TRY(sync_to_disk(part));
+    TTAP_TRY(sync_to_disk(segment.parent_path()));
+  }
+  const PassInfo& info = pass.info();
+  const bool told_all = exported.without_bytes == 0 && info.drops == DropCounts{} && info.ending == Ending::kComplete;
+  if (!told_all) return converted;
+  if (::unlink(segment.c_str()) != 0) return errno_error("cannot remove", segment);
+  converted.segment_removed = true;
+  return converted;
+}
+
+}  // namespace ttap
