@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# build.sh PRESET: configures and builds build/PRESET; the dev build is installed into .venv/.
+# build.sh PRESET: configures and builds build/PRESET. The dev build is installed: the command into .venv/, the
+# extension into the Python package, which .venv imports from the checkout.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/logged.sh
@@ -10,7 +11,9 @@ directory=build/$preset
 # Ninja configures again by itself when a CMake file changes, but does not know about the presets.
 if [[ ! -e $directory/build.ninja || CMakePresets.json -nt $directory/configured ]]; then
   say "configuring $directory"
-  logged "configure-$preset" cmake --preset "$preset"
+  python=()
+  [[ ! -x .venv/bin/python ]] || python=(-DPython_EXECUTABLE="$PWD/.venv/bin/python")
+  logged "configure-$preset" cmake --preset "$preset" "${python[@]}"
   touch "$directory/configured"
 fi
 
@@ -22,5 +25,7 @@ if [[ $(ninja -C "$directory" -n) != *"no work to do"* ]]; then
 fi
 
 if [[ $preset == dev && -d .venv ]]; then
-  logged install cmake --install "$directory" --prefix .venv
+  logged install cmake --install "$directory" --component runtime --prefix .venv
+  logged install-development cmake --install "$directory" --component development --prefix .venv
+  logged install-python cmake --install "$directory" --component python --prefix python/tensortap
 fi

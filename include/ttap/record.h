@@ -20,10 +20,6 @@ TTAP_API std::optional<Level> level_from_name(std::string_view name);
 
 inline constexpr uint32_t kNoEvent = 0xFFFFFFFF;
 
-// Calls that were done again (activation checkpointing) are numbered from here on, apart from the others: the first is
-// `::call2000000001`.
-inline constexpr uint32_t kCallsDoneAgain = 2'000'000'000;
-
 // One call of one operator.
 struct EventRecord {
   std::string_view name;

@@ -87,7 +87,9 @@ struct EventInfo {
   std::string_view stack = {};
   std::optional<uint32_t> pass = {};  // default: the current one, begun by itself when there is none
   std::optional<Level> level = {};    // set: the source has decided; filter and level rules are not asked
-  bool again = false;                 // done again (activation checkpointing): numbered apart, from kCallsDoneAgain
+  // A call that is done again (activation checkpointing): numbered apart from the others, so its tensors need roles of
+  // their own.
+  bool again = false;
 };
 
 // What a recorder saw, kept and did not keep: its coverage.

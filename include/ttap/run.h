@@ -57,6 +57,9 @@ class TTAP_API Pass {
   // The bytes of a tensor, in C order where TensorTap wrote them. They are checked against the recorded hash; a
   // difference is kCorrupt. kNotRecorded when only metadata or a fingerprint was kept.
   Result<TensorView> read(size_t index) const;
+  // Where in the file those bytes lie, when they lie there just as read() gives them; nothing for other formats, and
+  // for a tensor without bytes or elements.
+  std::optional<uint64_t> file_offset(size_t index) const;
 
   class Source;  // one per format, in src/store
 

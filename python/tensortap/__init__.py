@@ -1,5 +1,31 @@
-"""TensorTap records what every operator of a model really produced."""
+"""TensorTap records what every operator of a model really produced.
+
+    import tensortap as tap
+
+    with tap.record(model, "dump/"):                # every outermost forward is one pass
+        model(x)
+
+    run = tap.open("dump/")
+    run.ranks[0].passes[0]["encoder.layer.0.output"]
+
+Importing the package does not import PyTorch; recording and loading do.
+"""
+
+from tensortap.reading import FormatError, Pass, Passes, Rank, Run, TensorRecord, load_pass, open
+from tensortap.recording import Recording, record
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = [
+    "FormatError",
+    "Pass",
+    "Passes",
+    "Rank",
+    "Recording",
+    "Run",
+    "TensorRecord",
+    "__version__",
+    "load_pass",
+    "open",
+    "record",
+]

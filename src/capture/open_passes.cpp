@@ -7,7 +7,7 @@ namespace ttap {
 uint32_t OpenPass::next_call(const NameEntry& entry, bool again) {
   std::vector<uint32_t>& calls = again ? calls_again_ : calls_;
   if (calls.size() <= entry.index) calls.resize(entry.index + 1);
-  return ++calls[entry.index] + (again ? kCallsDoneAgain : 0);
+  return ++calls[entry.index];
 }
 
 uint32_t OpenPasses::open(uint64_t start_ns) {

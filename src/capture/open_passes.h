@@ -19,7 +19,7 @@ class OpenPass {
   DropCounts drops = {};    // what did not reach the ring
 
   uint32_t next_event() { return events_++; }
-  // The number of this call within the pass: from 1, or when it is done again from kCallsDoneAgain + 1.
+  // The number of this call within the pass: from 1; calls done again are counted apart.
   uint32_t next_call(const NameEntry& entry, bool again);
 
  private:

@@ -67,6 +67,12 @@ class SegmentSource final : public Pass::Source {
     return tensor;
   }
 
+  std::optional<uint64_t> file_offset(size_t index) const override {
+    const format::TensorRow row = view_.tensor_row(index);
+    const bool there = (row.flags & format::kHasBytes) != 0 && row.byte_count > 0;
+    return there ? std::optional(row.blob_offset) : std::nullopt;
+  }
+
  private:
   using Address = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;  // name, role, path, call
 

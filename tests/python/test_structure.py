@@ -19,6 +19,7 @@ USES = {
     "capture": ["store", "cuda"],
     "analyze": ["core", "fingerprint", "quant", "store"],
     "torch": ["capture"],
+    "python": ["capture"],
     "cli": ["capture", "analyze"],
 }
 
@@ -79,12 +80,14 @@ def reach(folder):
     return reached
 
 
-TORCH = re.compile(r"(torch|ATen|c10|caffe2|pybind11)/|Python\.h$")
+TORCH = re.compile(r"(torch|ATen|c10|caffe2|pybind11|nanobind)/|Python\.h$")
 
 
 def may_include(folder, bracket, header):
     first = header.split("/")[0]
     if bracket == "<":  # for what is not ours
+        if folder == "python" and first == "nanobind":
+            return True
         return (folder == "torch" or not TORCH.match(header)) and (first == "torch" or first not in {*USES, "ttap"})
     if header.startswith(".."):
         return False

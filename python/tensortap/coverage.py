@@ -1,0 +1,208 @@
+"""What a recording did not see, and why: collected while it runs, explained at its end."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tensortap.names import NamedModule, unwrapped
+
+_NAMED = 3  # names in a line of the short report
+
+
+@dataclass
+class Coverage:
+    """Counts of one recording."""
+
+    roots: list[dict[str, Any]] = field(default_factory=list)
+    never_called: list[dict[str, str]] = field(default_factory=list)
+    without_tensors: dict[str, int] = field(default_factory=dict)
+    unsupported: dict[str, dict[str, Any]] = field(default_factory=dict)
+    outside_steps: int = 0
+    late_gradients: int = 0
+    failures: int = 0  # of our own: an exception that was kept from the model
+    first_failure: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    def cannot_record(self, why: str, key: str) -> None:
+        """A tensor was met that cannot be read."""
+        entry = self.unsupported.setdefault(why, {"why": why, "count": 0, "first": key})
+        entry["count"] += 1
+
+    def failed(self, what: str) -> None:
+        """Recording something failed; the model goes on."""
+        self.failures += 1
+        self.first_failure = self.first_failure or what
+
+    def as_dict(self) -> dict[str, Any]:
+        result: dict[str, Any] = {
+            "roots": self.roots,
+            "never_called": self.never_called,
+            "without_tensors": [{"name": name, "calls": calls} for name, calls in self.without_tensors.items()],
+            "unsupported": list(self.unsupported.values()),
+            "outside_steps": self.outside_steps,
+            "late_gradients": self.late_gradients,
+            "notes": self.notes,
+        }
+        if self.failures:
+            result["notes"] = [
+                *self.notes,
+                f"{self.failures} failures while recording; the first: {self.first_failure}",
+            ]
+        return result
+
+
+def merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The coverage of several recordings into one directory."""
+    result: dict[str, Any] = {}
+    for part in parts:
+        for name, value in part.items():
+            result[name] = result[name] + value if name in result else value
+    return result
+
+
+# ---- why a module was not seen ----
+
+
+def explain_unseen(entries: Iterable[NamedModule], root: nn.Module) -> list[dict[str, str]]:
+    """For modules that were selected and never called: how that may have come about."""
+    parents: dict[int, list[nn.Module]] = {}
+    for module in root.modules():
+        for child in module._modules.values():
+            if child is not None:
+                parents.setdefault(id(child), []).append(module)
+    direct = _DirectForwards()
+    return [
+        {"name": entry.names[0], "type": type(entry.module).__name__, "why": _why_unseen(entry, parents, direct)}
+        for entry in entries
+    ]
+
+
+def _why_unseen(entry: NamedModule, parents: dict[int, list[nn.Module]], direct: _DirectForwards) -> str:
+    above, stack = [entry.module], [entry.module]
+    while stack:
+        for parent in parents.get(id(stack.pop()), []):
+            if not any(parent is known for known in above):
+                above.append(parent)
+                stack.append(parent)
+    if any(isinstance(module, torch.jit.ScriptModule) for module in above):
+        return "scripted"
+    if any(_is_compiled(module) for module in above):
+        return "inside a compiled region"
+    if isinstance(above[1] if len(above) > 1 else None, nn.MultiheadAttention):
+        return "its parent uses its parameters without calling it"
+    step = entry.names[0].rpartition(".")[2]
+    for parent in above[1:]:
+        if place := direct.place(type(parent), step):
+            return f"called through .forward() at {place}"
+    return "never called"
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    return module._compiled_call_impl is not None or "_orig_mod" in module._modules
+
+
+class _DirectForwards:
+    """Finds `….forward(…)` in the source of module classes: such a call passes by every hook."""
+
+    def __init__(self) -> None:
+        self._found: dict[type, list[tuple[str | None, str]]] = {}
+
+    def place(self, owner: type, child: str) -> str | None:
+        """Where a method of `owner` calls the forward of the child of this name, or of one it does not name."""
+        if owner not in self._found:
+            self._found[owner] = list(_direct_forwards(owner))
+        named = [place for name, place in self._found[owner] if name == child]
+        unnamed = [place for name, place in self._found[owner] if name is None]
+        return next(iter(named + unnamed), None)
+
+
+def _direct_forwards(owner: type) -> Iterable[tuple[str | None, str]]:
+    if owner.__module__.startswith("torch.nn.modules"):
+        return
+    try:
+        lines, first = inspect.getsourcelines(owner)
+        file = Path(inspect.getsourcefile(owner) or "?").name
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        return
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "forward"):
+            continue
+        target = node.func.value
+        if isinstance(target, ast.Call) or (isinstance(target, ast.Name) and target.id == "self"):
+            continue  # super().forward(…), self.forward(…)
+        place = f"{file}:{first + node.lineno - 1}"
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        yield (target.attr if isinstance(target, ast.Attribute) else None), place
+
+
+# ---- the short report ----
+
+
+def report_lines(directory: Path, totals: dict[str, Any], source: dict[str, Any], error: str | None) -> list[str]:
+    """What was recorded and what was not, in a few lines."""
+    passes, tensors = totals["passes"], totals["tensors"]
+    lines = [f"tensortap: {_count(passes, 'pass', 'passes')}, {_count(tensors, 'tensor')}, "
+             f"{_bytes(totals['tensor_bytes'])} in {directory}"]  # fmt: skip
+    reasons = defaultdict(list)
+    for item in source.get("never_called", []):
+        reasons[item["why"].split(" at ")[0]].append(item)
+    for why, items in reasons.items():
+        shown = ", ".join(
+            item["name"] + (f" ({item['why'].partition(' at ')[2]})" if " at " in item["why"] else "")
+            for item in items[:_NAMED]
+        )
+        lines.append(f"  not seen: {_count(len(items), 'module')} {why}: {shown}{_more(items)}")
+    for item in source.get("unsupported", []):
+        lines.append(f"  not recorded: {_count(item['count'], 'tensor')}: {item['why']}, first {item['first']}")
+    if silent := source.get("without_tensors", []):
+        names = ", ".join(item["name"] for item in silent[:_NAMED])
+        lines.append(f"  without tensors: the outputs of {_count(len(silent), 'module')}: {names}{_more(silent)}")
+    if outside := source.get("outside_steps", 0):
+        lines.append(f"  not recorded: {_count(outside, 'module call')} outside any step: use `with rec.step():`")
+    if late := source.get("late_gradients", 0):
+        lines.append(f"  not recorded: {_count(late, 'gradient')} that came after their pass had ended: put forward "
+                     "and backward into one `with rec.step():` (step='manual')")  # fmt: skip
+    lines += [f"  {note}" for note in source.get("notes", [])]
+    lines += [
+        f"  not recorded: {count}, {cause.replace('_', ' ')}"
+        for cause, count in totals["drops"].items()
+        if count and cause not in ("unsupported", "late")
+    ]
+    if error:
+        lines.append(f"  first error: {error}")
+    if len(lines) > 1:
+        lines.append(f"  all of it: ttap ls --coverage {directory}")
+    return lines
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _more(items: Sequence[object]) -> str:
+    return f", and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+
+
+def _bytes(number: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1024
+    return f"{number:.1f} TiB"
+
+
+def model_name(root: nn.Module, prefix: str) -> str:
+    """What a root is called in reports."""
+    return prefix or type(unwrapped(root)).__name__

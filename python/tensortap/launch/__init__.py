@@ -1,0 +1,68 @@
+"""Recording a program that does not know of it: what `ttap run` starts inside every Python process."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tensortap.recording import Recording
+
+_lock = threading.Lock()
+_first_call: Any = None  # the handle of the hook that waits for it
+_recording: Recording | None = None
+
+
+def start() -> None:
+    """Records every module that is called outermost. Called when torch.nn.Module has been made.
+
+    PyTorch is half imported then, so the recording begins with the first call of a module.
+    """
+    global _first_call
+    from torch.nn.modules.module import register_module_forward_pre_hook
+
+    _first_call = register_module_forward_pre_hook(_at_first_call)
+    # PyTorch warns of global hooks under torch.compile; ours are made for that.
+    warnings.filterwarnings("ignore", message="Using `torch.compile\\(module\\)` when there are global hooks")
+
+
+def _at_first_call(module: Any, args: Any) -> None:
+    import torch
+
+    if torch.compiler.is_compiling():
+        return
+    _begin(module, args)
+
+
+def _begin(module: Any, args: Any) -> None:
+    global _first_call, _recording
+    with _lock:
+        if _first_call is None:
+            return
+        _first_call.remove()
+        _first_call = None
+        if not os.environ.get("TTAP_DIR"):
+            return
+        from tensortap.recording import Recording, options_of
+
+        try:
+            _recording = Recording(None, options_of())
+        except Exception as error:
+            print(f"ttap run: process {os.getpid()} is not recorded: {error}", file=sys.stderr)
+            return
+    _recording.first_call(module, args)
+
+
+def step_aside() -> None:
+    """The program records by itself: it knows better what."""
+    global _first_call, _recording
+    with _lock:
+        if _first_call is not None:
+            _first_call.remove()
+            _first_call = None
+        recording, _recording = _recording, None
+    if recording is not None:
+        recording.close()

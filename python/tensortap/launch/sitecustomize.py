@@ -1,0 +1,73 @@
+"""Python imports this at its start when `ttap run` has put its folder on PYTHONPATH.
+
+It waits until the program imports torch.nn, and then starts recording. A program that never does is left alone. The
+sitecustomize module that this one hides is imported in its place.
+"""
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_AWAITED = "torch.nn.modules.module"
+
+
+def _start():
+    try:
+        try:
+            from tensortap import launch
+        except ImportError:
+            # The program's interpreter need not have the package installed: it lies beside the command.
+            with open(os.path.join(_HERE, "package-path")) as file:
+                sys.path.append(file.read().strip())
+            from tensortap import launch
+        launch.start()
+    except Exception as error:
+        print(f"ttap run: process {os.getpid()} ({sys.executable}) is not recorded: {error}", file=sys.stderr)
+        if isinstance(error, ImportError):
+            print(
+                "ttap run: build TensorTap for that interpreter: make build PYTHON=" + sys.executable, file=sys.stderr
+            )
+
+
+class _StartAfter(importlib.abc.Loader):
+    """Loads a module as its own loader does, and then starts recording."""
+
+    def __init__(self, loader):
+        self._loader = loader
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        _start()
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name != _AWAITED:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _StartAfter(spec.loader)
+        return spec
+
+
+def _import_hidden():
+    """The sitecustomize that would have been imported without us."""
+    others = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+if os.environ.get("TTAP_RUN") == "1" and os.environ.get("TTAP_DIR"):
+    sys.meta_path.insert(0, _Finder())
+_import_hidden()

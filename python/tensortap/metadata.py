@@ -1,0 +1,107 @@
+"""What is known about the program and its models, kept in the run."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tensortap.names import NamedModule, unwrapped
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def _distributed() -> Any:
+    """torch.distributed, when the program has initialised it."""
+    module = sys.modules.get("torch.distributed")
+    if module is not None and module.is_available() and module.is_initialized():
+        return module
+    return None
+
+
+def rank() -> int | None:
+    """This process's rank; None leaves it to the environment (RANK and the like)."""
+    distributed = _distributed()
+    return distributed.get_rank() if distributed is not None else None
+
+
+def of_program(options: dict[str, object]) -> dict[str, Any]:
+    """Versions, world and options, for rank.json and every pass."""
+    import torch
+
+    distributed = _distributed()
+    world = {"size": distributed.get_world_size(), "backend": distributed.get_backend()} if distributed else None
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    for name in ("numpy", "transformers", "triton"):
+        module = sys.modules.get(name)
+        if module is not None and isinstance(getattr(module, "__version__", None), str):
+            versions[name] = module.__version__
+    return {
+        "source": "module",
+        "argv": sys.argv,
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "versions": versions,
+        "cuda": torch.version.cuda,
+        "devices": [torch.cuda.get_device_name(i) for i in range(_used_devices())],
+        "threads": torch.get_num_threads(),
+        "world": world,
+        "options": options,
+    }
+
+
+def _used_devices() -> int:
+    # Asking for a device would initialise CUDA in a program that does not use it.
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_initialized() else 0
+
+
+def of_model(root: nn.Module, name: str, modules: Sequence[NamedModule], selected: set[int]) -> dict[str, Any]:
+    """A model's structure and configuration, for model.json."""
+    inner = unwrapped(root)
+    described: dict[str, Any] = {"name": name, "type": _type_name(inner), "training": inner.training}
+    wrappers = []
+    while root is not inner:
+        wrappers.append(_type_name(root))
+        root = next(iter(root._modules.values()))  # type: ignore[assignment]
+    if wrappers:
+        described["wrappers"] = wrappers
+    with contextlib.suppress(Exception):  # any object may call itself `config`
+        described["config"] = _plain(inner.config.to_dict())
+    described["modules"] = [
+        {
+            "name": entry.names[0],
+            "type": _type_name(entry.module),
+            **({"detail": detail} if (detail := _extra(entry.module)) else {}),
+            **({"aliases": entry.names[1:]} if len(entry.names) > 1 else {}),
+            "selected": id(entry.module) in selected,
+        }
+        for entry in modules
+        if not entry.wrapper
+    ]
+    return described
+
+
+def _extra(module: nn.Module) -> str:
+    with contextlib.suppress(Exception):
+        return module.extra_repr()
+    return ""
+
+
+def _type_name(module: nn.Module) -> str:
+    return f"{type(module).__module__}.{type(module).__qualname__}"
+
+
+def _plain(value: Any) -> Any:
+    """As JSON can hold it."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [_plain(item) for item in value]
+    return str(value)

@@ -1,0 +1,83 @@
+"""The names of the modules below a root, the same for wrapped and bare models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from torch import nn
+
+# A child under one of these names is what its parent wraps.
+_WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+# These wrap a child called `module`, a name that other modules use for something else.
+_MODULE_WRAPPERS = {
+    "AveragedModel",
+    "DataParallel",
+    "DeepSpeedEngine",
+    "DistributedDataParallel",
+    "FullyShardedDataParallel",
+}
+# These run their children's parameters without calling the children, so it is their own output that counts.
+_WHOLE = (nn.MultiheadAttention,)
+
+
+def wrapped_child(module: nn.Module) -> str | None:
+    """The name of the child that `module` is only a wrapper of."""
+    for name in _WRAPPED:
+        if name in module._modules:
+            return name
+    if "module" in module._modules and any(base.__name__ in _MODULE_WRAPPERS for base in type(module).__mro__):
+        return "module"
+    return None
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """The model inside all wrappers."""
+    while (child := wrapped_child(module)) is not None:
+        module = module._modules[child]  # type: ignore[assignment]
+    return module
+
+
+def is_leaf(module: nn.Module) -> bool:
+    """Whether no other module does this one's work."""
+    if isinstance(module, _WHOLE):
+        return True
+    return all(child is None or name == "parametrizations" for name, child in module._modules.items())
+
+
+@dataclass
+class NamedModule:
+    """A module with all the names it is known by; the first is the one its records carry."""
+
+    module: nn.Module
+    names: list[str] = field(default_factory=list)
+    wrapper: bool = False
+    parents: list[nn.Module] = field(default_factory=list)  # those that hold it, one per name
+
+
+def named_modules(root: nn.Module, prefix: str = "") -> list[NamedModule]:
+    """Every module below and including `root`, in order of definition.
+
+    A wrapper shares the name of what it wraps. The root's own name is the prefix, or without one its class's name.
+    """
+    found: dict[int, NamedModule] = {}
+    for name, module, parent in _walk(root, prefix, []):
+        entry = found.setdefault(id(module), NamedModule(module, wrapper=wrapped_child(module) is not None))
+        entry.names.append(name or type(unwrapped(root)).__name__)
+        if parent is not None:
+            entry.parents.append(parent)
+    return list(found.values())
+
+
+def _walk(module: nn.Module, name: str, above: list[nn.Module]) -> Iterator[tuple[str, nn.Module, nn.Module | None]]:
+    yield name, module, above[-1] if above else None
+    wrapped = wrapped_child(module)
+    above.append(module)
+    for step, child in module._modules.items():
+        if child is None or any(child is parent for parent in above):  # a module may hold itself
+            continue
+        if step == wrapped:
+            yield from _walk(child, name, above)
+        else:
+            yield from _walk(child, f"{name}.{step}" if name else step, above)
+    above.pop()

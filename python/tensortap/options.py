@@ -1,0 +1,166 @@
+"""The options of a recording: what the program passes, with the TTAP_* variables laid over it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tensortap import _core
+from tensortap.filters import NameFilter, load_function
+from tensortap.number_set import NumberSet
+
+ROLES = ("out", "in", "grad_out", "grad_in")
+LEVELS = {"meta": 0, "fingerprint": 1, "full": 2}  # as ttap::Level
+
+
+class Levels:
+    """The level of each name: that of the first pattern found in it, else the default."""
+
+    def __init__(self, default: str, rules: Iterable[tuple[str, str]] = ()) -> None:
+        self._default = _level(default)
+        self._rules: list[tuple[re.Pattern[str], int]] = []
+        for pattern, level in rules:
+            try:
+                self._rules.append((re.compile(pattern), _level(level)))
+            except re.error as error:
+                raise ValueError(f"the level's pattern {pattern!r} is not a regular expression: {error}") from error
+
+    @classmethod
+    def of(cls, given: str | Mapping[str, str]) -> Levels:
+        if isinstance(given, str):
+            return cls(given)
+        if isinstance(given, Mapping):
+            return cls("full", given.items())
+        raise TypeError(f"level is {given!r}: it must be one of {', '.join(LEVELS)}, or a dict of pattern to level")
+
+    def of_name(self, name: str) -> int:
+        for pattern, level in self._rules:
+            if pattern.search(name):
+                return level
+        return self._default
+
+
+def _level(name: object) -> int:
+    if name not in LEVELS:
+        raise ValueError(f"level {name!r}: it is one of {', '.join(LEVELS)}")
+    return LEVELS[name]  # type: ignore[index]
+
+
+def _size(given: int | str, what: str) -> int:
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given
+    match = re.fullmatch(r"(\d+)([KMGT]?)", given, re.IGNORECASE) if isinstance(given, str) else None
+    if match is None:
+        raise ValueError(f"{what} is {given!r}: it must be a number of bytes, or one with K, M, G or T")
+    return int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ")
+
+
+def _choice(given: str, choices: Iterable[str], what: str) -> str:
+    choices = tuple(choices)
+    if given not in choices:
+        raise ValueError(f"{what} is {given!r}: it is one of {', '.join(choices)}")
+    return given
+
+
+def _roles(given: str | Iterable[str]) -> frozenset[str]:
+    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+    for name in names:
+        _choice(name, ROLES, "a role")
+    if not names:
+        raise ValueError(f"no roles: choose from {', '.join(ROLES)}")
+    return frozenset(names)
+
+
+@dataclass(frozen=True)
+class Options:
+    """A recording's options, checked."""
+
+    directory: Path | None  # None: recording is off
+    filter: NameFilter
+    levels: Levels
+    roles: frozenset[str]
+    modules: str
+    step: str
+    steps: NumberSet | None
+    ranks: NumberSet | None
+    report: bool
+    core: _core.RecorderOptions
+    described: dict[str, object] = field(default_factory=dict)  # for the run's metadata
+
+    def wants_rank(self, rank: int) -> bool:
+        return self.ranks is None or rank in self.ranks
+
+
+def options_of(
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    filter: object = None,
+    level: str | Mapping[str, str] = "full",
+    roles: str | Iterable[str] = ("out",),
+    modules: str = "leaf",
+    step: str = "auto",
+    steps: object = None,
+    ranks: object = None,
+    format: str = "ttap",
+    staging: int | str | None = None,
+    quota: int | str | None = None,
+    when_full: str = "block",
+    strict: bool = False,
+    deduplicate: bool = True,
+    sync: bool = False,
+    report: bool = True,
+) -> Options:
+    """Checks what the program passes, then lays the environment over it."""
+    environment = {name: text for name, text in os.environ.items() if name.startswith("TTAP_") and text}
+    core = _core.RecorderOptions()
+    if staging is not None:
+        core.staging_bytes = _size(staging, "staging")
+    if quota is not None:
+        core.quota_bytes = _size(quota, "quota")
+    core.drop_when_full = _choice(when_full, ("block", "drop"), "when_full") == "drop"
+    core.deduplicate, core.sync, core.strict, core.format = deduplicate, sync, strict, format
+    core.directory = os.fspath(directory) if directory is not None else ""
+    name_filter, levels = NameFilter(filter), Levels.of(level)  # checked even where the environment overrides them
+    number_sets = {"steps": steps, "ranks": ranks}
+
+    core = core.overlay_environment()
+    if "TTAP_FILTER_FN" in environment:
+        if "TTAP_FILTER" in os.environ:
+            raise ValueError("TTAP_FILTER and TTAP_FILTER_FN are both set: unset one of them")
+        name_filter = NameFilter(load_function(environment["TTAP_FILTER_FN"]))
+    elif "TTAP_FILTER" in os.environ:
+        name_filter = NameFilter(core.filter)
+    if "TTAP_LEVEL" in environment:
+        levels = Levels(core.level, core.level_rules)
+    core.filter = None  # names are decided here: Python's patterns, and functions
+    for name in number_sets:
+        number_sets[name] = environment.get(f"TTAP_{name.upper()}", number_sets[name])
+    sets = {name: None if given is None else NumberSet.of(given) for name, given in number_sets.items()}
+
+    chosen = {
+        "roles": _roles(environment.get("TTAP_ROLES", roles)),
+        "modules": _choice(environment.get("TTAP_MODULES", modules), ("leaf", "all"), "modules"),
+        "step": _choice(environment.get("TTAP_STEP", step), ("auto", "manual"), "step"),
+    }
+    described = {
+        "filter": str(name_filter),
+        "level": environment.get("TTAP_LEVEL", level if isinstance(level, str) else dict(level)),
+        "roles": sorted(chosen["roles"], key=ROLES.index),
+        "modules": chosen["modules"],
+        "step": chosen["step"],
+        **{name: str(given) for name, given in sets.items() if given is not None},
+        "format": core.format,
+    }
+    return Options(
+        directory=Path(core.directory).absolute() if core.directory else None,
+        filter=name_filter,
+        levels=levels,
+        report=report and environment.get("TTAP_REPORT", "1") != "0",
+        core=core,
+        described=described,
+        **chosen,
+        **sets,
+    )

@@ -1,0 +1,250 @@
+"""Reading what was recorded: a run has ranks, a rank has passes, a pass is a mapping of keys to tensors."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tensortap import _core
+
+if TYPE_CHECKING:
+    import torch
+
+FormatError: type[ValueError] = _core.FormatError
+
+
+@dataclass(frozen=True)
+class TensorRecord:
+    """What is known of one tensor of a pass, its bytes apart."""
+
+    key: str
+    name: str
+    call: int
+    role: str
+    path: str
+    event: int | None
+    dtype: str
+    true_dtype: str | None
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    device: str
+    level: str
+    has_bytes: bool
+    byte_count: int
+    hash: str | None
+    stats: dict[str, float] | None
+
+
+@dataclass(frozen=True)
+class EventRecord:
+    """One call of one operator."""
+
+    name: str
+    kind: str
+    call: int
+    parent: int | None
+    thread: int
+    time_ns: int
+    stack: str
+
+
+class Pass(Mapping[str, "torch.Tensor"]):
+    """One pass: a mapping from keys to tensors, in the order in which they were recorded.
+
+    Tensors are read when they are asked for, and large ones mapped: nothing is read before it is used. Each is its
+    own: what is written to it shows nowhere else.
+
+    Parameters
+    ----------
+    path
+        A pass file of any format, or a folder of .npy files.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._core = _core.Pass.open(os.fspath(path))
+        self._info: dict[str, Any] = self._core.info()
+
+    @property
+    def path(self) -> Path:
+        return Path(self._info["path"])
+
+    @property
+    def number(self) -> int:
+        return self._info["number"]
+
+    @property
+    def ending(self) -> str:
+        """`complete`, `aborted` (the step raised) or `incomplete` (the process died, or is still at work)."""
+        return self._info["ending"]
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """All that is known of the pass itself: path, format, ending, size, what was dropped, notes."""
+        return dict(self._info)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the recorder wrote about the program."""
+        return json.loads(self._info["metadata_json"])
+
+    @property
+    def records(self) -> list[TensorRecord]:
+        """Every tensor, also those of which only a fingerprint or metadata was kept."""
+        return [self._record(index) for index in range(self._core.tensor_count)]
+
+    @property
+    def events(self) -> list[EventRecord]:
+        return [EventRecord(**self._core.event(index)) for index in range(self._core.event_count)]
+
+    def record(self, key: str) -> TensorRecord:
+        """What is known of one tensor."""
+        return self._record(self._find(key))
+
+    def __getitem__(self, key: str) -> torch.Tensor:
+        return self._tensor(self._find(key))
+
+    def __iter__(self) -> Iterator[str]:
+        return (self._core.key(index) for index in range(self._core.tensor_count))
+
+    def __len__(self) -> int:
+        return self._core.tensor_count
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self._core.find(key) is not None
+
+    def __repr__(self) -> str:
+        return f"<Pass {self.number} of {len(self)} tensors, {self.ending}, {self.path}>"
+
+    def _find(self, key: str) -> int:
+        index = self._core.find(key)
+        if index is None:
+            from tensortap.filters import nearest_names
+
+            nearest = nearest_names(key, list(self))
+            raise KeyError(f"{key!r} is not in {self.path}" + (f"; near it: {', '.join(nearest)}" if nearest else ""))
+        return index
+
+    def _record(self, index: int) -> TensorRecord:
+        return TensorRecord(**self._core.tensor(index))
+
+    def _tensor(self, index: int) -> torch.Tensor:
+        import torch
+
+        from tensortap.snapshot import TORCH_DTYPES
+
+        record = self._record(index)
+        if record.dtype not in TORCH_DTYPES:
+            raise TypeError(f"{record.key!r} is {record.dtype}, which PyTorch {torch.__version__} does not have")
+        dtype = TORCH_DTYPES[record.dtype]
+        data = self._core.bytes(index)
+        if record.byte_count == 0:
+            return torch.empty(record.shape, dtype=dtype)
+        return torch.from_dlpack(data).view(dtype).view(record.shape)
+
+
+class Passes(Mapping[int, Pass]):
+    """The passes of a rank by their number; `passes[-1]` is the last. Opened when asked for."""
+
+    def __init__(self, files: list[_core.PassFile]) -> None:
+        self._files = {file.number: file.path for file in files}
+
+    def __getitem__(self, number: int) -> Pass:
+        numbers = list(self._files)
+        if number < 0 and -number <= len(numbers):
+            number = numbers[number]
+        if number not in self._files:
+            there = f"{numbers[0]} to {numbers[-1]}" if numbers else "none"
+            raise KeyError(f"there is no pass {number}; there are: {there}")
+        return Pass(self._files[number])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __repr__(self) -> str:
+        return f"<Passes {list(self._files)}>"
+
+
+class Rank:
+    """One process of a run."""
+
+    def __init__(self, core: _core.Rank) -> None:
+        self.number: int = core.number
+        self.pid: int = core.pid
+        self.path = Path(core.path)
+        self.passes = Passes(core.passes)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """rank.json: versions, host, command line, options."""
+        return self._read("rank.json")
+
+    @property
+    def coverage(self) -> dict[str, Any]:
+        """coverage.json: what was recorded, and what was not. Empty when the process was killed."""
+        return self._read("coverage.json")
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """model.json: the recorded models' modules and configuration."""
+        return self._read("model.json")
+
+    def _read(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        return json.loads(path.read_text()) if path.is_file() else {}
+
+    def __repr__(self) -> str:
+        return f"<Rank {self.number} (pid {self.pid}) with {len(self.passes)} passes>"
+
+
+class Run:
+    """What one execution recorded."""
+
+    def __init__(self, core: _core.Run) -> None:
+        self.path = Path(core.path)
+        self.ranks = [Rank(rank) for rank in core.ranks]
+
+    def __repr__(self) -> str:
+        return f"<Run {self.path} with {len(self.ranks)} ranks>"
+
+
+def open(path: str | os.PathLike[str]) -> Run:
+    """Opens a run directory, one rank of it, or a single pass.
+
+    Parameters
+    ----------
+    path
+        What `tap.record` or `ttap run` wrote, or a .pt, .safetensors or .npy file of another tool.
+    """
+    return Run(_core.Run.open(os.fspath(path)))
+
+
+def load_pass(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
+    """Every tensor of one pass by its key.
+
+    Parameters
+    ----------
+    path
+        A .ttap, .pt or .safetensors file, or a folder of .npy files. A .pt is read without executing anything.
+
+    Warns
+    -----
+    UserWarning
+        When tensors are left out because only a fingerprint or metadata of them was kept.
+    """
+    read = Pass(path)
+    with_bytes = [index for index in range(len(read)) if read._core.has_bytes(index)]
+    if len(with_bytes) < len(read):
+        warnings.warn(
+            f"{len(read) - len(with_bytes)} of {len(read)} tensors of {path} have no bytes (level fingerprint or "
+            "meta, or dropped) and are left out; tensortap.Pass(path).records has what is known of them",
+            stacklevel=2,
+        )
+    return {read._core.key(index): read._tensor(index) for index in with_bytes}

@@ -1,0 +1,285 @@
+"""tap.record(): the life of a recording."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tensortap import launch
+from tensortap.options import Options, options_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import nn
+
+    from tensortap.writer import Writer
+
+
+class Recording:
+    """A recording under way; made by `tensortap.record`. Closing it takes every hook off the models."""
+
+    def __init__(self, models: Mapping[str, nn.Module] | None, options: Options) -> None:
+        self.options = options
+        self._closed = options.directory is None
+        self._writer: Writer | None = None
+        self._warned: set[str] = set()
+        self._described: list[dict[str, Any]] = []
+        if self._closed:
+            return
+        from tensortap import metadata
+        from tensortap.coverage import Coverage
+        from tensortap.module_source import ModuleSource, RootFinder
+        from tensortap.passes import PassTracker
+
+        rank = metadata.rank()
+        if not options.wants_rank(int(os.environ.get("RANK", "0")) if rank is None else rank):
+            self._closed = True
+            return
+        self._coverage = Coverage()
+        self.tracker = PassTracker(self._writer_now, manual=options.step == "manual", steps=options.steps)
+        self._source = ModuleSource(self)
+        self._finder: RootFinder | None = None
+        if models is None:
+            # A directory is made by the first process that runs a module, and only by those that do.
+            self._finder = RootFinder(self._source)
+            return
+        self._writer_now()
+        try:
+            for prefix, model in models.items():
+                self._source.attach(model, prefix)
+        except BaseException:
+            self._source.detach()
+            self._release(aborted=True)
+            raise
+
+    @property
+    def recording(self) -> bool:
+        """Whether anything is being recorded: False without a directory, on a rank left out, and after close()."""
+        return not self._closed
+
+    @property
+    def directory(self) -> Path | None:
+        """The run's directory."""
+        return self.options.directory
+
+    @property
+    def rank_directory(self) -> Path | None:
+        """This process's directory in it."""
+        return self._writer.rank_directory if self._writer is not None else None
+
+    @property
+    def coverage(self) -> dict[str, Any]:
+        """What was not seen so far, as coverage.json will hold it."""
+        return self._coverage.as_dict()
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[int | None]:
+        """One pass: `with rec.step(): engine.step()`. Marked aborted when the block raises.
+
+        Yields
+        ------
+        int or None
+            The number of the pass; None when this step is not recorded.
+        """
+        if self._closed:
+            yield None
+            return
+        if self.options.step != "manual":
+            raise RuntimeError("this recording makes its own steps: give step='manual' to tap.record to make them here")
+        from tensortap.passes import SKIPPED
+
+        number = self.tracker.begin_step()
+        try:
+            yield None if number == SKIPPED else number
+        except BaseException:
+            self.tracker.end_step(number, aborted=True)
+            raise
+        self.tracker.end_step(number, aborted=False)
+
+    def flush(self) -> None:
+        """Returns when everything recorded so far is in the files."""
+        if self._writer is not None and not self._closed:
+            self._writer.core.flush()
+
+    def close(self) -> None:
+        """Takes the hooks off, ends the passes, writes the coverage report. Closing twice is no error."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._finder is not None:
+            self._finder.remove()
+        self._source.detach()
+        if self._writer is None:
+            return  # nothing was ever recorded
+        self.tracker.end_all()
+        self._source.cover()
+        self._release(aborted=True)
+
+    def _release(self, *, aborted: bool) -> None:
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        error = writer.release(self, aborted=aborted)
+        if self.options.report:
+            from tensortap.coverage import report_lines
+
+            totals = writer.core.report()
+            print("\n".join(report_lines(writer.directory, totals, self.coverage, error)), file=sys.stderr)
+
+    def __enter__(self) -> Recording:  # noqa: PYI034
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Recording into {self.options.directory}, {'on' if self.recording else 'off'}>"
+
+    # ---- for the source ----
+
+    def first_call(self, module: nn.Module, args: Any) -> None:
+        """The call in which this recording began, of which its hooks were not told."""
+        if self._finder is not None:
+            self._finder.before(module, args)
+
+    def _writer_now(self) -> Writer:
+        """This process's writer; a forked child makes its own when it first records something."""
+        if self._writer is None:
+            from tensortap.writer import Writer
+
+            self._writer = Writer.acquire(self)
+            for described in self._described:
+                self._tell_writer(described)
+        return self._writer
+
+    def _model_attached(self, described: dict[str, Any]) -> None:
+        self._described.append(described)
+        if self._writer is not None:
+            self._tell_writer(described)
+
+    def _tell_writer(self, described: dict[str, Any]) -> None:
+        assert self._writer is not None
+        for name, alias in self._source.aliases():
+            self._writer.core.add_alias(name, alias)
+        self._writer.add_model(described)
+
+    def _warn(self, note: str) -> None:
+        if note in self._warned:
+            return
+        self._warned.add(note)
+        self._coverage.notes.append(note)
+        if self._finder is None:
+            warnings.warn(f"tensortap: {note}", stacklevel=5)
+
+    def _after_fork(self) -> None:
+        self._writer = None
+        self.tracker.reset()
+        from tensortap.coverage import Coverage
+
+        self._coverage = self._source.coverage = Coverage()
+
+
+def record(
+    model: nn.Module | Mapping[str, nn.Module] | None = None,
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    filter: Sequence[str] | Callable[[str, nn.Module], bool] | None = None,
+    level: str | Mapping[str, str] = "full",
+    roles: str | Iterable[str] = ("out",),
+    modules: str = "leaf",
+    step: str = "auto",
+    steps: str | int | Iterable[int] | None = None,
+    ranks: str | int | Iterable[int] | None = None,
+    format: str = "ttap",
+    staging: int | str | None = None,
+    quota: int | str | None = None,
+    when_full: str = "block",
+    strict: bool = False,
+    deduplicate: bool = True,
+    sync: bool = False,
+    report: bool = True,
+) -> Recording:
+    """Records what the modules of a model produce.
+
+    Every option can be given as an environment variable too (`TTAP_DIR`, `TTAP_FILTER`, `TTAP_LEVEL`, …), which then
+    outweighs what is passed here. Without a directory from either, nothing is recorded and nothing costs anything.
+
+    Parameters
+    ----------
+    model
+        A module, modules by name (`{"vision": v, "lm": lm}`; the names come first in the keys), or None for every
+        module that the program calls outermost.
+    directory
+        Where the run goes; made if missing. Each process writes into a directory of its own in it.
+    filter
+        None for every module; patterns, of which one must be found in a name; or a function of name and module.
+    level
+        `full`, `fingerprint` (hash and statistics) or `meta`; or a level for each pattern, of which the first that is
+        found counts: `{"layers.0.": "full", ".*": "fingerprint"}`. A name that none is found in is kept in full.
+    roles
+        What of a call: `out`, `in`, `grad_out`, `grad_in`.
+    modules
+        `leaf`: those without children. `all`: every one.
+    step
+        `auto`: every outermost forward is one pass. `manual`: what is inside `with recording.step():`.
+    steps
+        Which steps to record, counted from 0: `"0,3-5,10-"`.
+    ranks
+        Which ranks record.
+    format
+        `ttap`, or as what to write each pass when it ends: `pt`, `safetensors`, `npy`.
+    staging
+        Memory between the model and the disk: bytes, or text like `"256M"`.
+    quota
+        How much this process may write.
+    when_full
+        What happens when the staging memory is full: `block` waits, `drop` goes on and counts.
+    strict
+        Raise what cannot be recorded into the model, instead of counting it.
+    deduplicate
+        Store the same bytes once per pass.
+    sync
+        Wait until each pass is on the disk before it gets its final name.
+    report
+        Print a short report to stderr at the end.
+
+    Returns
+    -------
+    Recording
+        A context manager; leaving it closes it.
+    """
+    options = options_of(
+        directory,
+        filter=filter,
+        level=level,
+        roles=roles,
+        modules=modules,
+        step=step,
+        steps=steps,
+        ranks=ranks,
+        format=format,
+        staging=staging,
+        quota=quota,
+        when_full=when_full,
+        strict=strict,
+        deduplicate=deduplicate,
+        sync=sync,
+        report=report,
+    )
+    models = model if model is None or isinstance(model, Mapping) else {"": model}
+    for name, value in (models or {}).items():
+        if not hasattr(value, "register_forward_hook"):
+            what = f"the model {name!r}" if name else "the model"
+            raise TypeError(f"{what} is a {type(value).__name__}, not a torch.nn.Module")
+    if options.directory is not None:
+        launch.step_aside()
+    return Recording(models, options)

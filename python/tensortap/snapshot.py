@@ -1,0 +1,124 @@
+"""From any tensor to strided CPU tensors the recorder can copy, or the reason why there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from tensortap import _core
+
+_DTYPES = {
+    "bool": "bool", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "int8": "i8", "int16": "i16",
+    "int32": "i32", "int64": "i64", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
+    "complex64": "c64", "complex128": "c128", "float8_e4m3fn": "f8_e4m3fn", "float8_e5m2": "f8_e5m2",
+    "float8_e4m3fnuz": "f8_e4m3fnuz", "float8_e5m2fnuz": "f8_e5m2fnuz", "float8_e8m0fnu": "f8_e8m0fnu",
+    "float4_e2m1fn_x2": "f4_e2m1fn_x2",
+}  # fmt: skip
+TORCH_DTYPES = {ours: getattr(torch, theirs) for theirs, ours in _DTYPES.items() if hasattr(torch, theirs)}
+for _name, _dtype in TORCH_DTYPES.items():
+    _core.register_dtype(_dtype, _name)
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_SPARSE_PARTS = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A tensor to record: the whole of a tensor, or with a step into it a part of one."""
+
+    tensor: torch.Tensor  # strided, on the CPU, unless it has no bytes
+    device: str
+    steps: tuple[str, ...] = ()
+    has_bytes: bool = True
+
+
+class Unrecordable(Exception):
+    """A tensor that cannot be read; says why."""
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether the recorder can copy this tensor as it is: the common case on the CPU."""
+    return (
+        type(tensor) in _PLAIN
+        and tensor.layout is torch.strided
+        and tensor.is_cpu
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+        and not tensor.is_quantized
+    )
+
+
+def parts_of(tensor: torch.Tensor) -> Iterator[Part]:
+    """What to record of a tensor that is not plain. Raises Unrecordable."""
+    if _is_fake(tensor) or tensor.device.type == "meta":
+        yield Part(tensor, str(tensor.device), has_bytes=False)
+    elif (names := _inner_names(tensor)) is not None:
+        for name in names:
+            inner = getattr(tensor, name)
+            if isinstance(inner, torch.Tensor):
+                yield from _below(inner, name)
+    elif tensor.layout in _SPARSE_PARTS:
+        for method in _SPARSE_PARTS[tensor.layout]:
+            yield from _below(getattr(tensor, method)(), method.strip("_"))
+    elif tensor.is_quantized:
+        raise Unrecordable("a quantized tensor of torch.ao")
+    elif tensor.is_nested:
+        raise Unrecordable("a nested tensor of strided layout")
+    else:
+        yield Part(_on_host(tensor), str(tensor.device))
+
+
+def _below(inner: torch.Tensor, step: str) -> Iterator[Part]:
+    if is_plain(inner):
+        yield Part(inner, "cpu", (step,))
+        return
+    for part in parts_of(inner):
+        yield Part(part.tensor, part.device, (step, *part.steps), part.has_bytes)
+
+
+def _is_fake(tensor: torch.Tensor) -> bool:
+    fake = sys.modules.get("torch._subclasses.fake_tensor")
+    return fake is not None and isinstance(tensor, fake.FakeTensor)
+
+
+def _inner_names(tensor: torch.Tensor) -> list[str] | None:
+    """The tensors a wrapper subclass consists of; a DTensor is its local one."""
+    if type(tensor) in _PLAIN or not hasattr(tensor, "__tensor_flatten__"):
+        return None
+    if hasattr(tensor, "_local_tensor"):
+        return ["_local_tensor"]
+    return list(tensor.__tensor_flatten__()[0])
+
+
+def _on_host(tensor: torch.Tensor) -> torch.Tensor:
+    """A strided CPU tensor with the same values; a copy unless it is one already."""
+    if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+        raise Unrecordable("a CUDA tensor while a graph is captured")
+    with no_modes(), torch.no_grad():
+        tensor = tensor.detach()
+        if tensor.layout is torch._mkldnn:  # type: ignore[attr-defined]
+            tensor = tensor.to_dense()
+        if tensor.layout is not torch.strided:
+            raise Unrecordable(f"a tensor of layout {tensor.layout}")
+        if not tensor.is_cpu:
+            tensor = tensor.cpu()
+        return tensor.resolve_conj().resolve_neg()
+
+
+@contextlib.contextmanager
+def no_modes() -> Iterator[None]:
+    """Work that other tools' dispatch modes do not see."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        yield

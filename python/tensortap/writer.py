@@ -1,0 +1,109 @@
+"""The recorder behind the recordings: one per process and directory, shared by all recordings into it."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tensortap import _core, metadata
+from tensortap.coverage import merged
+
+if TYPE_CHECKING:
+    from tensortap.options import Options
+    from tensortap.recording import Recording
+
+_lock = threading.Lock()
+_writers: dict[Path, Writer] = {}
+
+
+class Writer:
+    """A recorder, and the recordings that use it. Closed by the last of them."""
+
+    def __init__(self, directory: Path, options: Options) -> None:
+        core = options.core
+        core.directory = os.fspath(directory)
+        rank = metadata.rank()
+        if rank is not None:
+            core.rank = rank
+        core.metadata_json = json.dumps(metadata.of_program(options.described))
+        self.directory = directory
+        self.core = _core.Recorder.create(core)
+        self.rank_directory = Path(self.core.rank_directory)
+        self._recordings: list[Recording] = []
+        self._models: list[dict[str, Any]] = []
+        self._finished: list[dict[str, Any]] = []  # the coverage of recordings that were closed before the last
+
+    @classmethod
+    def acquire(cls, recording: Recording) -> Writer:
+        """The writer of the recording's directory, made if it is the first."""
+        directory = recording.options.directory
+        assert directory is not None
+        with _lock:
+            writer = _writers.get(directory)
+            if writer is None:
+                writer = _writers[directory] = cls(directory, recording.options)
+                _close_at_exit()
+            writer._recordings.append(recording)
+            return writer
+
+    def release(self, recording: Recording, *, aborted: bool) -> str | None:
+        """The recording is done. The last one closes the recorder; then its first error, if there is one."""
+        with _lock:
+            if recording not in self._recordings:
+                return None
+            self._recordings.remove(recording)
+            self._finished.append(recording.coverage)
+            if self._recordings:
+                return None
+            del _writers[self.directory]
+        self.core.set_source_json(json.dumps(merged(self._finished)))
+        return self.core.close(aborted)
+
+    def add_model(self, model: dict[str, Any]) -> None:
+        """Keeps a model's structure beside the passes, in model.json."""
+        self._models.append(model)
+        path = self.rank_directory / "model.json"
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps({"models": self._models}, indent=1) + "\n")
+        partial.replace(path)
+
+
+def _close_all() -> None:
+    for writer in list(_writers.values()):
+        for recording in list(writer._recordings):
+            recording.close()
+
+
+_registered_in = 0
+
+
+def _close_at_exit() -> None:
+    """At the end of the process, also of one that multiprocessing forked, which runs no atexit functions."""
+    global _registered_in
+    if _registered_in == os.getpid():
+        return
+    if _registered_in == 0:
+        atexit.register(_close_all)
+    _registered_in = os.getpid()
+    from multiprocessing import util
+
+    util.Finalize(None, _close_all, exitpriority=100)
+
+
+def _forget_in_child() -> None:
+    # The recorder's threads stayed with the parent; each process makes its own directory when it records something.
+    global _lock
+    _lock = threading.Lock()
+    for writer in _writers.values():
+        for recording in writer._recordings:
+            recording._after_fork()
+    _abandoned.extend(_writers.values())
+    _writers.clear()
+
+
+_abandoned: list[Writer] = []  # never closed here: they are the parent's
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,17 @@
+#include <nanobind/nanobind.h>
+
+#include "python/errors.h"
+#include "python/reading.h"
+#include "python/recording.h"
+#include "python/tensor_access.h"
+#include "ttap/version.h"
+
+NB_MODULE(_core, m) {
+  m.doc() = "TensorTap's recorder and reader, as the Python package uses them.";
+  m.attr("version") = ttap::version();
+  nanobind::set_leak_warnings(false);  // what a program still holds at its end is not its concern
+  ttap::python::init_errors(m);
+  ttap::python::init_tensor_access(m);
+  ttap::python::init_recording(m);
+  ttap::python::init_reading(m);
+}

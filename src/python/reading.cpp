@@ -1,0 +1,157 @@
+#include "python/reading.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+
+#include "python/errors.h"
+#include "python/tensor_bytes.h"
+#include "ttap/run.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace ttap::python {
+namespace {
+
+// Names may hold any bytes; Python's text may not, so what is not UTF-8 becomes a surrogate, as in file names.
+nb::object text(std::string_view bytes) {
+  PyObject* made = PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape");
+  if (made == nullptr) throw nb::python_error();
+  return nb::steal(made);
+}
+
+nb::tuple numbers(std::span<const int64_t> values) {
+  nb::list list;
+  for (const int64_t value : values) list.append(value);
+  return nb::tuple(list);
+}
+
+nb::dict stats_as_dict(const Stats& stats) {
+  nb::dict result;
+  result["count"] = stats.count;
+  result["nan"] = stats.nan;
+  result["pos_inf"] = stats.pos_inf;
+  result["neg_inf"] = stats.neg_inf;
+  result["zeros"] = stats.zeros;
+  result["subnormals"] = stats.subnormals;
+  result["min"] = stats.min;
+  result["max"] = stats.max;
+  result["max_abs"] = stats.max_abs;
+  result["min_abs_nonzero"] = stats.min_abs_nonzero;
+  result["mean"] = stats.mean;
+  result["std"] = stats.std;
+  result["l1"] = stats.l1;
+  result["l2"] = stats.l2;
+  return result;
+}
+
+nb::dict tensor_as_dict(const Pass& pass, size_t index) {
+  if (index >= pass.tensor_count()) throw nb::index_error("no such tensor");
+  const TensorRecord record = pass.tensor(index);
+  nb::dict result;
+  result["key"] = text(to_string(record.key()));
+  result["name"] = text(record.name);
+  result["call"] = record.call;
+  result["role"] = text(record.role);
+  result["path"] = text(record.path);
+  result["event"] = record.event == kNoEvent ? nb::none() : nb::object(nb::int_(record.event));
+  result["dtype"] = name(record.dtype);
+  result["true_dtype"] =
+      record.true_dtype ? nb::object(nb::str(std::string(name(*record.true_dtype)).c_str())) : nb::none();
+  result["shape"] = numbers(record.shape);
+  result["strides"] = record.strides.empty() ? nb::none() : nb::object(numbers(record.strides));
+  result["device"] = text(record.device);
+  result["level"] = to_string(record.level);
+  result["has_bytes"] = record.has_bytes;
+  result["byte_count"] = record.byte_count;
+  result["hash"] = record.has_fingerprint ? nb::object(text(to_string(record.fingerprint.hash))) : nb::none();
+  result["stats"] = record.has_fingerprint ? nb::object(stats_as_dict(record.fingerprint.stats)) : nb::none();
+  return result;
+}
+
+nb::dict event_as_dict(const Pass& pass, size_t index) {
+  if (index >= pass.event_count()) throw nb::index_error("no such event");
+  const EventRecord event = pass.event(index);
+  nb::dict result;
+  result["name"] = text(event.name);
+  result["kind"] = text(event.kind);
+  result["call"] = event.call;
+  result["parent"] = event.parent == kNoEvent ? nb::none() : nb::object(nb::int_(event.parent));
+  result["thread"] = event.thread;
+  result["time_ns"] = event.time_ns;
+  result["stack"] = text(event.stack);
+  return result;
+}
+
+nb::dict info_as_dict(const Pass& pass) {
+  const PassInfo& info = pass.info();
+  nb::dict result;
+  result["path"] = text(info.path.string());
+  result["format"] = to_string(info.format);
+  result["number"] = info.number;
+  result["ending"] = to_string(info.ending);
+  result["being_written"] = info.being_written;
+  result["file_bytes"] = info.file_bytes;
+  result["problem"] = text(info.problem);
+  result["started_unix_ns"] = info.started_unix_ns;
+  result["dropped"] = info.drops.total();
+  result["metadata_json"] = text(info.metadata_json);
+  nb::list notes;
+  for (const std::string& note : info.notes) notes.append(text(note));
+  result["notes"] = notes;
+  return result;
+}
+
+std::string bytes_of(nb::handle key) {
+  const nb::object encoded = nb::steal(PyUnicode_AsEncodedString(key.ptr(), "utf-8", "surrogateescape"));
+  if (!encoded.is_valid()) throw nb::python_error();
+  return {PyBytes_AS_STRING(encoded.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(encoded.ptr()))};
+}
+
+std::optional<size_t> find_key(const Pass& pass, nb::str key) {
+  const auto parsed = parse_key(bytes_of(key));
+  return parsed.ok() ? pass.find(*parsed) : std::nullopt;
+}
+
+}  // namespace
+
+void init_reading(nb::module_& m) {
+  nb::class_<PassFile>(m, "PassFile")
+      .def_prop_ro("path", [](const PassFile& file) { return text(file.path.string()); })
+      .def_prop_ro("format", [](const PassFile& file) { return to_string(file.format); })
+      .def_ro("number", &PassFile::number);
+  nb::class_<Rank>(m, "Rank")
+      .def_prop_ro("path", [](const Rank& rank) { return text(rank.path.string()); })
+      .def_ro("number", &Rank::number)
+      .def_ro("pid", &Rank::pid)
+      .def_ro("passes", &Rank::passes);
+  nb::class_<Run>(m, "Run")
+      .def_static(
+          "open", [](nb::str path) { return value_or_raise(Run::open(bytes_of(path))); }, "path"_a)
+      .def_prop_ro("path", [](const Run& run) { return text(run.path.string()); })
+      .def_ro("ranks", &Run::ranks);
+
+  nb::class_<Pass>(m, "Pass", "One pass, open for reading.")
+      .def_static(
+          "open", [](nb::str path) { return std::make_unique<Pass>(value_or_raise(Pass::open(bytes_of(path)))); },
+          "path"_a)
+      .def("info", &info_as_dict)
+      .def_prop_ro("tensor_count", &Pass::tensor_count)
+      .def_prop_ro("event_count", &Pass::event_count)
+      .def("tensor", &tensor_as_dict, "index"_a)
+      .def("event", &event_as_dict, "index"_a)
+      .def(
+          "key", [](const Pass& pass, size_t index) { return text(to_string(pass.tensor(index).key())); }, "index"_a)
+      .def(
+          "has_bytes", [](const Pass& pass, size_t index) { return pass.tensor(index).has_bytes; }, "index"_a)
+      .def("find", &find_key, "key"_a)
+      .def("bytes", &tensor_bytes, "index"_a, "The bytes of a tensor in C order, as a uint8 array of its own.");
+}
+
+}  // namespace ttap::python

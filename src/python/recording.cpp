@@ -1,0 +1,209 @@
+#include "python/recording.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+
+#include "python/errors.h"
+#include "python/tensor_access.h"
+#include "ttap/recorder.h"
+#include "ttap/run.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace ttap::python {
+namespace {
+
+Level level_named(std::string_view name) {
+  const auto level = level_from_name(name);
+  if (!level) raise({.message = "level '" + std::string(name) + "'", .hint = "it is one of: full, fingerprint, meta"});
+  return *level;
+}
+
+Ending ending_of(bool aborted) { return aborted ? Ending::kAborted : Ending::kComplete; }
+
+nb::dict drops_as_dict(const DropCounts& drops) {
+  nb::dict result;
+  result["staging_full"] = drops.staging_full;
+  result["quota"] = drops.quota;
+  result["disk_full"] = drops.disk_full;
+  result["io_error"] = drops.io_error;
+  result["unsupported"] = drops.unsupported;
+  result["events"] = drops.events;
+  result["late"] = drops.late;
+  return result;
+}
+
+nb::dict report_as_dict(const Recorder& recorder) {
+  const Report report = recorder.report();
+  nb::dict result;
+  result["passes"] = report.passes;
+  result["tensors"] = report.tensors;
+  result["tensor_bytes"] = report.tensor_bytes;
+  result["deduplicated"] = report.deduplicated;
+  result["file_bytes"] = report.file_bytes;
+  result["drops"] = drops_as_dict(report.drops);
+  result["first_error"] = report.first_error;
+  result["staging_peak_bytes"] = report.staging_peak_bytes;
+  return result;
+}
+
+// What went wrong, for the caller to count; nothing when all is well. Waiting for the disk, if it comes to that,
+// happens without the GIL.
+std::optional<std::string> captured(Recorder& recorder, const Event& event, const TensorView& view,
+                                    const Place& place) {
+  Status status;
+  {
+    const nb::gil_scoped_release released;
+    status = recorder.try_capture(event, view, place);
+  }
+  if (status.ok()) return std::nullopt;
+  return status.error().describe();
+}
+
+void init_options(nb::module_& m) {
+  nb::class_<RecorderOptions>(m, "RecorderOptions", "Options of a recorder; the defaults are C++'s.")
+      .def(nb::init<>())
+      .def_prop_rw(
+          "directory", [](const RecorderOptions& o) { return o.directory.string(); },
+          [](RecorderOptions& o, const std::string& text) { o.directory = text; })
+      .def_rw("rank", &RecorderOptions::rank)
+      .def_rw("filter", &RecorderOptions::filter)
+      .def_prop_rw(
+          "level", [](const RecorderOptions& o) { return to_string(o.level); },
+          [](RecorderOptions& o, std::string_view name) { o.level = level_named(name); })
+      .def_prop_ro("level_rules",
+                   [](const RecorderOptions& o) {
+                     std::vector<std::pair<std::string, std::string>> rules;
+                     for (const LevelRule& rule : o.level_rules)
+                       rules.emplace_back(rule.pattern, std::string(to_string(rule.level)));
+                     return rules;
+                   })
+      .def_rw("staging_bytes", &RecorderOptions::staging_bytes)
+      .def_rw("quota_bytes", &RecorderOptions::quota_bytes)
+      .def_prop_rw(
+          "drop_when_full", [](const RecorderOptions& o) { return o.when_full == WhenFull::kDrop; },
+          [](RecorderOptions& o, bool drop) { o.when_full = drop ? WhenFull::kDrop : WhenFull::kBlock; })
+      .def_rw("deduplicate", &RecorderOptions::deduplicate)
+      .def_rw("sync", &RecorderOptions::sync)
+      .def_rw("strict", &RecorderOptions::strict)
+      .def_prop_rw(
+          "format", [](const RecorderOptions& o) { return to_string(o.format); },
+          [](RecorderOptions& o, std::string_view name) {
+            const auto format = format_from_name(name);
+            if (!format)
+              raise({.message = "format '" + std::string(name) + "'",
+                     .hint = "it is one of: ttap, pt, safetensors, npy"});
+            o.format = *format;
+          })
+      .def_rw("metadata_json", &RecorderOptions::metadata_json)
+      .def(
+          "overlay_environment",
+          [](const RecorderOptions& o) { return value_or_raise(RecorderOptions::from_environment(o)); },
+          "These options with the TTAP_* variables laid over them.");
+}
+
+}  // namespace
+
+void init_recording(nb::module_& m) {
+  init_options(m);
+  nb::class_<Event>(m, "Event", "An event of an open pass, to hang tensors on.")
+      .def_ro("number", &Event::number)
+      .def_ro("call", &Event::call)
+      .def_ro("pass_number", &Event::pass);
+
+  nb::class_<Recorder>(m, "Recorder", "Records tensors into a run directory; see include/ttap/recorder.h.")
+      .def_static(
+          "create", [](const RecorderOptions& options) { return value_or_raise(Recorder::create(options)); },
+          "options"_a)
+      .def("open_pass", &Recorder::open_pass, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "close_pass",
+          [](Recorder& recorder, uint32_t number, bool aborted) { recorder.close_pass(number, ending_of(aborted)); },
+          "number"_a, "aborted"_a = false, nb::call_guard<nb::gil_scoped_release>())
+      .def("skip_pass", &Recorder::skip_pass)
+      .def(
+          "begin_event",
+          [](Recorder& recorder, std::string_view name, std::string_view kind, uint32_t pass, int level,
+             const Event* parent, bool again) {
+            const EventInfo info{.name = name,
+                                 .kind = kind,
+                                 .parent = parent != nullptr ? *parent : Event{},
+                                 .pass = pass,
+                                 .level = static_cast<Level>(level),
+                                 .again = again};
+            const nb::gil_scoped_release released;
+            return recorder.begin_event(info);
+          },
+          "name"_a, "kind"_a, "pass_number"_a, "level"_a, "parent"_a.none() = nb::none(), "again"_a = false)
+      .def(
+          "capture",
+          [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,
+             std::string_view device) {
+            const TensorAccess access(tensor);
+            return captured(recorder, event, access.view(), {.role = role, .path = path, .device = device});
+          },
+          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a,
+          "Copies a strided CPU tensor. Returns None, or what went wrong.")
+      .def(
+          "capture_meta",
+          [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,
+             std::string_view device) {
+            const auto access = TensorAccess::without_bytes(tensor);
+            return captured(recorder, event, access.view(),
+                            {.role = role, .path = path, .device = device, .at_most = Level::kMeta});
+          },
+          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "Records dtype and shape of a tensor without bytes.")
+      .def(
+          "add_alias",
+          [](Recorder& recorder, std::string_view name, std::string_view alias) {
+            raise_if_failed(recorder.add_alias(name, alias));
+          },
+          "name"_a, "alias"_a)
+      .def(
+          "count_unsupported",
+          [](Recorder& recorder, std::string_view name, std::string_view reason, uint32_t pass) {
+            (void)recorder.count_unsupported(name, reason, pass);
+          },
+          "name"_a, "reason"_a, "pass_number"_a)
+      .def(
+          "set_source_json",
+          [](Recorder& recorder, std::string json) { raise_if_failed(recorder.set_source_json(std::move(json))); },
+          "json"_a)
+      .def("flush",
+           [](Recorder& recorder) {
+             Status status;
+             {
+               const nb::gil_scoped_release released;
+               status = recorder.flush();
+             }
+             raise_if_failed(status);
+           })
+      .def(
+          "close",
+          [](Recorder& recorder, bool aborted) -> std::optional<std::string> {
+            Status status;
+            {
+              const nb::gil_scoped_release released;
+              status = recorder.close(ending_of(aborted));
+            }
+            if (status.ok()) return std::nullopt;
+            return status.error().describe();
+          },
+          "aborted"_a = false, "Returns None, or the first error of the background.")
+      .def("report", &report_as_dict)
+      .def_prop_ro("rank_directory", [](const Recorder& recorder) { return recorder.rank_directory().string(); });
+
+  m.def(
+      "append_path", [](std::string_view path, std::string_view step) { return append_path(path, step); }, "path"_a,
+      "step"_a, "One more step into a nested output.");
+}
+
+}  // namespace ttap::python
