@@ -57,6 +57,12 @@ struct PassSink::Large {
   bool over_quota;  // they are not, for lack of quota
 };
 
+PassSink::PassSink(Options options)
+    : options_(std::move(options)),
+      pace_(options_.write == WriteMode::kAuto ? DiskPace::Rule::kWhileFast : DiskPace::Rule::kAlways) {
+  if (options_.write != WriteMode::kBuffered) options_.segment.pace = &pace_;
+}
+
 bool PassSink::batch_is_full() const {
   return writer_ && (writer_->pending_rows() >= kBatchRows || writer_->pending_blob_bytes() >= options_.batch_bytes);
 }

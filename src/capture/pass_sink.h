@@ -18,12 +18,13 @@ class PassSink {
  public:
   struct Options {
     std::filesystem::path rank_directory;
-    SegmentWriter::Options segment;
+    SegmentWriter::Options segment;  // its pace is set here
+    WriteMode write = WriteMode::kAuto;
     uint64_t quota_bytes = 0;
     uint64_t batch_bytes = 0;  // a batch is flushed when its blobs reach this
     std::string begin_json;    // an object, kept at the start of every pass
   };
-  explicit PassSink(Options options) : options_(std::move(options)) {}
+  explicit PassSink(Options options);
 
   // The record must stay in place until has_batch() is false again.
   void take(StagingRing::Record* record);
@@ -60,6 +61,7 @@ class PassSink {
   std::filesystem::path reserve_path() const { return options_.rank_directory / ".ttap-reserve"; }
 
   Options options_;
+  DiskPace pace_;  // what is learned of the disk in one pass holds for the next
   std::optional<SegmentWriter> writer_;
   bool pass_open_ = false;                                 // also when its file could not be made,
   uint64_t DropCounts::*no_file_ = &DropCounts::io_error;  // and then why

@@ -31,6 +31,7 @@ Result<std::unique_ptr<Recorder::Impl>> Recorder::Impl::create(const RecorderOpt
   PassSink::Options sink;
   sink.rank_directory = start.directory;
   sink.segment = {.deduplicate = options.deduplicate, .sync = options.sync};
+  sink.write = options.write;
   sink.quota_bytes = options.quota_bytes;
   sink.batch_bytes = std::min<uint64_t>(options.staging_bytes / 4, 8 << 20);
   sink.begin_json = start.metadata_json;

@@ -94,7 +94,7 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, const TensorV
   BodyWriter body(record, sizeof(StagedTensor));
   fill_texts(staged, body, tensor, place);
   if (payload > 0) {
-    std::byte* target = body.align_to(StagingRing::kAlignment);
+    std::byte* target = body.align_to(payload_alignment(payload));
     source.copy(0, source.elements(), target);
     staged.payload.bytes = {target, payload};
   }
@@ -108,8 +108,8 @@ Status Recorder::Impl::stage_in_pieces(const StagedTensor& first, const LogicalC
   StagedTensor staged = first;
   const size_t dims = tensor.shape.size_bytes();
   const std::initializer_list<size_t> parts = {dims, dims, place.role.size(), place.path.size(), place.device.size()};
-  const uint64_t overhead = body_bytes(sizeof(StagedTensor), parts, 1);
   const uint64_t piece_limit = ring_->largest_body() / 2 / kPieceAlignment * kPieceAlignment;
+  const uint64_t overhead = body_bytes(sizeof(StagedTensor), parts, piece_limit) - piece_limit;
   if (overhead + piece_limit > ring_->largest_body())
     return unsupported(
         {ErrorCode::kTooLarge, fmt::format("'{}': its name and path do not fit the staging memory", first.name->name)});
@@ -131,7 +131,7 @@ Status Recorder::Impl::stage_in_pieces(const StagedTensor& first, const LogicalC
         if (record == nullptr) break;
         BodyWriter body(record, is_first ? sizeof(StagedTensor) : sizeof(StagedPiece));
         if (is_first) fill_texts(staged, body, tensor, place);
-        std::byte* target = body.align_to(StagingRing::kAlignment);
+        std::byte* target = body.align_to(payload_alignment(size));
         source.copy(done / source.element_size(), size / source.element_size(), target);
         done += size;
         const StagedPayload payload{{target, size}, done == total, {}};
