@@ -16,7 +16,7 @@ namespace ttap {
 inline constexpr uint64_t kDirectAlignment = 4096;
 // Blobs from here on begin on a multiple of kDirectAlignment, and are written directly where their memory does too.
 // Below, the round trip to the disk costs more than the copy into the cache.
-inline constexpr uint64_t kDirectBytes = uint64_t{1} << 20;
+inline constexpr uint64_t kDirectBytes = uint64_t{512} << 10;
 
 // The file of a segment while it is written: one descriptor through the page cache and, once there is a large part, one
 // round it. The two never write to the same page: of a direct part the whole pages go directly, its end goes through
