@@ -24,6 +24,13 @@ enum class WhenFull : uint8_t {
   kDrop,   // go on at once: the tensor is counted as dropped
 };
 
+// How the bytes of large tensors, of 1 MiB and more, reach the disk. What the file system cannot do is done buffered.
+enum class WriteMode : uint8_t {
+  kAuto,      // directly for as long as the disk takes 0.5 GB/s; a slower one is written buffered from then on
+  kDirect,    // round the page cache: costs hardly any processor time, and keeps the disk's pace
+  kBuffered,  // into the page cache, which takes a burst at once, for more than half a second of a processor per GiB
+};
+
 struct LevelRule {
   std::string pattern;  // a PCRE2 pattern, searched for in the name
   Level level = Level::kFull;
@@ -48,6 +55,7 @@ struct RecorderOptions {
   // All memory between capture() and the disk; at least 64 KiB. More absorbs longer bursts, less stays in the caches.
   uint64_t staging_bytes = uint64_t{64} << 20;
   WhenFull when_full = WhenFull::kBlock;
+  WriteMode write = WriteMode::kAuto;
   uint64_t quota_bytes = 0;          // for everything this process writes; 0: no limit
   bool deduplicate = true;           // the same bytes are stored once per pass
   bool sync = false;                 // fdatasync each pass before it gets its final name
@@ -56,7 +64,8 @@ struct RecorderOptions {
 
   // `base` overlaid with TTAP_DIR, TTAP_LEVEL (a level, or a JSON object {pattern: level} in place of `level_rules`),
   // TTAP_FILTER (a JSON list, or one pattern), TTAP_FORMAT (ttap, pt, safetensors, npy), TTAP_STAGING_BYTES,
-  // TTAP_WHEN_FULL (block, drop), TTAP_QUOTA_BYTES, TTAP_STRICT (0, 1). Sizes take K, M, G, T (powers of 1024).
+  // TTAP_WHEN_FULL (block, drop), TTAP_WRITE (auto, direct, buffered), TTAP_QUOTA_BYTES, TTAP_STRICT (0, 1). Sizes take
+  // K, M, G, T (powers of 1024).
   TTAP_API static Result<RecorderOptions> from_environment(RecorderOptions base);
 };
 

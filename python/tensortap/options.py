@@ -108,6 +108,7 @@ def options_of(
     staging: int | str | None = None,
     quota: int | str | None = None,
     when_full: str = "block",
+    write: str = "auto",
     strict: bool = False,
     deduplicate: bool = True,
     sync: bool = False,
@@ -121,6 +122,7 @@ def options_of(
     if quota is not None:
         core.quota_bytes = _size(quota, "quota")
     core.drop_when_full = _choice(when_full, ("block", "drop"), "when_full") == "drop"
+    core.write = write
     core.deduplicate, core.sync, core.strict, core.format = deduplicate, sync, strict, format
     core.directory = os.fspath(directory) if directory is not None else ""
     name_filter, levels = NameFilter(filter), Levels.of(level)  # checked even where the environment overrides them

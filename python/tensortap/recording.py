@@ -203,6 +203,7 @@ def record(
     staging: int | str | None = None,
     quota: int | str | None = None,
     when_full: str = "block",
+    write: str = "auto",
     strict: bool = False,
     deduplicate: bool = True,
     sync: bool = False,
@@ -243,6 +244,9 @@ def record(
         How much this process may write.
     when_full
         What happens when the staging memory is full: `block` waits, `drop` goes on and counts.
+    write
+        How large tensors get to the disk: `direct` goes round the page cache, which spares the processor; `buffered`
+        goes through it; `auto` goes round it as long as the disk is fast.
     strict
         Raise what cannot be recorded into the model, instead of counting it.
     deduplicate
@@ -270,6 +274,7 @@ def record(
         staging=staging,
         quota=quota,
         when_full=when_full,
+        write=write,
         strict=strict,
         deduplicate=deduplicate,
         sync=sync,

@@ -98,6 +98,12 @@ Result<RecorderOptions> RecorderOptions::from_environment(RecorderOptions base) 
     if (value != "block" && value != "drop") return bad_value("TTAP_WHEN_FULL", value, "block or drop");
     base.when_full = value == "drop" ? WhenFull::kDrop : WhenFull::kBlock;
   }
+  if (const char* text = variable("TTAP_WRITE")) {
+    const std::string_view value = text;
+    if (value != "auto" && value != "direct" && value != "buffered")
+      return bad_value("TTAP_WRITE", value, "auto, direct or buffered");
+    base.write = value == "auto" ? WriteMode::kAuto : value == "direct" ? WriteMode::kDirect : WriteMode::kBuffered;
+  }
   if (const char* text = variable("TTAP_STRICT")) {
     const std::string_view value = text;
     if (value != "0" && value != "1") return bad_value("TTAP_STRICT", value, "0 or 1");

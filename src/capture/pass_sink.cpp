@@ -60,6 +60,12 @@ struct PassSink::Large {
   bool over_quota;  // they are not, for lack of quota
 };
 
+PassSink::PassSink(Options options)
+    : options_(std::move(options)),
+      pace_(options_.write == WriteMode::kAuto ? DiskPace::Rule::kWhileFast : DiskPace::Rule::kAlways) {
+  if (options_.write != WriteMode::kBuffered) options_.segment.pace = &pace_;
+}
+
 PassSink::Open& PassSink::open_pass(uint32_t number) {
   const auto found = open_.find(number);
   TTAP_CHECK(found != open_.end());  // a record stands between the begin and the end of its pass

@@ -19,13 +19,14 @@ class PassSink {
  public:
   struct Options {
     std::filesystem::path rank_directory;
-    SegmentWriter::Options segment;
+    SegmentWriter::Options segment;    // its pace is set here
     Format format = Format::kSegment;  // see RecorderOptions
+    WriteMode write = WriteMode::kAuto;
     uint64_t quota_bytes = 0;
     uint64_t batch_bytes = 0;  // a batch is flushed when its blobs reach this
     std::string begin_json;    // an object, kept at the start of every pass
   };
-  explicit PassSink(Options options) : options_(std::move(options)) {}
+  explicit PassSink(Options options);
 
   // The record must stay in place until has_batch() is false again.
   void take(StagingRing::Record* record);
@@ -87,6 +88,7 @@ class PassSink {
   std::filesystem::path reserve_path() const { return options_.rank_directory / ".ttap-reserve"; }
 
   Options options_;
+  DiskPace pace_;  // what is learned of the disk in one pass holds for the next
   std::map<uint32_t, Open> open_;
   uint64_t finished_bytes_ = 0;  // of passes that have ended
 

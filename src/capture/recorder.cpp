@@ -2,17 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <new>
 #include <stdexcept>
 #include <system_error>
 
 #include "capture/recorder_impl.h"
-#include "capture/stations.h"
+#include "capture/writer_station.h"
 
 namespace ttap {
 namespace {
 
 constexpr uint64_t kMinStaging = 64 << 10;
+
+// Helpers of whoever is in capture(). Beyond a few the memory is the limit.
+unsigned helper_count() { return std::clamp(std::thread::hardware_concurrency(), 1u, 4u) - 1; }
 
 }  // namespace
 
@@ -32,6 +36,7 @@ Result<std::unique_ptr<Recorder::Impl>> Recorder::Impl::create(const RecorderOpt
   sink.rank_directory = start.directory;
   sink.segment = {.deduplicate = options.deduplicate, .sync = options.sync};
   sink.format = options.format;
+  sink.write = options.write;
   sink.quota_bytes = options.quota_bytes;
   sink.batch_bytes = std::min<uint64_t>(options.staging_bytes / 4, 8 << 20);
   sink.begin_json = start.metadata_json;
@@ -49,7 +54,8 @@ Recorder::Impl::Impl(const RecorderOptions& options, RankStart start, Filter fil
       ring_(std::move(ring)),
       sink_(std::move(sink)),
       passes_(start.first_pass),
-      directory_lock_(std::move(start.lock)) {
+      directory_lock_(std::move(start.lock)),
+      crew_(helper_count()) {
   close_in_forked_child(directory_lock_.get());
 }
 
@@ -61,14 +67,11 @@ Recorder::Impl::~Impl() {
 Status Recorder::Impl::start_threads() {
   const SignalsBlocked blocked;
   try {
-    fingerprint_thread_ = std::thread([this] { run_fingerprint_station(*ring_); });
     writer_thread_ =
         std::thread([this] { run_writer_station(*ring_, sink_, [this](uint64_t ticket) { flush_is_done(ticket); }); });
   } catch (const std::system_error& error) {
     // The destructor then finds no writer, and nothing to end.
-    send(StagedStop{}, [this] { return closed_ = true; });
-    if (fingerprint_thread_.joinable()) fingerprint_thread_.join();
-    return Error{ErrorCode::kIo, fmt::format("cannot start the recorder's threads: {}", error.what())};
+    return Error{ErrorCode::kIo, fmt::format("cannot start the recorder's writer thread: {}", error.what())};
   }
   return {};
 }
@@ -112,8 +115,8 @@ Status Recorder::Impl::close(Ending open_passes) {
     });
   }
   send(StagedStop{}, [] { return true; });
-  fingerprint_thread_.join();
   writer_thread_.join();
+  crew_.stop();
   ring_->shut();
   sink_.close();
   close_status_ = background_error();

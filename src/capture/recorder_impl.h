@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "capture/copy_crew.h"
 #include "capture/coverage.h"
 #include "capture/name_table.h"
 #include "capture/open_passes.h"
@@ -116,8 +117,8 @@ class Recorder::Impl {
   std::mutex join_mutex_;
   Status close_status_;              // guarded by join_mutex_
   std::atomic<bool> closed_{false};  // set under the ring's lock: from then on only close() reserves
-  std::thread fingerprint_thread_;
   std::thread writer_thread_;
+  CopyCrew crew_;
 };
 
 }  // namespace ttap

@@ -2,15 +2,22 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 
 #include "capture/recorder_impl.h"
+#include "capture/tensor_copy.h"
 
 // From capture() to a published record in the ring.
 namespace ttap {
 namespace {
 
-constexpr uint64_t kUrgentBytes = 256 << 10;  // worth waking the fingerprint thread at once
-constexpr uint64_t kPieceAlignment = 4096;    // what the fingerprint of a tensor in pieces asks for
+constexpr uint64_t kUrgentBytes = 256 << 10;  // worth waking the writer at once
+
+// Of a tensor in pieces: whole chunks where they fit, so that the crew can help.
+uint64_t piece_bytes(uint64_t room) {
+  const uint64_t unit = room < kChunkBytes ? kHashBlockBytes : kChunkBytes;
+  return room / unit * unit;
+}
 
 }  // namespace
 
@@ -97,13 +104,20 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
     target.call = event != nullptr ? event->call : found.pass->next_call(entry, false);
     target.event = event != nullptr ? event->number : found.pass->next_event();
   };
-  const uint64_t payload = staged.level == Level::kMeta ? 0 : staged.byte_count;
+  const uint64_t payload = staged.level == Level::kFull ? staged.byte_count : 0;
   const size_t dims = tensor.shape.size_bytes();
   const uint64_t bytes = body_bytes(sizeof(StagedTensor),
                                     {dims, dims, place.role.size(), place.path.size(), place.device.size()}, payload);
   if (bytes > ring_->largest_body() && when_full_ == WhenFull::kBlock)
     return stage_in_pieces(staged, which, source, tensor, place, number);
 
+  std::optional<TensorCopy> copy;
+  if (staged.level != Level::kMeta) copy.emplace(crew_, tensor, source, staged.byte_count);
+  // Without a copy the tensor is read where it lies, before anything waits in the ring for it.
+  if (staged.level == Level::kFingerprint) {
+    copy->take(staged.byte_count, nullptr);
+    staged.payload.fingerprint = copy->finish();
+  }
   const auto [record, refusal] =
       reserve_in_pass(bytes, wait_policy(), which, [&](const OpenPasses::Found& found) { number(staged, found); });
   if (record == nullptr) {
@@ -120,10 +134,10 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
   }
   BodyWriter body(record, sizeof(StagedTensor));
   fill_texts(staged, body, tensor, place);
-  if (payload > 0) {
-    std::byte* target = body.align_to(StagingRing::kAlignment);
-    source.copy(0, source.elements(), target);
-    staged.payload.bytes = {target, payload};
+  if (staged.level == Level::kFull) {
+    std::byte* target = body.align_to(payload_alignment(payload));
+    copy->take(payload, target);
+    staged.payload = {{target, payload}, true, copy->finish()};
   }
   new (record->body()) StagedTensor(staged);
   ring_->publish(record, payload >= kUrgentBytes);
@@ -136,12 +150,13 @@ Status Recorder::Impl::stage_in_pieces(const StagedTensor& first, WhichPass whic
   StagedTensor staged = first;
   const size_t dims = tensor.shape.size_bytes();
   const std::initializer_list<size_t> parts = {dims, dims, place.role.size(), place.path.size(), place.device.size()};
-  const uint64_t overhead = body_bytes(sizeof(StagedTensor), parts, 1);
-  const uint64_t piece_limit = ring_->largest_body() / 2 / kPieceAlignment * kPieceAlignment;
+  const uint64_t piece_limit = piece_bytes(ring_->largest_body() / 2);
+  const uint64_t overhead = body_bytes(sizeof(StagedTensor), parts, piece_limit) - piece_limit;
   if (overhead + piece_limit > ring_->largest_body())
     return unsupported(which, {ErrorCode::kTooLarge,
                                fmt::format("'{}': its name and path do not fit the staging memory", first.name->name)});
   const uint64_t total = source.elements() * source.element_size();
+  TensorCopy copy(crew_, tensor, source, piece_limit);
   uint64_t done = 0;
   while (done == 0) {
     Refusal refusal = Refusal::kNone;
@@ -165,10 +180,11 @@ Status Recorder::Impl::stage_in_pieces(const StagedTensor& first, WhichPass whic
         if (record == nullptr) break;
         BodyWriter body(record, is_first ? sizeof(StagedTensor) : sizeof(StagedPiece));
         if (is_first) fill_texts(staged, body, tensor, place);
-        std::byte* target = body.align_to(StagingRing::kAlignment);
-        source.copy(done / source.element_size(), size / source.element_size(), target);
+        std::byte* target = body.align_to(payload_alignment(size));
+        copy.take(size, target);
         done += size;
-        const StagedPayload payload{{target, size}, done == total, {}};
+        const bool last = done == total;
+        const StagedPayload payload{{target, size}, last, last ? copy.finish() : Fingerprint{}};
         if (is_first) {
           staged.payload = payload;
           new (record->body()) StagedTensor(staged);

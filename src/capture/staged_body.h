@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "capture/staging_ring.h"
+#include "store/segment_file.h"
 
 namespace ttap {
 
@@ -37,11 +38,16 @@ class BodyWriter {
   std::byte* at_;
 };
 
+// What a payload of `bytes` must be aligned to: a large one so that it can go to the disk from where it lies.
+inline size_t payload_alignment(uint64_t bytes) {
+  return bytes < kDirectBytes ? StagingRing::kAlignment : kDirectAlignment;
+}
+
 // Room for a struct, what BodyWriter puts behind it, and an aligned payload.
 inline uint64_t body_bytes(size_t struct_bytes, std::initializer_list<size_t> parts, uint64_t payload = 0) {
   uint64_t total = struct_bytes;
   for (size_t part : parts) total += part + sizeof(int64_t);
-  return payload == 0 ? total : total + StagingRing::kAlignment + payload;
+  return payload == 0 ? total : total + payload_alignment(payload) + payload;
 }
 
 }  // namespace ttap

@@ -13,8 +13,8 @@ namespace {
 
 constexpr uint64_t round_up(uint64_t n, uint64_t step) { return (n + step - 1) / step * step; }
 
-// How long the fingerprint thread looks for more work before it sleeps for good. While it looks, producers need not
-// wake it, which would cost them a system call per tensor.
+// How long the writer looks for more work before it sleeps for good. While it looks, producers need not wake it, which
+// would cost them a system call per tensor.
 constexpr std::chrono::microseconds kLookForWork{500};
 
 }  // namespace
@@ -39,7 +39,7 @@ std::optional<uint64_t> StagingRing::try_place(uint64_t bytes) {
   if (reserved_ == released_) {
     // Empty: begin at the start of the mapping again, where the memory is warm and a large record fits.
     const uint64_t start = round_up(reserved_, capacity_);
-    reserved_ = claimed_ = passed_on_ = collected_ = released_ = start;
+    reserved_ = collected_ = released_ = start;
   }
   const uint64_t offset = reserved_ % capacity_;
   const uint64_t to_end = capacity_ - offset;
@@ -65,7 +65,6 @@ StagingRing::Record* StagingRing::reserve(uint64_t body_bytes, Wait wait, Functi
     if (my_turn() && (position = try_place(bytes))) break;
     if (wait == Wait::kNever) return nullptr;
     if (!ticket) waiting_for_room_.push_back(*(ticket = next_ticket_++));
-    passed_.notify_one();
     published_.notify_one();
     room_.wait(lock);
   }
@@ -75,10 +74,10 @@ StagingRing::Record* StagingRing::reserve(uint64_t body_bytes, Wait wait, Functi
   }
   // admit() may number the record, so it runs only once there is room.
   if (!position || !admit()) return nullptr;
-  if (*position != reserved_) new (at(reserved_)) Record{*position - reserved_, true, true};
+  if (*position != reserved_) new (at(reserved_)) Record{*position - reserved_, true, false, true};
   reserved_ = *position + bytes;
   touched_ = std::max(touched_, *position % capacity_ + bytes);
-  return new (at(*position)) Record{bytes, false, false};
+  return new (at(*position)) Record{bytes, false, reserved_ - released_ > capacity_ / 4, false};
 }
 
 void StagingRing::locked(FunctionRef<void()> body) const {
@@ -87,9 +86,10 @@ void StagingRing::locked(FunctionRef<void()> body) const {
 }
 
 void StagingRing::publish(Record* record, bool urgent) {
+  urgent = urgent || record->filling;  // afterwards the record is the writer's
   record->published.store(true);
-  // Either this load sees the thread asleep, or the thread, before it sleeps, sees the record published.
-  if (urgent || fingerprint_asleep_.load()) {
+  // Either this load sees the writer asleep, or the writer, before it sleeps, sees the record published.
+  if (urgent || writer_asleep_.load()) {
     const std::lock_guard lock(mutex_);
     published_.notify_one();
   }
@@ -108,42 +108,19 @@ StagingRing::Stream::~Stream() {
   ring_.room_.notify_all();
 }
 
-StagingRing::Record* StagingRing::next_published() {
-  std::unique_lock lock(mutex_);
-  const auto ready = [&] {
-    while (claimed_ < reserved_ && at(claimed_)->padding) {
-      claimed_ += at(claimed_)->bytes;
-      passed_on_ = claimed_;
-    }
-    return claimed_ < reserved_ && at(claimed_)->published.load();
-  };
-  if (!ready() && !published_.wait_for(lock, kLookForWork, ready)) {
-    fingerprint_asleep_.store(true);
-    published_.wait(lock, ready);
-    fingerprint_asleep_.store(false);
-  }
-  Record* record = at(claimed_);
-  claimed_ += record->bytes;
-  return record;
-}
-
-void StagingRing::pass_on(Record* record) {
-  const std::lock_guard lock(mutex_);
-  passed_on_ += record->bytes;
-  passed_.notify_one();
-}
-
-StagingRing::Record* StagingRing::next_passed_on(std::chrono::microseconds linger) {
+StagingRing::Record* StagingRing::next_published(std::chrono::microseconds linger) {
   std::unique_lock lock(mutex_);
   const auto there = [&] {
-    while (collected_ < passed_on_ && at(collected_)->padding) collected_ += at(collected_)->bytes;
-    return collected_ < passed_on_;
+    while (collected_ < reserved_ && at(collected_)->padding) collected_ += at(collected_)->bytes;
+    return collected_ < reserved_ && at(collected_)->published.load();
   };
-  if (linger.count() == 0) {
-    passed_.wait(lock, there);
-  } else {
-    passed_.wait_for(lock, linger, [&] { return there() || !waiting_for_room_.empty(); });
+  if (linger.count() > 0) {
+    published_.wait_for(lock, linger, [&] { return there() || !waiting_for_room_.empty(); });
     if (!there()) return nullptr;
+  } else if (!there() && !published_.wait_for(lock, kLookForWork, there)) {
+    writer_asleep_.store(true);
+    published_.wait(lock, there);
+    writer_asleep_.store(false);
   }
   Record* record = at(collected_);
   collected_ += record->bytes;

@@ -16,16 +16,15 @@
 
 namespace ttap {
 
-// All memory between capture() and the disk: one mapping of fixed size, used as a ring of variable records. A record
-// passes three stations in the order in which it was reserved:
+// All memory between capture() and the disk: one mapping of fixed size, used as a ring of variable records, which leave
+// it in the order in which they were reserved:
 //
 //   producer threads     reserve() → fill it → publish()
-//   fingerprint thread   next_published() → work → pass_on()
-//   writer thread        next_passed_on() → collect → release(), which frees everything collected
+//   writer thread        next_published() → collect → release(), which frees everything collected
 //
 // Positions count bytes ever reserved (position % capacity is the place in the mapping), so
-// released_ ≤ collected_ ≤ passed_on_ ≤ claimed_ ≤ reserved_. All are guarded by mutex_; a record's bytes belong to
-// one station at a time, and the `published` flag (release/acquire) hands them from the producer on.
+// released_ ≤ collected_ ≤ reserved_. All are guarded by mutex_; a record's bytes belong to one side at a time, and the
+// `published` flag (release/acquire) hands them over.
 class StagingRing {
  public:
   static constexpr size_t kAlignment = 64;
@@ -33,7 +32,8 @@ class StagingRing {
   // The head of every record; what follows is the producer's.
   struct alignas(kAlignment) Record {
     uint64_t bytes;  // with this head
-    bool padding;    // fills the end of the mapping; skipped by every station
+    bool padding;    // fills the end of the mapping; skipped
+    bool filling;    // the ring is no longer nearly empty: the writer should not sleep on
     std::atomic<bool> published;
     std::byte* body() { return reinterpret_cast<std::byte*>(this + 1); }
   };
@@ -68,15 +68,12 @@ class StagingRing {
     StagingRing& ring_;
   };
 
-  Record* next_published();  // waits
-  void pass_on(Record* record);
-
   // The next record for the writer. Without one: null at once when producers wait for room or `linger` has passed, so
   // that the writer can flush; with linger zero it waits for as long as it takes.
-  Record* next_passed_on(std::chrono::microseconds linger);
-  void release();  // everything that next_passed_on() has handed out
+  Record* next_published(std::chrono::microseconds linger);
+  void release();  // everything that next_published() has handed out
 
-  // After the last station has stopped: whoever waits for room is sent away.
+  // After the writer has stopped: whoever waits for room is sent away.
   void shut();
 
   // How much of the mapping was ever used.
@@ -92,11 +89,8 @@ class StagingRing {
 
   mutable std::mutex mutex_;
   std::condition_variable room_;       // released_ advanced, or the stream was unlocked
-  std::condition_variable published_;  // a record was published
-  std::condition_variable passed_;     // passed_on_ advanced, or somebody waits for room
+  std::condition_variable published_;  // a record was published, or somebody waits for room
   uint64_t reserved_ = 0;
-  uint64_t claimed_ = 0;
-  uint64_t passed_on_ = 0;
   uint64_t collected_ = 0;
   uint64_t released_ = 0;
   uint64_t touched_ = 0;                   // the mapping was used up to here
@@ -105,8 +99,8 @@ class StagingRing {
   bool shut_ = false;
   bool streaming_ = false;
   std::thread::id streamer_;
-  // Set while the fingerprint thread sleeps for good; a producer then has to wake it.
-  std::atomic<bool> fingerprint_asleep_{false};
+  // Set while the writer sleeps for good; a producer then has to wake it.
+  std::atomic<bool> writer_asleep_{false};
 };
 
 }  // namespace ttap

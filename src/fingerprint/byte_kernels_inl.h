@@ -210,6 +210,7 @@ constexpr Kernels kKernels = {HWY_TARGET == HWY_AVX3   ? "avx512"
                               : HWY_TARGET == HWY_AVX2 ? "avx2"
                                                        : "neon",
                               hash_block,
+                              hash_and_copy_block,
                               stats<F16, WidenedSums<WidenF16>>,
                               stats<BF16, WidenedSums<WidenBF16>>,
                               stats<F32, ShiftedSums<LoadF32>>,

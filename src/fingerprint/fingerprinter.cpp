@@ -1,5 +1,7 @@
 #include "fingerprint/fingerprinter.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -15,16 +17,19 @@ ChunkWorker::ChunkWorker(DType dtype, const Kernels& kernels)
   }
 }
 
-void ChunkWorker::add(std::span<const std::byte> bytes, uint64_t first_block) {
+template <bool COPY>
+void ChunkWorker::add_blocks(std::span<const std::byte> bytes, uint64_t first_block, std::byte* to) {
   const std::byte* data = bytes.data();
   for (size_t rest = bytes.size(); rest > 0; ++first_block) {
     const size_t size = std::min(rest, kHashBlockBytes);
-    HashPair sums = kernels_->hash(data, size / kHashStripeBytes);
+    HashPair sums = COPY ? kernels_->hash_and_copy(data, size / kHashStripeBytes, to)
+                         : kernels_->hash(data, size / kHashStripeBytes);
     if (const size_t odd = size % kHashStripeBytes; odd != 0) {
       // The last stripe, zero-padded; its keys are those of its place.
       alignas(64) std::byte stripe[kHashStripeBytes] = {};
       const size_t start = size - odd;
       std::memcpy(stripe, data + start, odd);
+      if constexpr (COPY) std::memcpy(to + start, stripe, odd);
       for (uint32_t j = 0; j < kHashStripeBytes / 8; ++j) {
         uint32_t word[2];
         std::memcpy(word, stripe + 8 * size_t{j}, sizeof word);
@@ -45,9 +50,19 @@ void ChunkWorker::add(std::span<const std::byte> bytes, uint64_t first_block) {
       ttap::merge(chunk_, block);
     }
     data += size;
+    if constexpr (COPY) to += size;
     rest -= size;
   }
   if (histogram_) histogram_->add(bytes.data(), bytes.size());
+}
+
+void ChunkWorker::add(std::span<const std::byte> bytes, uint64_t first_block) {
+  add_blocks<false>(bytes, first_block, nullptr);
+}
+
+void ChunkWorker::add_and_copy(std::span<const std::byte> bytes, uint64_t first_block, std::byte* to) {
+  add_blocks<true>(bytes, first_block, to);
+  hwy::FlushStream();  // stores past the caches are not ordered by what tells other threads of them
 }
 
 StatsPart ChunkWorker::end_chunk() {

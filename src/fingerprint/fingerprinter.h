@@ -25,6 +25,9 @@ class ChunkWorker {
   // The next bytes of the current chunk; block number `first_block` of the tensor begins them. All but the last bytes
   // of a tensor come in whole blocks.
   void add(std::span<const std::byte> bytes, uint64_t first_block);
+  // The same, and they are copied to `to`, a multiple of 64, past the caches if this CPU can. The hash is that of the
+  // copy, even while another thread writes to `bytes`.
+  void add_and_copy(std::span<const std::byte> bytes, uint64_t first_block, std::byte* to);
   // The statistics of the chunk (empty for one-byte formats); the next add() begins another.
   StatsPart end_chunk();
 
@@ -33,6 +36,9 @@ class ChunkWorker {
   Fingerprint finish(uint64_t bytes, const StatsPart& stats) const;
 
  private:
+  template <bool COPY>
+  void add_blocks(std::span<const std::byte> bytes, uint64_t first_block, std::byte* to);
+
   DType dtype_;
   const Kernels* kernels_;
   StatsKernel stats_kernel_;

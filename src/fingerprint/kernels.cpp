@@ -16,6 +16,11 @@ HashPair plain_hash(const std::byte* data, size_t stripes) {
   return sums;
 }
 
+HashPair plain_hash_and_copy(const std::byte* data, size_t stripes, std::byte* to) {
+  std::memcpy(to, data, stripes * kHashStripeBytes);
+  return plain_hash(to, stripes);
+}
+
 template <class Format>
 StatsPart plain(const std::byte* data, size_t count, const double* /*near*/) {
   return plain_stats<Format>(data, count);
@@ -24,8 +29,9 @@ StatsPart plain(const std::byte* data, size_t count, const double* /*near*/) {
 }  // namespace
 
 const Kernels& scalar_kernels() {
-  static constexpr Kernels kernels = {"scalar",   plain_hash, plain<F16>, plain<BF16>, plain<F32>, plain<F64>,
-                                      plain<I16>, plain<I32>, plain<I64>, plain<U16>,  plain<U32>, plain<U64>};
+  static constexpr Kernels kernels = {"scalar",   plain_hash, plain_hash_and_copy, plain<F16>, plain<BF16>,
+                                      plain<F32>, plain<F64>, plain<I16>,          plain<I32>, plain<I64>,
+                                      plain<U16>, plain<U32>, plain<U64>};
   return kernels;
 }
 

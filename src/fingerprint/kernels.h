@@ -13,6 +13,10 @@ namespace ttap {
 // The two sums of a block of whole stripes.
 using HashKernel = HashPair (*)(const std::byte* data, size_t stripes);
 
+// The same, and the block is copied to `to` (on a multiple of 64) on the way: what is stored is what was hashed, even
+// while another thread writes to `data`. May go past the caches; then nobody else may read it before ChunkWorker fences.
+using HashCopyKernel = HashPair (*)(const std::byte* data, size_t stripes, std::byte* to);
+
 // The statistics of `count` values of a block. `near` is a number near the mean (that of the block before), or null
 // at the start: a sum of squares is only as good as it is taken near the mean.
 using StatsKernel = StatsPart (*)(const std::byte* data, size_t count, const double* near);
@@ -21,6 +25,7 @@ using StatsKernel = StatsPart (*)(const std::byte* data, size_t count, const dou
 struct Kernels {
   std::string_view name;
   HashKernel hash;
+  HashCopyKernel hash_and_copy;
   StatsKernel f16, bf16, f32, f64;
   StatsKernel i16, i32, i64;
   StatsKernel u16, u32, u64;

@@ -30,7 +30,10 @@ const T* as(const std::byte* data) {
 
 // ---- hash ----
 
-HashPair hash_block(const std::byte* data, size_t stripes) {
+// With COPY each word is stored, past the caches, as it is hashed: the target is not read before it is overwritten, and
+// what the model has in the caches stays there.
+template <bool COPY>
+HWY_INLINE HashPair hash_words(const std::byte* data, size_t stripes, std::byte* to) {
   const hn::ScalableTag<uint32_t> d32;
   const hn::ScalableTag<uint64_t> d64;
   constexpr size_t kStripe = kHashStripeBytes / 4;
@@ -49,6 +52,7 @@ HashPair hash_block(const std::byte* data, size_t stripes) {
     auto key = hn::Load(d32, keys);
     for (size_t s = 0; s < stripes; ++s) {
       const auto word = hn::LoadU(d32, words + s * kStripe + column);
+      if constexpr (COPY) hn::Stream(word, d32, reinterpret_cast<uint32_t*>(to) + s * kStripe + column);
       const auto next_key = hn::Load(d32, keys + (s + 1) * kStripe);
       sum_a = hn::Add(sum_a, product(hn::Add(word, key)));
       sum_b = hn::Add(sum_b, product(hn::Add(word, next_key)));
@@ -56,6 +60,18 @@ HashPair hash_block(const std::byte* data, size_t stripes) {
     }
   }
   return {hn::GetLane(hn::SumOfLanes(d64, sum_a)), hn::GetLane(hn::SumOfLanes(d64, sum_b))};
+}
+
+HashPair hash_block(const std::byte* data, size_t stripes) { return hash_words<false>(data, stripes, nullptr); }
+
+HashPair hash_and_copy_block(const std::byte* data, size_t stripes, std::byte* to) {
+  // Half a cache line at a time is the worst way past the caches.
+  if constexpr (hn::MaxLanes(hn::ScalableTag<uint32_t>()) * 4 == kHashStripeBytes) {
+    return hash_words<true>(data, stripes, to);
+  } else {
+    std::memcpy(to, data, stripes * kHashStripeBytes);
+    return hash_block(to, stripes);
+  }
 }
 
 // ---- what follows from the bits ----

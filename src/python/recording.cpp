@@ -27,6 +27,15 @@ Level level_named(std::string_view name) {
   return *level;
 }
 
+std::string_view write_name(WriteMode mode) {
+  return mode == WriteMode::kDirect ? "direct" : mode == WriteMode::kBuffered ? "buffered" : "auto";
+}
+WriteMode write_named(std::string_view name) {
+  for (const WriteMode mode : {WriteMode::kAuto, WriteMode::kDirect, WriteMode::kBuffered})
+    if (write_name(mode) == name) return mode;
+  raise({.message = "write '" + std::string(name) + "'", .hint = "it is one of: auto, direct, buffered"});
+}
+
 Ending ending_of(bool aborted) { return aborted ? Ending::kAborted : Ending::kComplete; }
 
 nb::dict drops_as_dict(const DropCounts& drops) {
@@ -91,6 +100,9 @@ void init_options(nb::module_& m) {
       .def_prop_rw(
           "drop_when_full", [](const RecorderOptions& o) { return o.when_full == WhenFull::kDrop; },
           [](RecorderOptions& o, bool drop) { o.when_full = drop ? WhenFull::kDrop : WhenFull::kBlock; })
+      .def_prop_rw(
+          "write", [](const RecorderOptions& o) { return write_name(o.write); },
+          [](RecorderOptions& o, std::string_view name) { o.write = write_named(name); })
       .def_rw("deduplicate", &RecorderOptions::deduplicate)
       .def_rw("sync", &RecorderOptions::sync)
       .def_rw("strict", &RecorderOptions::strict)

@@ -15,9 +15,14 @@ namespace {
 
 using format::FrameType;
 
-constexpr std::array<std::byte, format::kAlignment> kZeros{};
+constexpr std::array<std::byte, kDirectAlignment> kZeros{};
 
 std::span<const std::byte> padding_of(uint64_t size) { return std::span(kZeros).first(format::align_up(size) - size); }
+
+// How many zeros come before a blob that could begin at `offset`.
+uint64_t zeros_before(uint64_t offset, uint64_t size) {
+  return size < kDirectBytes ? 0 : (kDirectAlignment - offset % kDirectAlignment) % kDirectAlignment;
+}
 
 iovec part_of(std::span<const std::byte> bytes) { return {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
 
@@ -31,26 +36,19 @@ Result<SegmentWriter> SegmentWriter::create(const std::filesystem::path& path, u
   std::error_code error;
   if (std::filesystem::exists(path, error))
     return Error{.code = ErrorCode::kInvalidArgument, .message = "is there already", .path = path.string()};
-  TTAP_ASSIGN(FileDescriptor file, FileDescriptor::open(incomplete, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC));
-  // Tells readers that somebody is still at work; the lock goes with the process. Readers hold it for a moment only.
-  TTAP_TRY(lock_exclusively(file.get(), LockWait::kYes, incomplete));
-  SegmentWriter writer(path, std::move(incomplete), std::move(file), options);
-  close_in_forked_child(writer.file_.get());
+  TTAP_ASSIGN(SegmentFile file, SegmentFile::create(incomplete, options.pace));
+  SegmentWriter writer(path, std::move(file), options);
   const format::FileHeader header = format::make_file_header(pass_number, started_unix_ns);
   const auto header_bytes = std::as_bytes(std::span(&header, 1));
   std::vector<std::byte> start(header_bytes.begin(), header_bytes.end());
   format::append_frame(start, FrameType::kBegin, std::as_bytes(std::span(begin_json)));
-  if (Status written = write_all(writer.file_.get(), 0, start, writer.incomplete_); !written.ok()) {
-    ::unlink(writer.incomplete_.c_str());  // nothing could ever be read from it
+  if (Status written = writer.file_.write(0, start); !written.ok()) {
+    ::unlink(incomplete.c_str());  // nothing could ever be read from it
     return std::move(written).error();
   }
   writer.index_.push_back({sizeof header, static_cast<uint16_t>(FrameType::kBegin), 0, 0});
   writer.position_ = start.size();
   return writer;
-}
-
-SegmentWriter::~SegmentWriter() {
-  if (file_.is_open()) keep_in_forked_child(file_.get());
 }
 
 void SegmentWriter::lose_events(uint32_t begin, uint32_t end) {
@@ -144,10 +142,12 @@ uint64_t SegmentWriter::add_tensor(const TensorRecord& tensor, uint64_t time_ns,
       row.blob_offset = known->second;
     } else {
       // Blobs are the first frame of a flush, so their place is known before the other frames' size.
-      row.blob_offset = position_ + sizeof(format::FrameHeader) + blob_bytes_;
+      const uint64_t end = position_ + sizeof(format::FrameHeader) + blob_bytes_;
+      const uint64_t zeros = zeros_before(end, bytes.size());
+      row.blob_offset = end + zeros;
       if (blobs_.emplace(hash, row.blob_offset).second) new_hashes_.push_back(hash);
-      blob_parts_.push_back(bytes);
-      cost = format::align_up(bytes.size());
+      blob_parts_.push_back({zeros, bytes});
+      cost = zeros + format::align_up(bytes.size());
       blob_bytes_ += cost;
     }
   }
@@ -210,15 +210,16 @@ Status SegmentWriter::write_pending() {
   if (!blob_parts_.empty()) {
     blobs_header = format::make_blobs_header(blob_bytes_);
     parts.push_back(part_of(std::as_bytes(std::span(&blobs_header, 1))));
-    for (const auto& blob : blob_parts_) {
-      parts.push_back(part_of(blob));
-      parts.push_back(part_of(padding_of(blob.size())));
+    for (const Blob& blob : blob_parts_) {
+      parts.push_back(part_of(std::span(kZeros).first(blob.zeros_before)));
+      parts.push_back(part_of(blob.bytes));
+      parts.push_back(part_of(padding_of(blob.bytes.size())));
     }
   }
   parts.push_back(part_of(rows));
-  Status written = write_all(file_.get(), position_, parts, incomplete_);
+  Status written = file_.write(position_, parts);
   if (!written.ok()) {
-    (void)::ftruncate(file_.get(), static_cast<off_t>(position_));
+    (void)file_.cut(position_);
     return written;
   }
   position_ += blobs_size + rows.size();
@@ -248,20 +249,23 @@ void SegmentWriter::forget_pending() {
 
 Status SegmentWriter::begin_large(uint64_t byte_count) {
   TTAP_CHECK(pending_rows() == 0 && !large_);
-  const format::FrameHeader header = format::make_blobs_header(byte_count);
-  large_ = Large{byte_count, 0};
-  Status written = write_all(file_.get(), position_, std::as_bytes(std::span(&header, 1)), incomplete_);
+  const uint64_t payload = position_ + sizeof(format::FrameHeader);
+  const uint64_t zeros = zeros_before(payload, byte_count);
+  const format::FrameHeader header = format::make_blobs_header(zeros + byte_count);
+  large_ = Large{payload + zeros, byte_count, 0};
+  iovec parts[] = {part_of(std::as_bytes(std::span(&header, 1))), part_of(std::span(kZeros).first(zeros))};
+  Status written = file_.write(position_, parts);
   if (!written.ok()) abandon_large();
   return written;
 }
 
 Status SegmentWriter::write_large(std::span<const std::byte> piece) {
   TTAP_CHECK(large_ && large_->written + piece.size() <= large_->byte_count);
-  const uint64_t at = position_ + sizeof(format::FrameHeader) + large_->written;
+  const uint64_t at = large_->offset + large_->written;
   large_->written += piece.size();
   const bool last = large_->written == large_->byte_count;
   iovec parts[] = {part_of(piece), part_of(last ? padding_of(large_->byte_count) : std::span<const std::byte>{})};
-  Status written = write_all(file_.get(), at, parts, incomplete_);
+  Status written = file_.write(at, parts);
   if (!written.ok()) abandon_large();
   return written;
 }
@@ -276,7 +280,7 @@ void SegmentWriter::add_tensor_of_large(const TensorRecord& tensor, uint64_t tim
     blob_offset = known->second;
     abandon_large();
   } else {
-    blob_offset = position_ + sizeof(format::FrameHeader);
+    blob_offset = large_->offset;
     blobs_.emplace(hash, blob_offset);
     position_ = blob_offset + format::align_up(large_->byte_count);
     large_.reset();
@@ -289,7 +293,7 @@ void SegmentWriter::add_tensor_of_large(const TensorRecord& tensor, uint64_t tim
 
 void SegmentWriter::abandon_large() {
   large_.reset();
-  (void)::ftruncate(file_.get(), static_cast<off_t>(position_));
+  (void)file_.cut(position_);
 }
 
 std::vector<std::byte> make_segment_tail(uint64_t position, std::string_view end_json,
@@ -308,26 +312,25 @@ std::vector<std::byte> make_segment_tail(uint64_t position, std::string_view end
 Status SegmentWriter::finish(std::string_view end_json, const std::function<void()>& make_room) {
   TTAP_CHECK(pending_rows() == 0 && !large_);
   const auto tail = make_segment_tail(position_, end_json, index_);
-  Status written = write_all(file_.get(), position_, tail, incomplete_);
+  Status written = file_.write(position_, tail);
   if (!written.ok() && make_room) {
     make_room();
-    written = write_all(file_.get(), position_, tail, incomplete_);
+    written = file_.write(position_, tail);
   }
   if (!written.ok()) {
-    (void)::ftruncate(file_.get(), static_cast<off_t>(position_));
+    (void)file_.cut(position_);
     return written;
   }
   position_ += tail.size();
   // An earlier write that failed half-way may have left more behind.
-  if (::ftruncate(file_.get(), static_cast<off_t>(position_)) != 0) return errno_error("cannot truncate", incomplete_);
-  if (options_.sync && ::fdatasync(file_.get()) != 0) return errno_error("cannot sync", incomplete_);
-  TTAP_TRY(rename_to_new(incomplete_, path_));
+  TTAP_TRY(file_.cut(position_));
+  if (options_.sync) TTAP_TRY(file_.sync());
+  TTAP_TRY(rename_to_new(file_.path(), path_));
   if (options_.sync) {
     TTAP_ASSIGN(const FileDescriptor directory, FileDescriptor::open(path_.parent_path(), O_RDONLY | O_CLOEXEC));
     if (::fsync(directory.get()) != 0) return errno_error("cannot sync", path_.parent_path());
   }
   // Last, since closing unlocks.
-  keep_in_forked_child(file_.get());
   return file_.close(path_);
 }
 

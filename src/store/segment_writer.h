@@ -13,7 +13,8 @@
 
 #include "format/layout.h"
 #include "format/string_table.h"
-#include "store/posix_file.h"
+#include "store/disk_pace.h"
+#include "store/segment_file.h"
 #include "ttap/record.h"
 #include "ttap/result.h"
 
@@ -29,7 +30,8 @@ class SegmentWriter {
  public:
   struct Options {
     bool deduplicate = true;
-    bool sync = false;  // fdatasync before the file gets its final name
+    bool sync = false;         // fdatasync before the file gets its final name
+    DiskPace* pace = nullptr;  // large blobs go round the page cache as it says; outlives the writer
   };
 
   // Creates `<path>.incomplete` and locks it; `path` must not exist.
@@ -37,14 +39,14 @@ class SegmentWriter {
                                       std::string_view begin_json, const Options& options);
   SegmentWriter(SegmentWriter&&) noexcept = default;
   SegmentWriter& operator=(SegmentWriter&&) = delete;
-  ~SegmentWriter();
 
   // `number` is the recorder's and counts up, perhaps with gaps; so is event.parent, and TensorRecord::event below. In
   // the file events are numbered without gaps, and an event that was lost is referred to by nobody.
   void add_event(uint32_t number, const EventRecord& event);
 
   // Adds a row. With has_bytes set, `bytes` (in C order, alive until the flush) are stored, or an earlier blob with
-  // the same hash is referred to. Returns how many bytes of blob the row will cost.
+  // the same hash is referred to. Returns how many bytes of blob the row will cost. A large blob whose memory begins on
+  // a multiple of kDirectAlignment can go round the page cache; so can the pieces below.
   uint64_t add_tensor(const TensorRecord& tensor, uint64_t time_ns, std::span<const std::byte> bytes);
 
   // The row added last once more under another name: the same event, and the same bytes whatever `deduplicate` says.
@@ -74,6 +76,7 @@ class SegmentWriter {
 
   // Of what is in the file.
   uint64_t file_bytes() const { return position_; }
+  uint64_t direct_bytes() const { return file_.direct_bytes(); }  // that went round the page cache
   uint64_t tensor_count() const { return tensor_count_; }
 
   // Ends the segment: end record, index, trailer, final name. `make_room` is called once when the disk is full.
@@ -83,8 +86,8 @@ class SegmentWriter {
   struct HashOfHash {
     size_t operator()(const Hash128& hash) const { return hash.low; }
   };
-  SegmentWriter(std::filesystem::path path, std::filesystem::path incomplete, FileDescriptor file, Options options)
-      : path_(std::move(path)), incomplete_(std::move(incomplete)), file_(std::move(file)), options_(options) {}
+  SegmentWriter(std::filesystem::path path, SegmentFile file, Options options)
+      : path_(std::move(path)), file_(std::move(file)), options_(options) {}
   Status write_pending();
   void strip_pending_blobs();
   void forget_pending();
@@ -93,8 +96,7 @@ class SegmentWriter {
   void lose_events(uint32_t begin, uint32_t end);
 
   std::filesystem::path path_;
-  std::filesystem::path incomplete_;
-  FileDescriptor file_;
+  SegmentFile file_;
   Options options_;
   uint64_t position_ = 0;  // end of what is in the file
   uint64_t tensor_count_ = 0;
@@ -113,11 +115,16 @@ class SegmentWriter {
   // Collected since the last flush.
   std::vector<format::EventRow> events_;
   std::vector<format::TensorRow> tensors_;
-  std::vector<std::span<const std::byte>> blob_parts_;
+  struct Blob {
+    uint64_t zeros_before;
+    std::span<const std::byte> bytes;
+  };
+  std::vector<Blob> blob_parts_;
   std::vector<Hash128> new_hashes_;
   uint64_t blob_bytes_ = 0;  // with padding
 
   struct Large {
+    uint64_t offset;  // of the blob in the file
     uint64_t byte_count;
     uint64_t written;
   };

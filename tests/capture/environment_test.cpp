@@ -21,6 +21,7 @@ TEST(Environment, OverlaysWhatTheProgramPasses) {
                                 {"TTAP_STAGING_BYTES", "3M"},
                                 {"TTAP_QUOTA_BYTES", "2g"},
                                 {"TTAP_WHEN_FULL", "drop"},
+                                {"TTAP_WRITE", "direct"},
                                 {"TTAP_STRICT", "1"}},
                                {.directory = "/from/program", .level = Level::kMeta});
   ASSERT_TRUE(options.ok());
@@ -29,6 +30,7 @@ TEST(Environment, OverlaysWhatTheProgramPasses) {
   EXPECT_EQ(options->staging_bytes, 3u << 20);
   EXPECT_EQ(options->quota_bytes, uint64_t{2} << 30);
   EXPECT_EQ(options->when_full, WhenFull::kDrop);
+  EXPECT_EQ(options->write, WriteMode::kDirect);
   EXPECT_TRUE(options->strict);
 }
 
@@ -75,6 +77,7 @@ TEST(Environment, SaysWhichVariableIsWrong) {
                                                                       {"TTAP_STAGING_BYTES", "12Q"},
                                                                       {"TTAP_QUOTA_BYTES", "-1"},
                                                                       {"TTAP_WHEN_FULL", "maybe"},
+                                                                      {"TTAP_WRITE", "fast"},
                                                                       {"TTAP_STRICT", "yes"},
                                                                       {"TTAP_FORMAT", "zip"},
                                                                       {"TTAP_FILTER", "3"}}) {

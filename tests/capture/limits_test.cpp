@@ -136,6 +136,35 @@ TEST(Limits, AFullDiskIsCountedAndTheProgramGoesOn) {
   EXPECT_EQ(with_bytes + report.drops.disk_full, kTensors) << "every tensor is either there or counted";
 }
 
+TEST(Limits, ADiskFullOfLargeTensorsEndsItsPassToo) {
+  for (const WriteMode mode : {WriteMode::kDirect, WriteMode::kBuffered}) {
+    const SmallDisk disk("size=9m");
+    if (!disk.mounted()) GTEST_SKIP() << "skipped: mounting a small tmpfs needs root";
+    auto recorder = Recorder::create({.directory = disk.path(), .rank = 0, .write = mode});
+    ASSERT_TRUE(recorder.ok());
+    const std::vector<int64_t> shape = {500'000};  // 2 MB
+    constexpr size_t kTensors = 12;
+    for (size_t i = 0; i < kTensors; ++i) {
+      const std::vector<float> values(500'000, static_cast<float>(i));
+      (*recorder)->capture("x", {values.data(), DType::kF32, shape, {}});
+    }
+    EXPECT_FALSE((*recorder)->close().ok());
+    const auto pass = Pass::open((*recorder)->rank_directory() / "pass00000.ttap");
+    ASSERT_TRUE(pass.ok()) << pass.error().describe();
+    EXPECT_EQ(pass->info().ending, Ending::kComplete);
+    EXPECT_EQ(pass->info().problem, "");
+    ASSERT_EQ(pass->tensor_count(), kTensors);
+    size_t with_bytes = 0;
+    for (size_t i = 0; i < kTensors; ++i) {
+      if (!pass->tensor(i).has_bytes) continue;
+      ++with_bytes;
+      EXPECT_TRUE(pass->read(i).ok());
+    }
+    EXPECT_GE(with_bytes, 2u);
+    EXPECT_EQ(with_bytes + pass->info().drops.disk_full, kTensors);
+  }
+}
+
 TEST(Limits, ATensorInPiecesThatMeetsAFullDiskIsTakenBack) {
   const SmallDisk disk("size=4m");
   if (!disk.mounted()) GTEST_SKIP() << "skipped: mounting a small tmpfs needs root";

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <thread>
@@ -176,20 +177,24 @@ TEST(RecorderThreads, ALargeTensorIsNotOvertakenForEver) {
 TEST(RecorderThreads, ItsThreadsTakeNoSignals) {
   const ScratchDirectory scratch;
   auto recorder = make({.directory = scratch.path()});
-  ASSERT_TRUE(recorder->flush().ok());  // both have run, and so have their names
+  const unsigned helpers = std::clamp(std::thread::hardware_concurrency(), 1u, 4u) - 1;
+  ASSERT_TRUE(recorder->flush().ok());  // the writer has run, and so has its name
   const auto text_of = [](const std::filesystem::path& path) {
     std::ifstream file(path);
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
-  int threads = 0;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    if (!text_of(task.path() / "comm").starts_with("ttap-")) continue;
-    ++threads;
-    const std::string status = text_of(task.path() / "status");
-    const auto blocked = std::stoull(status.substr(status.find("SigBlk:") + 7), nullptr, 16);
-    EXPECT_NE(blocked & (1u << (SIGTERM - 1)), 0u);
+  unsigned threads = 0;
+  while (threads < 1 + helpers) {  // a helper gives itself its name as soon as it runs; without one the test hangs
+    threads = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      if (!text_of(task.path() / "comm").starts_with("ttap-")) continue;
+      ++threads;
+      const std::string status = text_of(task.path() / "status");
+      const auto blocked = std::stoull(status.substr(status.find("SigBlk:") + 7), nullptr, 16);
+      EXPECT_NE(blocked & (1u << (SIGTERM - 1)), 0u);
+    }
   }
-  EXPECT_EQ(threads, 2);
+  EXPECT_EQ(threads, 1 + helpers);
 }
 
 }  // namespace

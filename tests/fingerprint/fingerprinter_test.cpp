@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "paths.h"
+
 namespace ttap {
 namespace {
 
@@ -45,6 +47,23 @@ TEST(Fingerprinter, pieces_give_the_same_bits_as_the_whole) {
       SCOPED_TRACE(piece);
       expect_identical(in_pieces(bytes, dtype, piece), whole(bytes, dtype));
     }
+}
+
+TEST(ChunkWorker, a_copy_on_the_way_is_the_same_bytes_and_gives_the_same_bits_on_every_path) {
+  const auto bytes = sample((size_t{1} << 20) + 100);
+  alignas(64) static std::byte target[(size_t{1} << 20) + 164];
+  for (const SimdPath path : every_path())
+    for (const DType dtype : {DType::kF32, DType::kU8, DType::kF8E5M2FNUZ})
+      for (const size_t size : {size_t{0}, size_t{4}, size_t{64}, size_t{4096}, size_t{8292}, bytes.size()}) {
+        SCOPED_TRACE(size);
+        std::memset(target, 0x55, sizeof target);
+        ChunkWorker plain(dtype, kernels_for(path)), copying(dtype, kernels_for(path));
+        plain.add(std::span(bytes).first(size), 3);
+        copying.add_and_copy(std::span(bytes).first(size), 3, target);
+        expect_identical(copying.finish(size, copying.end_chunk()), plain.finish(size, plain.end_chunk()));
+        EXPECT_EQ(std::memcmp(target, bytes.data(), size), 0);
+        EXPECT_EQ(target[size], std::byte{0x55}) << "wrote beyond the end";
+      }
 }
 
 TEST(Fingerprinter, of_nothing_is_the_fingerprint_of_an_empty_tensor) {

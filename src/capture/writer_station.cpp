@@ -1,4 +1,4 @@
-#include "capture/stations.h"
+#include "capture/writer_station.h"
 
 #include <pthread.h>
 #include <sys/resource.h>
@@ -6,10 +6,8 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <optional>
 
 #include "capture/staged.h"
-#include "fingerprint/fingerprinter.h"
 
 namespace ttap {
 namespace {
@@ -17,7 +15,7 @@ namespace {
 // How long the writer waits for more before it writes a batch that is not full.
 constexpr std::chrono::microseconds kBatchLinger{2000};
 
-// The recorder's threads give way to the program's where there are more threads than cores. A kernel that refuses only
+// The writer gives way to the program's threads where there are more threads than cores. A kernel that refuses only
 // costs the model's thread some time.
 void give_way(const char* name) {
   (void)pthread_setname_np(pthread_self(), name);
@@ -27,31 +25,6 @@ void give_way(const char* name) {
 
 }  // namespace
 
-void run_fingerprint_station(StagingRing& ring) {
-  give_way("ttap-hash");
-  std::optional<Fingerprinter> pieces;  // of the tensor that arrives in several records
-  while (true) {
-    auto* record = ring.next_published();
-    const StagedKind kind = kind_of(record);
-    if (kind == StagedKind::kTensor) {
-      auto& tensor = staged_as<StagedTensor>(record);
-      if (!tensor.payload.last) {
-        pieces.emplace(tensor.dtype);
-        pieces->update(tensor.payload.bytes);
-      } else if (tensor.level != Level::kMeta) {
-        tensor.payload.fingerprint =
-            fingerprint(TensorView{tensor.payload.bytes.data(), tensor.dtype, tensor.shape, {}});
-      }
-    } else if (kind == StagedKind::kPiece) {
-      StagedPayload& payload = staged_as<StagedPiece>(record).payload;
-      pieces->update(payload.bytes);
-      if (payload.last) payload.fingerprint = pieces->finish();
-    }
-    ring.pass_on(record);
-    if (kind == StagedKind::kStop) return;
-  }
-}
-
 void run_writer_station(StagingRing& ring, PassSink& sink, const std::function<void(uint64_t)>& flushed) {
   give_way("ttap-write");
   uint64_t held = 0;  // bytes of ring that the batch keeps from being freed
@@ -60,7 +33,7 @@ void run_writer_station(StagingRing& ring, PassSink& sink, const std::function<v
     held = 0;
   };
   while (true) {
-    auto* record = ring.next_passed_on(sink.has_batch() ? kBatchLinger : std::chrono::microseconds(0));
+    auto* record = ring.next_published(sink.has_batch() ? kBatchLinger : std::chrono::microseconds(0));
     if (record == nullptr) {
       sink.flush();
       release();
