@@ -155,6 +155,38 @@ TEST(RecorderThreads, ThreadsThatStartTogetherShareOnePass) {
   }
 }
 
+TEST(RecorderThreads, ASourceMaySpeakWhileOthersCapture) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path(), .staging_bytes = 256 << 10});
+  recorder->begin_pass();
+  constexpr uint32_t kEach = 500;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&, t] {
+      for (uint32_t i = 0; i < kEach; ++i) {
+        const Event event = recorder->begin_event(
+            {.name = "x", .level = t == 0 ? std::optional(Level::kFull) : std::nullopt, .again = t == 0});
+        recorder->capture(event, view_of(eight(0)));
+      }
+    });
+  for (uint32_t i = 0; i < 50; ++i) {
+    EXPECT_TRUE(recorder->add_alias("x", "alias" + std::to_string(i)).ok());
+    EXPECT_TRUE(recorder->set_source_json("{}").ok());
+    EXPECT_FALSE(recorder->count_unsupported("x", "it is sparse").ok());
+    (void)recorder->report();
+  }
+  for (auto& thread : threads) thread.join();
+  recorder->capture("x", view_of(eight(1)));
+  ASSERT_TRUE(recorder->close().ok());
+  const Pass pass = open_pass(*recorder, 0);
+  EXPECT_EQ(pass.event_count(), 2 * kEach + 1);
+  EXPECT_EQ(pass.tensor_count(), recorder->report().tensors);
+  EXPECT_GE(pass.tensor_count(), 2 * kEach + 51);
+  EXPECT_EQ(values_of(pass, {.name = "alias49", .call = kEach + 1}), eight(1));
+  EXPECT_TRUE(pass.find({.name = "x", .call = kCallsDoneAgain + kEach}));
+  EXPECT_EQ(pass.info().drops, DropCounts{.unsupported = 50});
+}
+
 TEST(RecorderThreads, ALargeTensorIsNotOvertakenForEver) {
   const ScratchDirectory scratch;
   auto recorder = make({.directory = scratch.path(), .staging_bytes = 1 << 20});
