@@ -11,19 +11,16 @@ import time
 import pytest
 from ttap_command import TTAP
 
-# Says its process id, counts the signal it is given for half a second, and exits with 40 + the count.
+# Says its process id, takes the signal it is given until half a second goes by without one, and exits with 40 + their
+# number. Handlers would run once for two signals that come close together.
 COUNTING = """
-import os, signal, sys, time
+import os, signal, sys
 number, count = int(sys.argv[1]), 0
-def handler(*_):
-    global count
-    count += 1
-signal.signal(number, handler)
+signal.pthread_sigmask(signal.SIG_BLOCK, {number})
 print(os.getpid(), flush=True)
-deadline = time.monotonic() + 20
-while not count and time.monotonic() < deadline:
-    time.sleep(0.01)
-time.sleep(0.5)
+while signal.sigtimedwait({number}, 0.5 if count else 20):
+    count += 1
+    print("heard", flush=True)
 sys.exit(40 + count)
 """
 
@@ -53,8 +50,8 @@ def test_what_a_process_sends_us_is_passed_on(name):
 
 
 def test_a_program_that_signals_its_whole_group_hears_it_once():
-    program = COUNTING.replace("deadline =", "os.kill(0, number)\ndeadline =")
-    with started(sys.executable, "-c", program, str(int(signal.SIGUSR1)), start_new_session=True) as process:
+    program = COUNTING.replace("while", "os.kill(0, number)\nwhile")
+    with started(sys.executable, "-c", program, str(int(signal.SIGRTMIN)), start_new_session=True) as process:
         assert process.wait(30) == 41
 
 
@@ -115,22 +112,6 @@ def test_a_program_gets_the_signals_as_we_were_given_them(prepare):
     assert status(TTAP, "run", "--quiet", "--") == status()
 
 
-def state_of(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rsplit(")", 1)[1].split()[0]
-
-
-def test_a_program_that_is_stopped_alone_does_not_stop_us():
-    with started(sys.executable, "-c", COUNTING, str(int(signal.SIGUSR1))) as process:
-        pid = int(process.stdout.readline())
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(0.3)
-        assert (state_of(pid), state_of(process.pid)) == ("T", "S")
-        os.kill(pid, signal.SIGCONT)
-        os.kill(pid, signal.SIGUSR1)
-        assert process.wait(30) == 41
-
-
 # A shell in miniature: the program in a group of its own, in the foreground of the terminal.
 SHELL = """
 import os, signal, sys
@@ -155,12 +136,13 @@ print("shell: ended with", os.waitstatus_to_exitcode(status), flush=True)
 
 
 class Terminal:
-    """A terminal with that shell in it; `type` and `expect` are the user's hands and eyes."""
+    """A terminal with that shell in it, or without; `type` and `expect` are the user's hands and eyes."""
 
-    def __init__(self, *words):
+    def __init__(self, *words, shell=(sys.executable, "-c", SHELL)):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.execv(sys.executable, [sys.executable, "-c", SHELL, str(TTAP), "run", "--quiet", "--", *words])
+            words = [*shell, str(TTAP), "run", "--quiet", "--", *words]
+            os.execv(words[0], words)
         self.received = ""
 
     def __enter__(self):
@@ -178,14 +160,25 @@ class Terminal:
         while text not in self.received:
             assert select.select([self.fd], [], [], deadline - time.monotonic())[0], (text, self.received)
             self.received += os.read(self.fd, 4096).decode()
-        self.received = self.received.split(text, 1)[1]
+        before, self.received = self.received.split(text, 1)
+        return before
 
 
-def test_control_c_reaches_the_program_once_and_we_wait_for_its_answer():
+def test_we_wait_for_the_programs_answer_to_control_c():
     with Terminal(sys.executable, "-c", COUNTING, str(int(signal.SIGINT))) as terminal:
         terminal.expect("\n")
         terminal.type("\x03")
         terminal.expect("shell: ended with 41")
+
+
+def test_control_c_is_not_passed_on_for_the_program_has_it_already():
+    with Terminal(sys.executable, "-c", COUNTING, str(int(signal.SIGINT)), shell=()) as terminal:
+        terminal.expect("\n")
+        os.kill(terminal.pid, signal.SIGSTOP)  # we are late
+        terminal.type("\x03")
+        terminal.expect("heard")
+        os.kill(terminal.pid, signal.SIGCONT)
+        assert os.waitid(os.P_PID, terminal.pid, os.WEXITED | os.WNOWAIT).si_status == 41
 
 
 def test_control_z_stops_us_with_the_program_and_both_go_on():
@@ -209,3 +202,20 @@ def test_control_z_does_not_stop_us_when_the_program_ignores_it():
         terminal.type("\x1a")
         terminal.type("hello\n")
         terminal.expect("shell: ended with 0")
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rsplit(")", 1)[1].split()[:2]  # state and parent
+
+
+def test_a_program_that_is_stopped_alone_does_not_stop_us():
+    with Terminal(sys.executable, "-c", COUNTING, str(int(signal.SIGUSR1))) as terminal:
+        pid = int(terminal.expect("\n"))
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.3)
+        state, ttap = state_of(pid)
+        assert (state, state_of(ttap)[0]) == ("T", "S")
+        os.kill(pid, signal.SIGCONT)
+        os.kill(pid, signal.SIGUSR1)
+        terminal.expect("shell: ended with 41")
