@@ -123,7 +123,7 @@ Result<ExitCode> check(const CheckOptions& options, Output& out) {
 void add_check(CLI::App& app, Command& command) {
   auto options = std::make_shared<CheckOptions>();
   CLI::App* verb = app.add_subcommand("check", "Finds the first NaN or Inf, and every later one");
-  add_run(*verb, options->selection);
+  add_run_argument(*verb, options->selection);
   add_pass_and_rank(*verb, options->selection);
   add_filter(*verb, options->selection, "Judge only tensors in whose key this PCRE2 pattern is found");
   verb->add_flag("--verify", options->verify, "Also read every byte that was kept and check its hash");

@@ -8,16 +8,25 @@
 
 namespace ttap::cli {
 
+// Of our own findings; `run` ends with any code its program ends with.
 enum ExitCode : int { kFine = 0, kFinding = 1, kError = 2 };
 
 // The command that was given: main() makes its output and runs it.
 struct Command {
   std::string name;
-  const SelectionOptions* options = nullptr;
+  const SelectionOptions* options = nullptr;  // null for a command without them
   std::function<Result<ExitCode>(Output&)> body;
 };
 
+// What the operating system started us with.
+struct Start {
+  int argc;
+  char** argv;
+  void (*sigpipe)(int);  // the disposition of SIGPIPE, which main() changes
+};
+
 // Each adds a subcommand with its options and help; when it is the one given, it fills in `command`.
+void add_run(CLI::App& app, Command& command, Start& start);  // takes the program and its words off argc
 void add_ls(CLI::App& app, Command& command);
 void add_show(CLI::App& app, Command& command);
 void add_check(CLI::App& app, Command& command);

@@ -2,15 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/error_text.h"
+#include "cli/json_reader.h"
 #include "cli/text.h"
 
 namespace ttap::cli {
 namespace {
-
-constexpr int kDeepestMetadata = 64;
 
 struct NamedDrop {
   std::string_view words;
@@ -25,18 +22,10 @@ constexpr NamedDrop kDrops[] = {{"staging full", "staging_full", &DropCounts::st
                                 {"late", "late", &DropCounts::late},
                                 {"events", "events", &DropCounts::events}};
 
-// What the recorder wrote, if it is JSON of a sane depth; a file may hold anything there.
+// What the recorder wrote, if it is JSON; a file may hold anything there.
 std::string metadata_json(const PassInfo& info) {
-  bool too_deep = false;
-  const auto json = nlohmann::ordered_json::parse(
-      info.metadata_json,
-      [&](int depth, nlohmann::ordered_json::parse_event_t, nlohmann::ordered_json&) {
-        too_deep = too_deep || depth > kDeepestMetadata;
-        return !too_deep;
-      },
-      /*allow_exceptions=*/false);
-  if (json.is_discarded() || too_deep) return "null";
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  const auto json = read_json(info.metadata_json);
+  return json.ok() ? json_text(*json) : "null";
 }
 
 }  // namespace

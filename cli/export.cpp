@@ -110,7 +110,7 @@ void print_json(const Outcome& outcome, const std::string& path, const ExportOpt
 void add_export(CLI::App& app, Command& command) {
   auto options = std::make_shared<ExportOptions>();
   CLI::App* verb = app.add_subcommand("export", "Writes passes as .pt, .safetensors or .npy");
-  add_run(*verb, options->selection);
+  add_run_argument(*verb, options->selection);
   verb->add_option("--format", options->format_name, "pt, safetensors or npy")
       ->required()
       ->check(CLI::IsMember({"pt", "safetensors", "npy"}).description(""))

@@ -4,6 +4,7 @@
 
 #include "analyze/nonfinite.h"
 #include "cli/command.h"
+#include "cli/coverage_list.h"
 #include "cli/describe.h"
 #include "cli/error_text.h"
 #include "cli/number_set.h"
@@ -24,11 +25,13 @@ Examples:
   ttap ls out/run --filter 'mlp|norm'    tensors whose key matches, in every pass
   ttap ls out/run/rank0_pid7/pass00003.ttap --limit 20
   ttap ls model.safetensors --stats      a file of another format, with statistics
+  ttap ls out/run --coverage             what was not recorded, and why
   ttap ls out/run --json | jq '.passes[].tensors[].key')";
 
 struct LsOptions {
   SelectionOptions selection;
   bool passes_only = false;
+  bool coverage = false;
   bool stats = false;
   uint64_t limit = 0;  // 0: everything
 };
@@ -261,16 +264,22 @@ class Ls {
 void add_ls(CLI::App& app, Command& command) {
   auto options = std::make_shared<LsOptions>();
   CLI::App* verb = app.add_subcommand("ls", "Lists passes and tensors");
-  add_run(*verb, options->selection);
+  add_run_argument(*verb, options->selection);
   add_pass_and_rank(*verb, options->selection);
   add_filter(*verb, options->selection, "Only tensors in whose key this PCRE2 pattern is found");
   verb->add_flag("--passes", options->passes_only, "Only the passes, one line each");
   verb->add_flag("--stats", options->stats, "Compute statistics where none are recorded (.pt, .safetensors, .npy)");
   verb->add_option("--limit", options->limit, "At most this many tensors of a pass; 0 for all (default)")
       ->type_name("N");
+  verb->add_flag("--coverage", options->coverage, "What each rank recorded and what it did not, instead of tensors")
+      ->excludes("--pass", "--filter", "--passes", "--stats", "--limit");
   verb->footer(kHelp);
   verb->callback([options, &command] {
     command = {"ls", &options->selection, [options](Output& out) -> Result<ExitCode> {
+                 if (options->coverage) {
+                   TTAP_ASSIGN(const Run ranks, select_ranks(options->selection));
+                   return options->selection.json ? write_coverage_json(ranks, out) : list_coverage(ranks, out);
+                 }
                  TTAP_ASSIGN(Selection selection, select_passes(options->selection));
                  Ls ls(*options, std::move(selection), out);
                  return options->selection.json ? ls.json() : ls.text();

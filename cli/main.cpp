@@ -15,12 +15,13 @@ namespace {
 
 constexpr const char* kOverview = R"(
 Examples:
+  ttap run -o out/run -- python x.py    run a program, record its PyTorch modules
   ttap ls out/run                       what was recorded
   ttap show out/run model.layers.0.mlp  one tensor: statistics, values, histogram
   ttap check out/run                    the first NaN or Inf, and every later one
   ttap COMMAND --help                   the options of a command
 
-Exit codes: 0 all is well, 1 something was found, 2 an error.)";
+Exit codes: 0 all is well, 1 something was found, 2 an error; of run: the program's.)";
 
 void print_usage_error(const CLI::App& app, const std::string& message) {
   const auto chosen = app.get_subcommands();
@@ -46,24 +47,25 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
   return message;
 }
 
-int run(int argc, char** argv) {
-  CLI::App app("Looks at what TensorTap recorded: every tensor of every operator.", "ttap");
+int run(Start start) {
+  CLI::App app("Records every tensor of every operator, and looks at what was recorded.", "ttap");
   app.set_version_flag("--version", std::string("ttap ") + version(), "Print the version");
   app.footer(kOverview);
   app.require_subcommand(0, 1);
   Command command;
+  add_run(app, command, start);
   add_ls(app, command);
   add_show(app, command);
   add_check(app, command);
   add_export(app, command);
   add_recover(app, command);
 
-  if (argc > 1 && argv[1][0] != '-' && !is_command(app, argv[1])) {
-    print_usage_error(app, unknown_command(app, argv[1]));
+  if (start.argc > 1 && start.argv[1][0] != '-' && !is_command(app, start.argv[1])) {
+    print_usage_error(app, unknown_command(app, start.argv[1]));
     return kError;
   }
   try {
-    app.parse(argc, argv);
+    app.parse(start.argc, start.argv);
   } catch (const CLI::Success& help_or_version) {
     app.exit(help_or_version);
     return kFine;
@@ -78,7 +80,8 @@ int run(int argc, char** argv) {
     return kError;
   }
 
-  Output out(STDOUT_FILENO, Terminal::of(STDOUT_FILENO, command.options->color));
+  const ColorChoice color = command.options != nullptr ? command.options->color : ColorChoice::kAuto;
+  Output out(STDOUT_FILENO, Terminal::of(STDOUT_FILENO, color));
   const Result<ExitCode> code = command.body(out);
   const Status written = out.finish();
   if (!code.ok()) print_error(command.name, code.error());
@@ -91,9 +94,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   // `ttap ls RUN | head` ends quietly and still with its own exit code: see Output.
-  std::signal(SIGPIPE, SIG_IGN);
+  const auto sigpipe = std::signal(SIGPIPE, SIG_IGN);
   try {
-    return ttap::cli::run(argc, argv);
+    return ttap::cli::run({argc, argv, sigpipe});
   } catch (const std::bad_alloc&) {
     ttap::cli::print_error("", {.code = ttap::ErrorCode::kTooLarge, .message = "out of memory"});
   } catch (const std::exception& error) {

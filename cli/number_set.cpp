@@ -7,7 +7,7 @@
 
 namespace ttap::cli {
 
-Result<NumberSet> NumberSet::parse(std::string_view text) {
+Result<NumberSet> NumberSet::parse(std::string_view text, LastRange last) {
   const auto bad = [&] {
     return Error{.code = ErrorCode::kInvalidArgument,
                  .message = fmt::format("'{}' is not a list of numbers", text),
@@ -28,7 +28,11 @@ Result<NumberSet> NumberSet::parse(std::string_view text) {
     range.last = range.first;
     if (at != end && *at == '-') {
       ++at;
-      if (!take(range.last) || range.last < range.first) return bad();
+      if (at == end && last == LastRange::kMayBeOpen) {
+        range.last = UINT64_MAX;
+      } else if (!take(range.last) || range.last < range.first) {
+        return bad();
+      }
     }
     set.ranges_.push_back(range);
     if (at == end) return set;

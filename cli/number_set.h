@@ -10,10 +10,11 @@
 
 namespace ttap::cli {
 
-// Numbers as people write them: `3`, `0,2`, `1,4-7`.
+// Numbers as people write them: `3`, `0,2`, `1,4-7`; where the last range may be open also `0,10-`.
 class NumberSet {
  public:
-  static Result<NumberSet> parse(std::string_view text);
+  enum class LastRange : uint8_t { kClosed, kMayBeOpen };
+  static Result<NumberSet> parse(std::string_view text, LastRange last = LastRange::kClosed);
   bool contains(uint64_t number) const;
 
  private:

@@ -89,7 +89,7 @@ void print_json(const Outcome& outcome, const std::string& path, Output& out) {
 void add_recover(CLI::App& app, Command& command) {
   auto options = std::make_shared<SelectionOptions>();
   CLI::App* verb = app.add_subcommand("recover", "Makes finished files of what a killed process left");
-  add_run(*verb, *options);
+  add_run_argument(*verb, *options);
   add_pass_and_rank(*verb, *options);
   verb->footer(kHelp);
   verb->callback([options, &command] {

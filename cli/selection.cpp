@@ -43,7 +43,7 @@ Error nothing_selected(const SelectionOptions& options, const Run& run) {
 
 }  // namespace
 
-void add_run(CLI::App& verb, SelectionOptions& options) {
+void add_run_argument(CLI::App& verb, SelectionOptions& options) {
   verb.add_option("RUN", options.path,
                   "A run, a rank directory, or one pass: .ttap, .pt, .safetensors, a folder of .npy")
       ->required()
@@ -98,6 +98,17 @@ Result<Selection> select_some_passes(const SelectionOptions& options) {
                  .path = selection.run->path.string(),
                  .hint = "was the program stopped before its first step?"};
   return selection;
+}
+
+Result<Run> select_ranks(const SelectionOptions& options) {
+  TTAP_ASSIGN(const auto ranks, parse_if_given(options.ranks, "--rank"));
+  TTAP_ASSIGN(Run run, Run::open(options.path));
+  if (!ranks) return run;
+  Run selected{.path = run.path};
+  for (const Rank& rank : run.ranks)
+    if (ranks->contains(rank.number)) selected.ranks.push_back(rank);
+  if (selected.ranks.empty()) return nothing_selected(options, run);
+  return selected;
 }
 
 Result<Pass> open_pass(const SelectedPass& selected) {

@@ -24,7 +24,7 @@ struct SelectionOptions {
   ColorChoice color = ColorChoice::kAuto;
   bool json = false;
 };
-void add_run(CLI::App& verb, SelectionOptions& options);  // RUN, --color, --json
+void add_run_argument(CLI::App& verb, SelectionOptions& options);  // RUN, --color, --json
 void add_pass_and_rank(CLI::App& verb, SelectionOptions& options);
 void add_filter(CLI::App& verb, SelectionOptions& options, std::string help);
 
@@ -45,6 +45,9 @@ struct Selection {
 Result<Selection> select_passes(const SelectionOptions& options);
 // As above, and a run without a single pass is an error too.
 Result<Selection> select_some_passes(const SelectionOptions& options);
+
+// The run with only the ranks that --rank selects, whether they have passes or not.
+Result<Run> select_ranks(const SelectionOptions& options);
 
 // Opens one of them; a pass that was finished and renamed since it was found is opened under its new name.
 Result<Pass> open_pass(const SelectedPass& selected);

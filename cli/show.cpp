@@ -199,7 +199,7 @@ Result<ExitCode> show(const ShowOptions& options, Output& out) {
 void add_show(CLI::App& app, Command& command) {
   auto options = std::make_shared<ShowOptions>();
   CLI::App* verb = app.add_subcommand("show", "Shows one tensor: statistics, values, histogram, worst elements");
-  add_run(*verb, options->selection);
+  add_run_argument(*verb, options->selection);
   verb->add_option("KEY", options->key, "The tensor, as `ttap ls` prints it")->required()->type_name("");
   add_pass_and_rank(*verb, options->selection);
   verb->add_option("--index", options->index, "Values at this index of the first dimensions; negative: from the end")

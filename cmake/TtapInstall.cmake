@@ -9,6 +9,10 @@ install(TARGETS ttap EXPORT ttapTargets
 if(TARGET ttap_cli)
   set_target_properties(ttap_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
   install(TARGETS ttap_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+  # What `ttap run` puts in front of PYTHONPATH; `package-path` says where the Python package is.
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/package-path CONTENT "${PROJECT_SOURCE_DIR}/python\n")
+  install(FILES ${PROJECT_SOURCE_DIR}/python/tensortap/launch/sitecustomize.py ${PROJECT_BINARY_DIR}/package-path
+    DESTINATION share/ttap/launch COMPONENT runtime)
 endif()
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ttap DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)

@@ -141,6 +141,38 @@ void large(const fs::path& run, size_t count) {
   pass.finish();
 }
 
+constexpr std::string_view kCoverage = R"({
+  "passes": 3,
+  "tensors": 33,
+  "tensor_bytes": 18624,
+  "deduplicated": 4,
+  "file_bytes": 14403,
+  "names": {"seen": 13, "recorded": 10},
+  "patterns": [{"pattern": "^model\\.", "names": 10}, {"pattern": "lm_head", "names": 0}],
+  "drops": {"staging_full": 0, "quota": 2, "disk_full": 0, "io_error": 0, "unsupported": 1, "events": 0},
+  "first_error": "",
+  "staging_peak_bytes": 8192,
+  "source": {
+    "roots": [{"name": "Model", "modules": 9, "selected": 7, "passes": 3}],
+    "never_called": [
+      {"name": "model.pooler", "type": "Pooler", "why": "never called"},
+      {"name": "model.pooler.dense", "type": "Linear", "why": "never called"},
+      {"name": "model.rotary", "type": "Rotary", "why": "called through .forward() at model.py:31"}
+    ],
+    "without_tensors": [{"name": "model.sampler", "calls": 3}],
+    "unsupported": [{"why": "a sparse tensor", "count": 1, "first": "model.embed@grad_out"}],
+    "outside_steps": 12
+  }
+})";
+
+// Rank 0 closed its recorder, rank 1 did not live to.
+void covered(const fs::path& run) {
+  several(run);
+  for (uint32_t rank = 0; rank < 2; ++rank)
+    std::ofstream(run / rank_directory_name(rank, 4711 + rank) / "rank.json") << "{}";
+  std::ofstream(run / rank_directory_name(0, 4711) / "coverage.json") << kCoverage;
+}
+
 // Says so, and goes on writing until its input ends.
 void being_written(const fs::path& run) {
   SamplePass pass(run / rank_directory_name(0, ::getpid()), 0);
@@ -167,6 +199,8 @@ int main(int argc, char** argv) {
     model(run, true);
   else if (kind == "several")
     several(run);
+  else if (kind == "covered")
+    covered(run);
   else if (kind == "trouble")
     trouble(run);
   else if (kind == "damaged")

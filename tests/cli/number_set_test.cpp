@@ -17,6 +17,15 @@ TEST(NumberSet, RefusesWhatIsNotAList) {
     EXPECT_FALSE(NumberSet::parse(text).ok()) << text;
 }
 
+TEST(NumberSet, TheLastRangeMayBeOpenWhereThatIsAllowed) {
+  using enum NumberSet::LastRange;
+  const auto set = NumberSet::parse("1,4-", kMayBeOpen);
+  ASSERT_TRUE(set.ok());
+  for (uint64_t inside : {uint64_t{1}, uint64_t{4}, UINT64_MAX}) EXPECT_TRUE(set->contains(inside)) << inside;
+  for (uint64_t outside : {0, 2, 3}) EXPECT_FALSE(set->contains(outside)) << outside;
+  for (const char* text : {"-", "4-,7", "1,", "4--"}) EXPECT_FALSE(NumberSet::parse(text, kMayBeOpen).ok()) << text;
+}
+
 TEST(RangesText, JoinsNeighbours) {
   const uint32_t numbers[] = {0, 1, 2, 3, 7, 9, 9, 10};
   EXPECT_EQ(ranges_text(numbers), "0-3, 7, 9-10");

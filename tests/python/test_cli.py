@@ -33,7 +33,7 @@ def test_every_command_has_help_with_examples(command):
 def test_without_a_command_the_overview_goes_to_stderr():
     result = run()
     assert (result.returncode, result.stdout) == (2, "")
-    for command in COMMANDS:
+    for command in ["run", *COMMANDS]:
         assert f"  {command} " in result.stderr
 
 

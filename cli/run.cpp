@@ -1,0 +1,203 @@
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+#include "cli/child_process.h"
+#include "cli/command.h"
+#include "cli/describe.h"
+#include "cli/error_text.h"
+#include "cli/run_environment.h"
+#include "cli/run_report.h"
+#include "cli/text.h"
+#include "store/posix_file.h"
+
+namespace ttap::cli {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kHelp = R"(
+Runs any program; the Python programs in it, also the processes they start, record
+every call of a PyTorch module. Their code is not touched: all goes through the
+environment, and what an option does not say stays as the environment has it.
+Everything after -- is the program; without -- the first word that is no option
+begins it. Input, output, signals and exit code are the program's own; the report at
+the end is on stderr. 127: there is no such program, 126: it cannot be executed,
+2: an error in the options, and nothing was run.
+
+Examples:
+  ttap run -- python train.py --epochs 1          into a new directory here
+  ttap run -o out/run -- python -m package.train
+  ttap run -o out/run --steps 0-2 -- torchrun --nproc-per-node 2 train.py
+  ttap run -o out/run --level fingerprint --level 'lm_head=full' -- python train.py
+  ttap run -o out/run --filter 'layers\.(0|31)\.' --steps 10-12 -- \
+      python -m vllm.entrypoints.openai.api_server --model m)";
+
+struct RunOptions {
+  std::optional<std::string> directory;  // none: a fresh one
+  RecordingOptions recording;
+  bool quiet = false;
+  Program program;  // its environment is not made yet
+};
+
+bool takes_value(const CLI::App& verb, std::string_view word) {
+  if (word.find('=') != std::string_view::npos) return false;
+  const CLI::Option* option = verb.get_option_no_throw(std::string(word));
+  return option != nullptr && option->get_items_expected_max() > 0;
+}
+
+// Takes the program and its words off `start`: they are not ours to understand. Null when there is none.
+char* const* take_program(const CLI::App& verb, Start& start) {
+  if (start.argc < 2 || std::string_view(start.argv[1]) != verb.get_name()) return nullptr;
+  int at = 2;
+  for (; at < start.argc; ++at) {
+    const std::string_view word = start.argv[at];
+    if (word == "--" || word == "-" || !word.starts_with('-')) break;
+    const bool more = at + 1 < start.argc && std::string_view(start.argv[at + 1]) != "--";
+    if (more && takes_value(verb, word)) ++at;
+  }
+  const bool marked = at < start.argc && std::string_view(start.argv[at]) == "--";
+  const int first = marked ? at + 1 : at;
+  char* const* program = first < start.argc ? start.argv + first : nullptr;
+  start.argc = at;
+  return program;
+}
+
+struct Destination {
+  fs::path path;      // absolute
+  std::string shown;  // as the user knows it
+  bool fresh = false;
+  std::set<fs::path> before = {};  // rank directories of earlier programs
+};
+
+Error cannot_make(const fs::path& path, const std::string& why) {
+  return {.code = ErrorCode::kIo,
+          .message = fmt::format("cannot make the directory: {}", why),
+          .path = path.string(),
+          .hint = "choose a directory this user may write to: ttap run -o DIR -- ..."};
+}
+
+// ttap-run-20240131-235959, with -2, -3, … behind it when that is taken.
+Result<Destination> make_fresh_directory() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  (void)::localtime_r(&now, &parts);
+  const std::string stem = fmt::format("ttap-run-{:%Y%m%d-%H%M%S}", parts);
+  for (int number = 1;; ++number) {
+    const std::string name = number == 1 ? stem : fmt::format("{}-{}", stem, number);
+    std::error_code error;
+    if (fs::create_directory(name, error)) return Destination{.path = fs::absolute(name), .shown = name, .fresh = true};
+    if (error) return cannot_make(name, error.message());
+  }
+}
+
+Result<Destination> destination(const std::string& given) {
+  std::error_code error;
+  fs::create_directories(given, error);
+  if (!error && !fs::is_directory(given, error)) error = std::make_error_code(std::errc::not_a_directory);
+  if (error) return cannot_make(given, error.message());
+  const fs::path path = fs::absolute(given).lexically_normal();
+  return Destination{
+      .path = path.has_filename() ? path : path.parent_path(), .shown = given, .before = ranks_in(given)};
+}
+
+// The message and exit code of a shell.
+ExitCode not_started(const char* name, int error) {
+  Error message{.code = ErrorCode::kNotFound,
+                .message = fmt::format("cannot run '{}': {}", name, std::strerror(error)),
+                .hint = "check the name and PATH; options of ttap run go before the program"};
+  std::error_code ignored;
+  const bool is_there = fs::exists(name, ignored);
+  if (error == ENOENT && is_there && std::string_view(name).find('/') != std::string_view::npos)
+    message.hint = "the file is there; the interpreter named in its first line is not";
+  else if (is_there && std::string_view(name).ends_with(".py"))
+    message.hint = fmt::format("name the interpreter: ttap run -- python {}", shell_quoted(name));
+  else if (error == EACCES)
+    message.hint = "make it executable (chmod +x), or name its interpreter: ttap run -- python FILE";
+  else if (error != ENOENT)
+    message.hint = "give a program this machine can execute";
+  print_error("run", message);
+  return static_cast<ExitCode>(error == ENOENT ? 127 : 126);
+}
+
+void report(const Destination& to, bool removed) {
+  Output out(STDERR_FILENO, Terminal::of(STDERR_FILENO, ColorChoice::kAuto));
+  report_run(to.shown, to.before, out);
+  if (removed) out.print("  {} was empty and has been removed\n", printable(to.shown));
+  (void)out.finish();  // there is nowhere left to complain to
+}
+
+Result<ExitCode> run(const RunOptions& options) {
+  if (options.program.words == nullptr)
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = "no program to run",
+                 .hint = "name it after the options: ttap run -o out/run -- python train.py"};
+  TTAP_ASSIGN(const auto variables, variables_for(options.recording));
+  TTAP_ASSIGN(const fs::path launch, launch_folder());
+  TTAP_ASSIGN(const Destination to, options.directory ? destination(*options.directory) : make_fresh_directory());
+
+  Program program = options.program;
+  program.environment = environment_with(to.path, launch, variables);
+  const auto end = run_program(program);
+  // Only an empty one goes.
+  const bool removed = to.fresh && ::rmdir(to.path.c_str()) == 0;
+  if (!end.ok()) return end.error();
+  if (end->exec_error != 0) return not_started(program.words[0], end->exec_error);
+  if (!options.quiet) report(to, removed);
+  if (end->signal != 0) end_by_signal(end->signal);
+  return static_cast<ExitCode>(end->exit_code);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Command& command, Start& start) {
+  auto options = std::make_shared<RunOptions>();
+  RecordingOptions& recording = options->recording;
+  CLI::App* verb = app.add_subcommand("run", "Runs a program and records its PyTorch modules");
+  // Only for the help: take_program() has it before the parser sees it.
+  verb->add_option_function<std::vector<std::string>>(
+          "PROGRAM", [](const auto&) {}, "The program and its arguments, after --")
+      ->type_name("");
+  const auto text = [&](const char* name, std::optional<std::string>& to, const char* type, const char* help) {
+    return verb
+        ->add_option_function<std::string>(
+            name, [&to](const std::string& value) { to = value; }, help)
+        ->type_name(type);
+  };
+  const auto choice = [&](const char* name, std::optional<std::string>& to, const char* type,
+                          const std::vector<std::string>& choices, const char* help) {
+    text(name, to, type, help)->check(CLI::IsMember(choices).description(""));
+  };
+  const auto several = [&](const char* name, std::vector<std::string>& to, const char* type, const char* help) {
+    verb->add_option(name, to, help)->type_name(type)->allow_extra_args(false);
+  };
+  text("-o,--output", options->directory, "DIR",
+       "Where the run goes; made if missing (default: ttap-run-DATE-TIME here)");
+  several("--filter", recording.filter, "REGEX", "Only modules in whose name this PCRE2 pattern is found; repeatable");
+  text("--filter-fn", recording.filter_function, "SPEC",
+       "Only modules for which a function says so: package.module:function or /path/file.py:function");
+  several("--level", recording.level, "LEVEL",
+          "What is kept: meta, fingerprint or full (default); or PATTERN=LEVEL, repeatable, the first match counts");
+  text("--steps", recording.steps, "SET", "Only these steps: 3, or 0,3-5, or 0,10-");
+  text("--ranks", recording.ranks, "SET", "Only these ranks, written likewise");
+  text("--roles", recording.roles, "LIST", "Which tensors of a call: some of out,in,grad_out,grad_in");
+  choice("--modules", recording.modules, "WHICH", {"leaf", "all"}, "leaf: only modules that hold no others; all");
+  choice("--format", recording.format, "FORMAT", {"ttap", "pt", "safetensors", "npy"},
+         "Of the files: ttap, pt, safetensors or npy");
+  text("--staging", recording.staging, "SIZE", "Memory between the program and the disk, in each process: 256M");
+  text("--quota", recording.quota, "SIZE", "Disk space at most, for each process: 20G");
+  choice("--when-full", recording.when_full, "POLICY", {"block", "drop"},
+         "When the staging memory is full: block (wait, the default) or drop");
+  verb->add_flag("--strict", recording.strict, "What cannot be recorded is an error in the program");
+  verb->add_flag("--quiet", options->quiet, "No report at the end");
+  verb->footer(kHelp);
+
+  options->program = {.words = take_program(*verb, start), .sigpipe = start.sigpipe};
+  verb->callback([options, &command] { command = {"run", nullptr, [options](Output&) { return run(*options); }}; });
+}
+
+}  // namespace ttap::cli
