@@ -32,6 +32,12 @@ class Coverage:
     failures: int = 0  # of our own: an exception that was kept from the model
     first_failure: str = ""
     notes: list[str] = field(default_factory=list)
+    strangers: list[str] = field(default_factory=list)  # types of modules that a model called and does not hold
+
+    def note_stranger(self, name: str) -> None:
+        """A module was called inside a model of which it was no part when the model was first called."""
+        if name not in self.strangers:
+            self.strangers.append(name)
 
     def cannot_record(self, why: str, key: str) -> None:
         """A tensor was met that cannot be read."""
@@ -51,13 +57,14 @@ class Coverage:
             "unsupported": list(self.unsupported.values()),
             "outside_steps": self.outside_steps,
             "late_gradients": self.late_gradients,
-            "notes": self.notes,
+            "notes": list(self.notes),
         }
+        if self.strangers:
+            kinds = ", ".join(self.strangers)
+            result["notes"].append(f"called inside a model and no part of it, or added to it later: {kinds}")
         if self.failures:
-            result["notes"] = [
-                *self.notes,
-                f"{self.failures} failures while recording; the first: {self.first_failure}",
-            ]
+            failures = _count(self.failures, "failure")
+            result["notes"].append(f"{failures} while recording; the first: {self.first_failure}")
         return result
 
 

