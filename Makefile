@@ -12,7 +12,7 @@ help: ## this list
 	@echo "make TARGET [PYTHON=/path/to/python]"
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: build ## record a small run, then list, show, check and export it
+demo: build ## record a sentence encoder, then list, show, check and load it
 	@scripts/demo.sh
 
 test: build ## all C++ and Python tests

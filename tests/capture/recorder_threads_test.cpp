@@ -166,7 +166,7 @@ TEST(RecorderThreads, ASourceMaySpeakWhileOthersCapture) {
       for (uint32_t i = 0; i < kEach; ++i) {
         const Event event = recorder->begin_event(
             {.name = "x", .level = t == 0 ? std::optional(Level::kFull) : std::nullopt, .again = t == 0});
-        recorder->capture(event, view_of(eight(0)));
+        recorder->capture(event, view_of(eight(0)), {.role = t == 0 ? "recompute" : "out"});
       }
     });
   for (uint32_t i = 0; i < 50; ++i) {
@@ -183,7 +183,7 @@ TEST(RecorderThreads, ASourceMaySpeakWhileOthersCapture) {
   EXPECT_EQ(pass.tensor_count(), recorder->report().tensors);
   EXPECT_GE(pass.tensor_count(), 2 * kEach + 51);
   EXPECT_EQ(values_of(pass, {.name = "alias49", .call = kEach + 1}), eight(1));
-  EXPECT_TRUE(pass.find({.name = "x", .call = kCallsDoneAgain + kEach}));
+  EXPECT_TRUE(pass.find({.name = "x", .call = kEach, .role = "recompute"}));
   EXPECT_EQ(pass.info().drops, DropCounts{.unsupported = 50});
 }
 

@@ -1,0 +1,106 @@
+"""The programs of examples/python run as their first lines say, and print and record what they promise."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import tensortap as tap
+import torch
+from ttap_command import ROOT, TTAP
+
+EXAMPLES = ROOT / "examples/python"
+TESTED = {"embed_sentences", "record_serving", "record_torchrun", "record_training", "record_transformers"}
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Runs a command in an empty folder, as somebody without any of our variables; gives what it printed."""
+
+    def run(*words, **variables):
+        theirs = {k: v for k, v in os.environ.items() if not k.startswith("TTAP_") or k == "TTAP_LAUNCH_DIR"}
+        environment = {**theirs, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path), **variables}
+        words = [str(word) for word in words]
+        result = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
+
+    return run
+
+
+def test_no_example_is_left_out():
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == TESTED
+
+
+def test_transformers(start, tmp_path):
+    printed = start(sys.executable, EXAMPLES / "record_transformers.py", "run")
+    assert "2 passes; the first holds 73 tensors" in printed
+    assert "encoder.layer.0.attention.self.query " in printed
+    assert "computed again it is the same: True" in printed
+    (rank,) = tap.open(tmp_path / "run").ranks
+    lengths = [recorded["encoder.layer.5.output.LayerNorm"].shape[1] for recorded in rank.passes.values()]
+    assert len(lengths) == 2 and lengths[0] != lengths[1]  # two sentences, each a pass
+    assert "pooler.dense" in rank.passes[1]
+
+
+def test_serving(start, tmp_path):
+    printed = start(sys.executable, EXAMPLES / "record_serving.py", "run")
+    assert "step 1: the request [2, 8, 8] does not end in 1" in printed
+    assert "pass 1: aborted, tensors: 4, threads: 1" in printed
+    (rank,) = tap.open(tmp_path / "run").ranks
+    assert [recorded.ending for recorded in rank.passes.values()] == ["complete", "aborted", "complete"]
+    for number, tokens in enumerate((4, 3, 3)):
+        assert rank.passes[number]["encoder.encoder.layer.1.output.dense"].shape == (1, tokens, 32)
+    assert [key for key in rank.passes[0] if key.startswith("head.")] == ["head.0", "head.1", "head.2"]
+    assert not any(key.startswith("head.") for key in rank.passes[1])
+    assert torch.equal(rank.passes[2]["head.1"], rank.passes[2]["head.0"].tanh())
+
+
+def test_training(start, tmp_path):
+    printed = start(sys.executable, EXAMPLES / "record_training.py")  # into a fresh temporary folder
+    assert printed.count("they do not vanish") == 2
+    (folder,) = tmp_path.glob("ttap-*")
+    (rank,) = tap.open(folder).ranks
+    assert list(rank.passes) == [0, 5]
+    assert not rank.coverage["source"]["outside_steps"]
+    assert not rank.coverage["source"]["late_gradients"]
+    for recorded in rank.passes.values():
+        levels = {record.name: record.level for record in recorded.records}
+        assert {name for name, level in levels.items() if level == "full"} == {
+            f"model.layers.3.mlp.{part}" for part in ("gate_proj", "up_proj", "act_fn", "down_proj")
+        }
+        assert {record.role for record in recorded.records} == {"out", "grad_out", "grad_in"}
+        down = recorded["model.layers.3.mlp.down_proj@grad_in/0"]
+        product = recorded["model.layers.3.mlp.act_fn"] * recorded["model.layers.3.mlp.up_proj"]
+        assert down.shape == product.shape
+        # The gradient of a factor is that of the product times the other factor.
+        assert torch.equal(
+            recorded["model.layers.3.mlp.act_fn@grad_out"], down * recorded["model.layers.3.mlp.up_proj"]
+        )
+
+
+def test_a_program_that_does_not_know_of_it(start, tmp_path):
+    printed = start(TTAP, "run", "-o", "run", "--", sys.executable, EXAMPLES / "embed_sentences.py")
+    assert printed == start(sys.executable, EXAMPLES / "embed_sentences.py")
+    assert printed.splitlines()[0] == " 1.00  The pump has failed."
+    (rank,) = tap.open(tmp_path / "run").ranks
+    assert list(rank.passes) == [0] and len(rank.passes[0]) == 73
+
+
+def test_torchrun(start, tmp_path):
+    printed = start(
+        TTAP, "run", "-o", "run", "--steps", "0-1", "--roles", "out,grad_out", "--",
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+        EXAMPLES / "record_torchrun.py",
+    )  # fmt: skip
+    assert [line[:12] for line in printed.splitlines()] == ["step 0: loss", "step 1: loss", "step 2: loss"]
+    ranks = tap.open(tmp_path / "run").ranks
+    assert [rank.number for rank in ranks] == [0, 1]
+    names = ["up", "act", "down"]
+    for rank in ranks:
+        assert list(rank.passes) == [0, 1]
+        assert rank.metadata["program"]["world"] == {"size": 2, "backend": "gloo"}
+        for recorded in rank.passes.values():
+            assert list(recorded) == [*names, *(f"{name}@grad_out" for name in reversed(names))]
+    first, second = (rank.passes[0]["up"] for rank in ranks)
+    assert first.shape == second.shape and not torch.equal(first, second)  # each has its own data

@@ -1,0 +1,113 @@
+"""The blocks of docs/recording.md run, in order, and print what the document says.
+
+A ```python block is run in one namespace with the others, unless the line above it begins with `<!-- not run`; the
+```text block behind it is what it prints. In a ```console block is a `ttap` command on what was recorded before.
+`python tests/python/test_recording_document.py` writes what they print into the document.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import types
+import warnings
+from pathlib import Path
+
+from ttap_command import ROOT, TTAP
+
+DOCUMENT = ROOT / "docs/recording.md"
+BLOCK = re.compile(r"^(<!-- not run.*-->\n)?```(python|console)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.M | re.S)
+
+
+def settled(text, folder):
+    """Without what is never the same twice."""
+    text = text.replace(os.path.realpath(folder), "/home/you").replace(str(folder), "/home/you")
+    text = re.sub(r"(?<=pid) ?\d+", lambda found: found[0].rstrip("0123456789") + "4711", text)
+    text = re.sub(r"(?<=\.py:)\d+", "12", text)
+    return re.sub(r"( events, )[\d.]+ \w+$", r"\g<1>2.9 KiB", text, flags=re.M)  # a file knows its command line
+
+
+def run_python(code, line, module):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # Lines are numbered as in the document, and so in the module's file: there the source of classes is found.
+        exec(compile("\n" * line + code, module.__file__, "exec"), module.__dict__)
+    return out.getvalue()
+
+
+def run_command(text):
+    words = shlex.split(text.splitlines()[0].removeprefix("$ ttap "))
+    result = subprocess.run([TTAP, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return result.stdout
+
+
+def examples(folder):
+    """Runs every block in the folder: (its match in the document, what it printed)."""
+    document = DOCUMENT.read_text()
+    module = types.ModuleType("document")
+    module.__file__ = str(Path(folder) / "document.py")
+    source = [""] * (document.count("\n") + 1)
+    sys.modules["document"] = module
+    with _inside(folder):
+        for block in BLOCK.finditer(document):
+            excepted, language, code, _ = block.groups()
+            if excepted:
+                continue
+            line = document[: block.start(3)].count("\n")
+            if language == "console":
+                yield block, settled(run_command(code), folder)
+                continue
+            source[line : line + code.count("\n")] = code.splitlines()
+            Path(module.__file__).write_text("\n".join(source))
+            yield block, settled(run_python(code, line, module), folder)
+
+
+@contextlib.contextmanager
+def _inside(folder):
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def test_the_blocks_run_and_print_what_the_document_says(tmp_path, monkeypatch):
+    for name in [name for name in os.environ if name.startswith("TTAP_")]:
+        monkeypatch.delenv(name)
+    count = 0
+    for block, printed in examples(tmp_path):
+        count += 1
+        _, language, code, shown = block.groups()
+        expected = code.partition("\n")[2] if language == "console" else shown or ""
+        assert printed == expected, code
+    assert count >= 10
+
+
+def test_what_is_not_run_has_a_reason():
+    text = DOCUMENT.read_text()
+    assert text.count("<!-- not run") == len(re.findall(r"^<!-- not run: \w.* -->$", text, re.M))
+
+
+def rewrite():
+    with tempfile.TemporaryDirectory() as folder:
+        text = document = DOCUMENT.read_text()
+        for block, printed in examples(folder):
+            whole, code = block[0], block[3]
+            if block[2] == "console":
+                filled = whole.replace(code, code.partition("\n")[0] + "\n" + printed)
+            else:
+                filled = whole.partition("\n```text\n")[0]
+                filled += f"\n```text\n{printed}```\n" if printed else ""
+            text = text.replace(whole, filled)
+        if text != document:
+            DOCUMENT.write_text(text)
+
+
+if __name__ == "__main__":
+    sys.exit(rewrite())
