@@ -25,7 +25,7 @@ enum class WhenFull : uint8_t {
 
 // How the bytes of large tensors, of 512 KiB and more, reach the disk. What the file system cannot do is done buffered.
 enum class WriteMode : uint8_t {
-  kAuto,      // directly for as long as the disk takes 0.5 GB/s; a slower one is written buffered from then on
+  kAuto,      // directly for as long as the disk takes 0.5 GB/s; a slower one is written buffered for the next 4 GiB
   kDirect,    // round the page cache: costs hardly any processor time, and keeps the disk's pace
   kBuffered,  // into the page cache, which takes a burst at once, for more than half a second of a processor per GiB
 };
