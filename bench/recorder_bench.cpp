@@ -45,33 +45,46 @@ std::unique_ptr<Recorder> recorder_in(const fs::path& directory, RecorderOptions
   return std::move(Recorder::create(options)).value();
 }
 
-// How long capture() holds the caller, against memcpy of the same tensor into memory as warm and as large as the ring.
-// The two take turns tensor by tensor, so the recorder's threads are at work during both.
+// How long capture() holds the caller, at level full against memcpy of the same tensor into memory as warm and as large
+// as the ring, and against memcpy and fingerprint(), which is what capture() does; at level fingerprint against
+// fingerprint(). All take turns tensor by tensor, so the recorder's threads are at work during all of them.
 void bench_capture(const fs::path& scratch) {
-  for (const size_t bytes : {size_t{1} << 20, size_t{16} << 20}) {
+  for (const size_t bytes : {size_t{64} << 10, size_t{1} << 20, size_t{16} << 20}) {
     constexpr size_t kStaging = size_t{512} << 20;
-    auto recorder = recorder_in(scratch / "capture", {.staging_bytes = kStaging});
+    auto recorder =
+        recorder_in(scratch / "capture", {.level_rules = {{"^hash", Level::kFingerprint}}, .staging_bytes = kStaging});
     auto values = activations(bytes / sizeof(float), 1);
     const int64_t shape[] = {static_cast<int64_t>(values.size())};
+    const TensorView view{values.data(), DType::kF32, shape, {}};
     std::vector<std::byte> target(kStaging / 2);
-    const size_t count = target.size() / bytes;
-    std::vector<double> ours, peer;
+    const size_t count = std::min<size_t>(target.size() / bytes, 256);
+    std::vector<double> full, hashed, copy, print_of;
+    volatile uint64_t sink = 0;
     for (int round = 0; round < 6; ++round) {
       recorder->begin_pass();
       for (size_t i = 0; i < count; ++i) {
         values[0] = static_cast<float>(round * 1000 + static_cast<int>(i));
-        const double a = seconds([&] { recorder->capture("x", {values.data(), DType::kF32, shape, {}}); });
+        const double a = seconds([&] { recorder->capture("x", view); });
         const double b = seconds([&] { std::memcpy(target.data() + i * bytes, values.data(), bytes); });
+        const double c = seconds([&] { recorder->capture("hash", view); });
+        const double d = seconds([&] { sink = fingerprint(view).hash.low; });
         if (round == 0) continue;  // both memories are touched for the first time
-        ours.push_back(a);
-        peer.push_back(b);
+        full.push_back(a);
+        copy.push_back(b);
+        hashed.push_back(c);
+        print_of.push_back(d);
       }
       recorder->end_pass();
       (void)recorder->flush();
       fs::remove(recorder->rank_directory() / fmt::format("pass{:05}.ttap", round));
     }
-    print(fmt::format("capture {} MiB holds the caller", bytes >> 20), median(ours), median(peer),
-          static_cast<double>(bytes));
+    (void)sink;
+    const auto size = bytes < (1 << 20) ? fmt::format("{} KiB", bytes >> 10) : fmt::format("{} MiB", bytes >> 20);
+    const auto of_bytes = static_cast<double>(bytes);
+    print(fmt::format("capture {} holds the caller", size), median(full), median(copy), of_bytes);
+    print(fmt::format("capture {} holds the caller (both)", size), median(full), median(copy) + median(print_of),
+          of_bytes);
+    print(fmt::format("capture {} holds the caller (fingerprint)", size), median(hashed), median(print_of), of_bytes);
     fs::remove_all(scratch / "capture");
   }
 }

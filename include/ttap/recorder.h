@@ -24,9 +24,9 @@ enum class WhenFull : uint8_t {
   kDrop,   // go on at once: the tensor is counted as dropped
 };
 
-// How the bytes of large tensors, of 1 MiB and more, reach the disk. What the file system cannot do is done buffered.
+// How the bytes of large tensors, of 512 KiB and more, reach the disk. What the file system cannot do is done buffered.
 enum class WriteMode : uint8_t {
-  kAuto,      // directly for as long as the disk takes 0.5 GB/s; a slower one is written buffered from then on
+  kAuto,      // directly for as long as the disk takes 0.5 GB/s; a slower one is written buffered for the next 4 GiB
   kDirect,    // round the page cache: costs hardly any processor time, and keeps the disk's pace
   kBuffered,  // into the page cache, which takes a burst at once, for more than half a second of a processor per GiB
 };
@@ -120,9 +120,9 @@ struct TTAP_API Report {
   std::string describe() const;
 };
 
-// Records tensors into a run directory. capture() copies the tensor and returns; two threads of the recorder
-// fingerprint, deduplicate and write. Every method may be called from any thread. A process forked from the recording
-// one records nothing.
+// Records tensors into a run directory. capture() copies the tensor, takes its fingerprint on the way and returns; a
+// thread of the recorder deduplicates and writes, and a few more help to copy large tensors. Every method may be called
+// from any thread. A process forked from the recording one records nothing.
 class TTAP_API Recorder {
  public:
   static Result<std::unique_ptr<Recorder>> create(const RecorderOptions& options);

@@ -1,6 +1,7 @@
 #include "capture/copy_crew.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include <system_error>
 
@@ -36,7 +37,7 @@ void CopyCrew::stop() {
 }
 
 void CopyCrew::share(uint64_t count, Work work) {
-  Job job{work, count};
+  Job job{work, count, ::sched_getcpu()};
   Chunks mine(job, std::nullopt);
   if (count < 2 || !has_helpers_.load(std::memory_order_relaxed)) return work(mine);
   list(job);
@@ -63,6 +64,8 @@ void CopyCrew::unlist(Job& job) {
 
 void CopyCrew::help() {
   (void)pthread_setname_np(pthread_self(), "ttap-copy");
+  cpu_set_t all;
+  const bool can_choose = ::sched_getaffinity(0, sizeof all, &all) == 0;
   std::unique_lock lock(mutex_);
   while (true) {
     // With the lock a helper takes its first chunk and joins at once: a job is never kept waiting by one that has not
@@ -77,6 +80,13 @@ void CopyCrew::help() {
     if (job == nullptr) return;
     ++job->helping;
     lock.unlock();
+    if (can_choose && job->caller_cpu >= 0 && job->caller_cpu == ::sched_getcpu()) {
+      // Here it would only take the caller's place: where the program's threads spin before they sleep, no core looks
+      // idle to the kernel. It stays away until it meets a caller elsewhere.
+      cpu_set_t others = all;
+      CPU_CLR(job->caller_cpu, &others);
+      (void)::sched_setaffinity(0, sizeof others, &others);
+    }
     Chunks chunks(*job, first);
     job->work(chunks);
     lock.lock();

@@ -51,6 +51,7 @@ class CopyCrew {
   struct Job {
     Work work;
     uint64_t count;
+    int caller_cpu;
     std::atomic<uint64_t> taken{0};
     unsigned helping = 0;  // helpers at work; guarded by mutex_
     Job* next = nullptr;   // in jobs_; guarded by mutex_

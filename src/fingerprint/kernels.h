@@ -14,7 +14,8 @@ namespace ttap {
 using HashKernel = HashPair (*)(const std::byte* data, size_t stripes);
 
 // The same, and the block is copied to `to` (on a multiple of 64) on the way: what is stored is what was hashed, even
-// while another thread writes to `data`. May go past the caches; then nobody else may read it before ChunkWorker fences.
+// while another thread writes to `data`. May go past the caches; then nobody else may read it before ChunkWorker
+// fences.
 using HashCopyKernel = HashPair (*)(const std::byte* data, size_t stripes, std::byte* to);
 
 // The statistics of `count` values of a block. `near` is a number near the mean (that of the block before), or null

@@ -16,8 +16,7 @@ class DiskPace {
 
   bool direct() const { return direct_; }
 
-  // What was written directly, and how long the disk took. A disk found slow is not tried again: it would only be
-  // slower with the cache's own writing beside it.
+  // What was written directly, and how long the disk took.
   void took(uint64_t bytes, std::chrono::nanoseconds time) {
     bytes_ += bytes;
     time_ += time;
@@ -27,15 +26,24 @@ class DiskPace {
     bytes_ = 0;
     time_ = {};
   }
+  // What went through the cache because the disk was slow. After a while it is asked again: perhaps it was only busy,
+  // or the machine was.
+  void left_to_cache(uint64_t bytes) {
+    bytes_ += bytes;
+    if (bytes_ < kRestBytes) return;
+    direct_ = true;
+    bytes_ = 0;
+  }
 
   // Wide enough to forgive a hiccup of 0.2 s, small enough that a slow disk is known after one.
   static constexpr uint64_t kWindowBytes = uint64_t{128} << 20;
   static constexpr double kFastBytesPerSecond = 0.5e9;
+  static constexpr uint64_t kRestBytes = uint64_t{4} << 30;
 
  private:
   Rule rule_;
   bool direct_ = true;
-  uint64_t bytes_ = 0;
+  uint64_t bytes_ = 0;  // since direct_ was last looked at
   std::chrono::nanoseconds time_{0};
 };
 

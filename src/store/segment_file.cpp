@@ -21,8 +21,8 @@ SegmentFile::~SegmentFile() {
   if (direct_.is_open()) keep_in_forked_child(direct_.get());
 }
 
-bool SegmentFile::goes_directly(uint64_t offset, const iovec& part) const {
-  return pace_ != nullptr && pace_->direct() && part.iov_len >= kDirectBytes && offset % kDirectAlignment == 0 &&
+bool SegmentFile::could_go_directly(uint64_t offset, const iovec& part) const {
+  return pace_ != nullptr && part.iov_len >= kDirectBytes && offset % kDirectAlignment == 0 &&
          reinterpret_cast<uintptr_t>(part.iov_base) % kDirectAlignment == 0;
 }
 
@@ -36,7 +36,10 @@ Status SegmentFile::write(uint64_t offset, std::span<iovec> parts) {
   size_t first = 0;  // of what has not been written yet; begins at `offset`
   for (size_t i = 0; i < parts.size(); ++i) {
     const uint64_t end = at + parts[i].iov_len;
-    if (goes_directly(at, parts[i])) {
+    const bool could = could_go_directly(at, parts[i]);
+    if (could && !pace_->direct()) {
+      pace_->left_to_cache(parts[i].iov_len);
+    } else if (could) {
       TTAP_TRY(write_all(file_.get(), offset, parts.subspan(first, i - first), path_));
       auto* start = static_cast<std::byte*>(parts[i].iov_base);
       TTAP_ASSIGN(const uint64_t done, write_directly(at, {start, parts[i].iov_len}));

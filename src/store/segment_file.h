@@ -45,7 +45,7 @@ class SegmentFile {
  private:
   SegmentFile(std::filesystem::path path, FileDescriptor file, DiskPace* pace)
       : path_(std::move(path)), file_(std::move(file)), pace_(pace) {}
-  bool goes_directly(uint64_t offset, const iovec& part) const;
+  bool could_go_directly(uint64_t offset, const iovec& part) const;
   Result<uint64_t> write_directly(uint64_t offset, std::span<const std::byte> bytes);
 
   std::filesystem::path path_;

@@ -28,12 +28,13 @@ TEST(CopyCrew, EveryChunkIsDoneOnce) {
 TEST(CopyCrew, HelpsSeveralThreadsAtOnceAndNobodyWhenStopped) {
   CopyCrew crew(2);
   std::vector<std::thread> threads;
-  std::atomic<int> wrong = 0;
+  std::atomic<int> wrong = 0, rounds = 0;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {
       for (uint64_t round = 0; round < 500; ++round)
-        if (const uint64_t count = round % 9; share(crew, count) != std::vector<int>(count, 1)) ++wrong;
+        if (const uint64_t count = round % 9; ++rounds, share(crew, count) != std::vector<int>(count, 1)) ++wrong;
     });
+  while (rounds < 1000) std::this_thread::yield();
   crew.stop();  // while they work
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(share(crew, 5), std::vector<int>(5, 1));

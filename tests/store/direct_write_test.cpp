@@ -176,9 +176,13 @@ TEST(DiskPace, ASlowDiskIsLeftToTheCacheUnlessToldOtherwise) {
   EXPECT_TRUE(pace.direct()) << "0.56 GB/s is fast";
   write(300ms);
   EXPECT_FALSE(pace.direct()) << "0.45 GB/s is not";
-  write(1ms);
-  EXPECT_FALSE(pace.direct()) << "and is not asked again";
   EXPECT_TRUE(always.direct());
+  pace.left_to_cache(DiskPace::kRestBytes - 1);
+  EXPECT_FALSE(pace.direct());
+  pace.left_to_cache(1);
+  EXPECT_TRUE(pace.direct()) << "and is asked again";
+  write(300ms);
+  EXPECT_FALSE(pace.direct());
 }
 
 }  // namespace

@@ -1,0 +1,59 @@
+"""Recording a program without naming its models: whatever module is called outermost is one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+from tensortap.hooks import ignore_warning_of_global_hooks
+from tensortap.passes import in_backward
+
+if TYPE_CHECKING:
+    from tensortap.module_source import ModuleSource
+
+_FRUITLESS = 3  # looks for new parts of a model, after which modules of that type are taken for strangers
+
+
+class RootFinder:
+    """Makes a root of every module that is called outermost."""
+
+    def __init__(self, source: ModuleSource) -> None:
+        self._source = source
+        self._stale: dict[int, type] = {}  # roots, by id, that called a module of this type that they do not hold
+        self._fruitless: dict[type, int] = {}
+        ignore_warning_of_global_hooks()
+        self._handle = torch_module.register_module_forward_pre_hook(self.before)
+
+    def remove(self) -> None:
+        self._handle.remove()
+
+    def before(self, module: nn.Module, args: Any) -> None:
+        """A module is about to be called."""
+        if torch.compiler.is_compiling():
+            return
+        if self._source.tracker.thread.scopes and self._source.knows(module):
+            return  # the common case: a part of the model that is being called
+        self._source.guarded(self._unknown_or_outermost, module)
+
+    def _unknown_or_outermost(self, module: nn.Module) -> None:
+        source = self._source
+        scopes = source.tracker.thread.scopes
+        if scopes:
+            # A new part of the model? It is looked for when the root is called next.
+            if self._fruitless.get(type(module), 0) < _FRUITLESS:
+                self._stale[id(scopes[0].module)] = type(module)
+                source.coverage.note_stranger(type(module).__name__)
+            return
+        if in_backward():
+            return
+        stranger = self._stale.pop(id(module), None)
+        if source.is_root(module) and stranger is None:
+            return  # its own hook begins the pass
+        found = source.attach(module)
+        if stranger is not None:
+            self._fruitless[stranger] = 0 if found else self._fruitless.get(stranger, 0) + 1
+        elif source.begins_passes(module):
+            source.enter(module)  # this call has begun: the new hook is not asked any more

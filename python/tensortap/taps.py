@@ -1,0 +1,193 @@
+"""One recorded module: what happens when it is called."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from tensortap import _core, gradients
+from tensortap.nested import tensors_in
+from tensortap.passes import SKIPPED, in_backward
+
+if TYPE_CHECKING:
+    from tensortap.coverage import Whereabouts
+    from tensortap.module_source import ModuleSource, Root
+
+
+@dataclass
+class Place:
+    """A module's name below one root, and what of it is kept."""
+
+    root: Root
+    name: str
+    level: int
+
+
+@dataclass
+class Call:
+    """A call that is under way."""
+
+    tap: Tap
+    event: _core.Event | None  # None: not recorded
+    number: int = SKIPPED
+    again: bool = False
+    certain: bool = True  # for a call done again: it is known which call it repeats
+    inputs: list[tuple[str, gradients.Edge, torch.Tensor]] = field(default_factory=list)  # whose gradients are wanted
+    mark: int = 0
+
+    def role(self, role: str) -> str:
+        """The role of one of its tensors. Recomputed tensors stand beside the first ones.
+
+        Gradients that only the recomputation has are those of the call, where it is known which.
+        """
+        if not self.again:
+            return role
+        if role == "out":
+            return "recompute"
+        return f"recompute_{role}" if role == "in" or not self.certain else role
+
+
+@dataclass
+class Count:
+    """How often a module was called in a pass."""
+
+    calls: int = 0
+    again: int = 0
+
+
+class Tap:
+    """A selected module."""
+
+    def __init__(self, source: ModuleSource, module: nn.Module, whereabouts: Whereabouts) -> None:
+        self.source = source
+        self.module = weakref.ref(module)
+        self.whereabouts = whereabouts
+        self.names: list[str] = []
+        self.places: list[Place] = []
+        self.called_below: list[Root | None] = []  # None: by no root that is known
+        self.counts: dict[int, Count] = {}  # by number of the passes that are open
+
+    def place(self) -> Place:
+        """Under the root that is being called; a module may be known to several."""
+        if len(self.places) > 1:
+            root = self.source.root_being_called()
+            for place in self.places:
+                if place.root is root:
+                    return place
+        return self.places[0]
+
+    # ---- what the hooks call; nothing of it reaches the model ----
+
+    def before(self, args: tuple, kwargs: dict[str, Any]) -> None:
+        self.source.guarded(self._before, args, kwargs)
+
+    def after(self, output: Any) -> None:
+        self.source.guarded(self._after, output)
+
+    def _begin(self) -> Call:
+        source, tracker = self.source, self.source.tracker
+        backward = in_backward()
+        number = tracker.number_of_call(self.module(), list(self.counts), source.outermost)  # type: ignore[arg-type]
+        if number is None or number == SKIPPED:
+            return Call(self, None)
+        if number not in self.counts:
+            self.counts = {known: count for known, count in self.counts.items() if tracker.is_open(known)}
+            self.counts[number] = Count()
+        count = self.counts[number]
+        again = backward and count.calls > 0
+        if again:
+            if count.again == count.calls:  # that many were there to be repeated: this one repeats another pass's
+                source.coverage.late_recomputations += 1
+                return Call(self, None)
+            count.again += 1
+        else:
+            count.calls += 1
+        place = self.place()
+        parent = next((call.event for call in reversed(tracker.thread.parents) if call.event is not None), None)
+        kind = "recompute" if again else "module"
+        event = source.core.begin_event(place.name, kind, number, place.level, parent, again)
+        return Call(self, event, number, again, certain=count.calls == 1)
+
+    def _before(self, args: tuple, kwargs: dict[str, Any]) -> None:
+        call = self._begin()
+        self.source.tracker.thread.parents.append(call)
+        roles = self.source.roles
+        if call.event is None or not ("in" in roles or "grad_in" in roles):
+            return
+        inputs = {str(position): value for position, value in enumerate(args)} | kwargs
+        tensors = list(tensors_in(inputs, self.source.coverage.opaque))
+        if "in" in roles:
+            for path, tensor in tensors:
+                self.source.record(call, tensor, call.role("in"), path)
+        if "grad_in" in roles and torch.is_grad_enabled():
+            # Now: an in-place operation inside gives the tensor another place in the graph.
+            call.inputs = [
+                (path, gradients.edge_of(tensor), tensor) for path, tensor in tensors if tensor.requires_grad
+            ]
+            call.mark = gradients.sequence_mark()
+
+    def _after(self, output: Any) -> None:
+        call = self._call_of_before() if self.source.uses_before else self._begin()
+        try:
+            if call.event is None or (output is None and sys.exc_info()[0] is not None):
+                return
+            root = self.source.root_being_called()
+            if not any(known is root for known in self.called_below):
+                self.called_below.append(root)
+            tensors = list(tensors_in(output, self.source.coverage.opaque))
+            if not tensors:
+                silent = self.source.coverage.without_tensors
+                silent[self.names[0]] = silent.get(self.names[0], 0) + 1
+            if "out" in self.source.roles:
+                for path, tensor in tensors:
+                    self.source.record(call, tensor, call.role("out"), path)
+            if self.source.wants_gradients and torch.is_grad_enabled():
+                self._watch_gradients(call, [item for item in tensors if item[1].requires_grad])
+        finally:
+            self.source.tracker.call_is_over(self.module())  # type: ignore[arg-type]
+
+    def _call_of_before(self) -> Call:
+        parents = self.source.tracker.thread.parents
+        if not any(call.tap is self for call in parents):
+            return self._begin()  # the hooks were put on while it was being called
+        while True:  # calls above it were left by an exception that passes by the hooks
+            call = parents.pop()
+            if call.tap is self:
+                return call
+
+    def _watch_gradients(self, call: Call, outputs: list[tuple[str, torch.Tensor]]) -> None:
+        source, handles, watched = self.source, [], 0
+        if "grad_out" in source.roles:
+            for path, tensor in outputs:
+                handles.append(gradients.watch_tensor(tensor, self._sink(call, "grad_out", path)))
+                watched += 1
+        if call.inputs and outputs:
+            inputs = [(edge, tensor, self._sink(call, "grad_in", path)) for path, edge, tensor in call.inputs]
+            found = gradients.watch_inputs(inputs, [tensor for _, tensor in outputs], call.mark)
+            handles += found.handles
+            watched += found.watched
+            call.inputs = []
+        # A tensor that lives on keeps its hooks: they go with the pass.
+        source.tracker.await_gradients(call.number, watched, [handle for handle in handles if handle is not None])
+
+    def _sink(self, call: Call, role: str, path: str) -> gradients.Sink:
+        source, times = self.source, 0
+
+        def record(gradient: torch.Tensor) -> None:
+            nonlocal times
+            times += 1
+            if not source.tracker.is_open(call.number):
+                source.coverage.late_gradients += 1
+                return
+            if times == 1:
+                source.tracker.gradient_came(call.number)
+            # A second backward through the same graph is another gradient of the same tensor.
+            name = call.role(role)
+            source.record(call, gradient, name if times == 1 else f"{name}_{times}", path)
+
+        return lambda gradient: source.guarded(record, gradient)
