@@ -153,6 +153,7 @@ Coverage read_document(const Json& json, Findings& findings) {
     drops.take("disk_full", to.drops.disk_full);
     drops.take("io_error", to.drops.io_error);
     drops.take("unsupported", to.drops.unsupported);
+    drops.take("late", to.drops.late);
     drops.take("events", to.drops.events);
   });
   document.take("first_error", to.first_error);

@@ -11,12 +11,13 @@
 Importing the package does not import PyTorch; recording and loading do.
 """
 
-from tensortap.reading import FormatError, Pass, Passes, Rank, Run, TensorRecord, load_pass, open
+from tensortap.reading import EventRecord, FormatError, Pass, Passes, Rank, Run, TensorRecord, load_pass, open
 from tensortap.recording import Recording, record
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "EventRecord",
     "FormatError",
     "Pass",
     "Passes",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,9 @@ class Coverage:
     unsupported: dict[str, dict[str, Any]] = field(default_factory=dict)
     outside_steps: int = 0
     late_gradients: int = 0
+    late_recomputations: int = 0  # whose pass had ended, or is not known
+    missing_gradients: int = 0  # of passes that have ended
+    opaque: dict[str, int] = field(default_factory=dict)  # types that were not looked into
     failures: int = 0  # of our own: an exception that was kept from the model
     first_failure: str = ""
     notes: list[str] = field(default_factory=list)
@@ -38,6 +43,20 @@ class Coverage:
         """A module was called inside a model of which it was no part when the model was first called."""
         if name not in self.strangers:
             self.strangers.append(name)
+
+    def count_root(self, name: str, modules: int, selected: int, passes: int) -> None:
+        """A model of the program; those of one kind that it makes again and again are one."""
+        for root in self.roots:
+            if (root["name"], root["modules"], root["selected"]) == (name, modules, selected):
+                root["passes"] += passes
+                return
+        self.roots.append({"name": name, "modules": modules, "selected": selected, "passes": passes})
+
+    def unseen(self, place: Whereabouts, why: str) -> None:
+        """A selected module was not seen."""
+        entry = {"name": place.name, "type": place.type_name, "why": why}
+        if entry not in self.never_called:
+            self.never_called.append(entry)
 
     def cannot_record(self, why: str, key: str) -> None:
         """A tensor was met that cannot be read."""
@@ -59,6 +78,17 @@ class Coverage:
             "late_gradients": self.late_gradients,
             "notes": list(self.notes),
         }
+        result["notes"] += [
+            f"{_count(count, one, many)} {what}"
+            for count, one, many, what in (
+                (self.missing_gradients, "gradient", "", "awaited, and not there when the pass ended"),
+                (self.late_recomputations, "recomputed call", "", "not recorded: its pass had ended"),
+            )
+            if count
+        ]
+        if self.opaque:
+            kinds = ", ".join(f"{kind} ({count} times)" for kind, count in self.opaque.items())
+            result["notes"].append(f"not looked into, there may be tensors in it: {kinds}")
         if self.strangers:
             kinds = ", ".join(self.strangers)
             result["notes"].append(f"called inside a model and no part of it, or added to it later: {kinds}")
@@ -80,68 +110,82 @@ def merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 # ---- why a module was not seen ----
 
 
-def explain_unseen(entries: Iterable[NamedModule], root: nn.Module) -> list[dict[str, str]]:
-    """For modules that were selected and never called: how that may have come about."""
-    parents: dict[int, list[nn.Module]] = {}
-    for module in root.modules():
-        for child in module._modules.values():
-            if child is not None:
-                parents.setdefault(id(child), []).append(module)
-    direct = _DirectForwards()
-    return [
-        {"name": entry.names[0], "type": type(entry.module).__name__, "why": _why_unseen(entry, parents, direct)}
-        for entry in entries
-    ]
+@dataclass(frozen=True)
+class Whereabouts:
+    """What is needed to explain why a module was not seen, when it may be gone already."""
+
+    name: str
+    type_name: str
+    owners: tuple[type, ...]  # the classes of the modules above it, nearest first
+    scripted: bool
+    compiled: bool
+
+    @classmethod
+    def of(cls, entry: NamedModule, parents: dict[int, list[nn.Module]]) -> Whereabouts:
+        above = _all_above(entry.module, parents)
+        return cls(
+            name=entry.names[0],
+            type_name=type(entry.module).__name__,
+            owners=tuple(dict.fromkeys(type(module) for module in above[1:])),
+            scripted=any(isinstance(module, torch.jit.ScriptModule) for module in above),
+            compiled=any(_is_compiled(module) for module in above),
+        )
 
 
-def _why_unseen(entry: NamedModule, parents: dict[int, list[nn.Module]], direct: _DirectForwards) -> str:
-    above, stack = [entry.module], [entry.module]
-    while stack:
-        for parent in parents.get(id(stack.pop()), []):
-            if not any(parent is known for known in above):
-                above.append(parent)
-                stack.append(parent)
-    if any(isinstance(module, torch.jit.ScriptModule) for module in above):
+def _all_above(module: nn.Module, parents: dict[int, list[nn.Module]]) -> list[nn.Module]:
+    """The module and all that hold it, nearest first."""
+    above = [module]
+    for known in above:
+        above += [parent for parent in parents.get(id(known), []) if not any(parent is other for other in above)]
+    return above
+
+
+def explain(place: Whereabouts, module: nn.Module | None) -> str:
+    """How it may have come about that a module was selected and not seen."""
+    if place.scripted:
         return "scripted"
-    if any(_is_compiled(module) for module in above):
+    if place.compiled or (module is not None and _is_compiled(module)):
         return "inside a compiled region"
-    if isinstance(above[1] if len(above) > 1 else None, nn.MultiheadAttention):
+    if place.owners and issubclass(place.owners[0], nn.MultiheadAttention):
         return "its parent uses its parameters without calling it"
-    step = entry.names[0].rpartition(".")[2]
-    for parent in above[1:]:
-        if place := direct.place(type(parent), step):
-            return f"called through .forward() at {place}"
-    return "never called"
+    step = place.name.rpartition(".")[2]
+    for owner in place.owners:
+        if where := direct_forward(owner, step):
+            return f"called through .forward() at {where}"
+    return "never called, or inside a compiled region" if _compiled_something() else "never called"
+
+
+def _compiled_something() -> bool:
+    utils = sys.modules.get("torch._dynamo.utils")
+    return utils is not None and utils.counters["stats"]["unique_graphs"] > 0
 
 
 def _is_compiled(module: nn.Module) -> bool:
     return module._compiled_call_impl is not None or "_orig_mod" in module._modules
 
 
-class _DirectForwards:
-    """Finds `….forward(…)` in the source of module classes: such a call passes by every hook."""
+def direct_forward(owner: type, child: str) -> str | None:
+    """Where a method of `owner` calls the forward of the child of this name, or of one it does not name.
 
-    def __init__(self) -> None:
-        self._found: dict[type, list[tuple[str | None, str]]] = {}
-
-    def place(self, owner: type, child: str) -> str | None:
-        """Where a method of `owner` calls the forward of the child of this name, or of one it does not name."""
-        if owner not in self._found:
-            self._found[owner] = list(_direct_forwards(owner))
-        named = [place for name, place in self._found[owner] if name == child]
-        unnamed = [place for name, place in self._found[owner] if name is None]
-        return next(iter(named + unnamed), None)
+    Such a call passes by every hook.
+    """
+    found = _direct_forwards(owner)
+    named = [place for name, place in found if name == child]
+    unnamed = [place for name, place in found if name is None]
+    return next(iter(named + unnamed), None)
 
 
-def _direct_forwards(owner: type) -> Iterable[tuple[str | None, str]]:
+@cache
+def _direct_forwards(owner: type) -> list[tuple[str | None, str]]:
     if owner.__module__.startswith("torch.nn.modules"):
-        return
+        return []
     try:
         lines, first = inspect.getsourcelines(owner)
         file = Path(inspect.getsourcefile(owner) or "?").name
         tree = ast.parse(textwrap.dedent("".join(lines)))
     except (OSError, TypeError, SyntaxError):
-        return
+        return []
+    found: list[tuple[str | None, str]] = []
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "forward"):
             continue
@@ -151,7 +195,8 @@ def _direct_forwards(owner: type) -> Iterable[tuple[str | None, str]]:
         place = f"{file}:{first + node.lineno - 1}"
         while isinstance(target, ast.Subscript):
             target = target.value
-        yield (target.attr if isinstance(target, ast.Attribute) else None), place
+        found.append((target.attr if isinstance(target, ast.Attribute) else None, place))
+    return found
 
 
 # ---- the short report ----

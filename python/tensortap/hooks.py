@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -14,6 +13,7 @@ from torch.nn.modules import module as torch_module
 from torch.utils.hooks import RemovableHandle
 
 from tensortap.module_map import ModuleMap
+from tensortap.torch_warning import ignore_warning_of_global_hooks
 
 # These look at their own hooks and those of their children, and compute in another way when there are any. Theirs are
 # therefore called from a global hook.
@@ -111,11 +111,6 @@ class HookSet:
     def forget_dead(self) -> None:
         """Handles of modules that are gone."""
         self._handles = [handle for handle in self._handles if handle.hooks_dict_ref() is not None]
-
-
-def ignore_warning_of_global_hooks() -> None:
-    """PyTorch warns of global hooks under torch.compile; ours are made for that."""
-    warnings.filterwarnings("ignore", message="Using `torch.compile\\(module\\)` when there are global hooks")
 
 
 # ---- TorchScript ----

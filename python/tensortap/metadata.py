@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -22,10 +23,15 @@ def _distributed() -> Any:
     return None
 
 
-def rank() -> int | None:
-    """This process's rank; None leaves it to the environment (RANK and the like)."""
+def rank() -> int:
+    """This process's rank: what torch.distributed says, else what the launcher has put into the environment."""
     distributed = _distributed()
-    return distributed.get_rank() if distributed is not None else None
+    if distributed is not None:
+        return distributed.get_rank()
+    for name in ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return 0
 
 
 def of_program(options: dict[str, object]) -> dict[str, Any]:

@@ -52,7 +52,6 @@ class NamedModule:
     module: nn.Module
     names: list[str] = field(default_factory=list)
     wrapper: bool = False
-    parents: list[nn.Module] = field(default_factory=list)  # those that hold it, one per name
 
 
 def named_modules(root: nn.Module, prefix: str = "") -> list[NamedModule]:
@@ -61,16 +60,24 @@ def named_modules(root: nn.Module, prefix: str = "") -> list[NamedModule]:
     A wrapper shares the name of what it wraps. The root's own name is the prefix, or without one its class's name.
     """
     found: dict[int, NamedModule] = {}
-    for name, module, parent in _walk(root, prefix, []):
+    for name, module in _walk(root, prefix, []):
         entry = found.setdefault(id(module), NamedModule(module, wrapper=wrapped_child(module) is not None))
         entry.names.append(name or type(unwrapped(root)).__name__)
-        if parent is not None:
-            entry.parents.append(parent)
     return list(found.values())
 
 
-def _walk(module: nn.Module, name: str, above: list[nn.Module]) -> Iterator[tuple[str, nn.Module, nn.Module | None]]:
-    yield name, module, above[-1] if above else None
+def parents_of(entries: list[NamedModule]) -> dict[int, list[nn.Module]]:
+    """Those that hold each module, by its id."""
+    parents: dict[int, list[nn.Module]] = {}
+    for entry in entries:
+        for child in entry.module._modules.values():
+            if child is not None:
+                parents.setdefault(id(child), []).append(entry.module)
+    return parents
+
+
+def _walk(module: nn.Module, name: str, above: list[nn.Module]) -> Iterator[tuple[str, nn.Module]]:
+    yield name, module
     wrapped = wrapped_child(module)
     above.append(module)
     for step, child in module._modules.items():

@@ -20,11 +20,13 @@ class NumberSet:
         if isinstance(given, bool):
             raise TypeError(f"a set of numbers is wanted, not {given!r}")
         if isinstance(given, int):
-            return cls([(given, given)])
+            given = [given]
         if not isinstance(given, str):
             numbers = list(given)
             if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
                 raise TypeError(f"a set of numbers is wanted, not {numbers!r}")
+            if not numbers or min(numbers) < 0:
+                raise ValueError(f"{numbers!r} is not a set of numbers from 0 on")
             return cls([(number, number) for number in numbers])
         ranges: list[tuple[int, int | None]] = []
         for part in given.split(","):

@@ -50,7 +50,7 @@ def _level(name: object) -> int:
 
 
 def _size(given: int | str, what: str) -> int:
-    if isinstance(given, int) and not isinstance(given, bool):
+    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return given
     match = re.fullmatch(r"(\d+)([KMGT]?)", given, re.IGNORECASE) if isinstance(given, str) else None
     if match is None:
@@ -63,6 +63,10 @@ def _choice(given: str, choices: Iterable[str], what: str) -> str:
     if given not in choices:
         raise ValueError(f"{what} is {given!r}: it is one of {', '.join(choices)}")
     return given
+
+
+def _flag(environment: Mapping[str, str], name: str, passed: bool) -> bool:
+    return _choice(environment.get(name, "1" if passed else "0"), ("0", "1"), name) == "1"
 
 
 def _roles(given: str | Iterable[str]) -> frozenset[str]:
@@ -129,6 +133,8 @@ def options_of(
     number_sets = {"steps": steps, "ranks": ranks}
 
     core = core.overlay_environment()
+    core.deduplicate = _flag(environment, "TTAP_DEDUPLICATE", core.deduplicate)
+    core.sync = _flag(environment, "TTAP_SYNC", core.sync)
     if "TTAP_FILTER_FN" in environment:
         if "TTAP_FILTER" in os.environ:
             raise ValueError("TTAP_FILTER and TTAP_FILTER_FN are both set: unset one of them")
@@ -157,10 +163,10 @@ def options_of(
         "format": core.format,
     }
     return Options(
-        directory=Path(core.directory).absolute() if core.directory else None,
+        directory=Path(core.directory).expanduser().absolute() if core.directory else None,
         filter=name_filter,
         levels=levels,
-        report=report and environment.get("TTAP_REPORT", "1") != "0",
+        report=_flag(environment, "TTAP_REPORT", report),
         core=core,
         described=described,
         **chosen,

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 if TYPE_CHECKING:
-    from tensortap.module_source import Call
     from tensortap.number_set import NumberSet
+    from tensortap.taps import Call
     from tensortap.writer import Writer
 
 SKIPPED = -1  # the number of a step that `steps` leaves out
+_HELD_AT_ONCE = 8  # passes of one thread that wait for gradients
 
 _CALL: CodeType = nn.Module._call_impl.__code__
 
@@ -64,8 +67,18 @@ class ThreadState(threading.local):
         self.number: int | None = None  # the pass of this thread's calls
         self.scopes: list[Scope] = []
         self.parents: list[Call] = []  # of the modules being called
-        self.held: int | None = None  # a pass whose forward is over and whose gradients may come
         self.unended: nn.Module | None = None  # the thread's pass lasts as long as this module's call
+
+
+@dataclass
+class OpenPass:
+    """A pass that has not ended."""
+
+    thread: weakref.ref[threading.Thread]
+    awaited: int = 0  # gradients
+    came: int = 0
+    handles: list[RemovableHandle] = field(default_factory=list)  # of hooks that go with the pass
+    held_for: int | None = None  # id of the root: its forward is over, and its gradients may come
 
 
 class PassTracker:
@@ -73,21 +86,26 @@ class PassTracker:
 
     With step `auto` the outermost call of a module, per thread, is a pass. With `manual` it is what lies between
     begin_step() and end_step(); calls of other threads meanwhile belong to it too.
+
+    A pass that awaits gradients is held after its forward, until its root is called again on its thread: a loss that is
+    a module, called in between, does not end it.
     """
 
-    def __init__(self, writer: Callable[[], Writer], *, manual: bool, steps: NumberSet | None) -> None:
+    def __init__(self, writer: Callable[[], Writer], *, manual: bool, steps: NumberSet | None, gradients: bool) -> None:
         self._writer = writer
+        self._gradients = gradients  # whether any are wanted
         self._manual = manual
         self._steps = steps
-        self._lock = threading.Lock()
         self.reset()
 
     def reset(self) -> None:
         """As at the start; for a forked child."""
+        self._lock = threading.Lock()
         self.thread = ThreadState()
         self.count = 0  # steps so far, also those left out
         self.outside = 0  # calls outside any step
-        self._open: dict[int, int] = {}  # passes and how many gradients are awaited for each
+        self.missing_gradients = 0  # awaited in passes that have ended
+        self._open: dict[int, OpenPass] = {}
         self._steps_open: list[int] = []  # begun by begin_step() and not ended, on whatever thread
 
     # ---- passes ----
@@ -101,17 +119,27 @@ class PassTracker:
             core.skip_pass()
             return SKIPPED
         number = core.open_pass()
-        self._open[number] = 0
+        self._open[number] = OpenPass(weakref.ref(threading.current_thread()))
         return number
 
     def _end(self, number: int, *, aborted: bool) -> None:
-        if number != SKIPPED and self._open.pop(number, None) is not None:
-            self._writer().core.close_pass(number, aborted)
+        ended = self._open.pop(number, None)  # not there when it was skipped
+        if ended is None:
+            return
+        self.missing_gradients += ended.awaited - ended.came
+        for handle in ended.handles:
+            handle.remove()
+        self._writer().core.close_pass(number, aborted)
 
-    def await_gradients(self, number: int) -> None:
-        """The pass stays open after its forward, until the next one begins."""
+    def await_gradients(self, number: int, count: int, handles: list[RemovableHandle]) -> None:
+        """The pass has gradients to come; its end removes the handles."""
         if number in self._open:
-            self._open[number] += 1
+            self._open[number].awaited += count
+            self._open[number].handles += handles
+
+    def gradient_came(self, number: int) -> None:
+        if number in self._open:
+            self._open[number].came += 1
 
     def is_open(self, number: int) -> bool:
         return number in self._open
@@ -120,11 +148,33 @@ class PassTracker:
         """At the end of the recording: what is still under way is aborted; what only waits for gradients is whole."""
         thread = self.thread
         self._drop_stale(thread)
-        if thread.unended is None or not calls_under_way(thread.unended):
-            self._end_earlier(thread)
-        for number, awaited in list(self._open.items()):
-            under_way = number == thread.number or number in self._steps_open
-            self._end(number, aborted=under_way or awaited == 0)
+        if thread.unended is not None and not calls_under_way(thread.unended):
+            self._end_unended(thread)
+        for number, opened in list(self._open.items()):
+            self._end(number, aborted=opened.held_for is None)
+
+    # ---- passes that wait for gradients ----
+
+    def _hold_or_end(self, number: int, root: nn.Module) -> None:
+        opened = self._open.get(number)
+        # With checkpoints nothing may be awaited yet: there is no graph before the backward.
+        if opened is not None and (opened.awaited > 0 or (self._gradients and torch.is_grad_enabled())):
+            opened.held_for = id(root)
+        else:
+            self._end(number, aborted=False)
+
+    def _end_held(self, root: nn.Module) -> None:
+        """Before a root's next pass: ends its last one, those of threads that are gone, and the oldest of too many."""
+        held = [(number, opened) for number, opened in list(self._open.items()) if opened.held_for is not None]
+        mine = threading.current_thread()
+        for number, opened in held:
+            thread = opened.thread()
+            is_last = thread is mine and opened.held_for == id(root)
+            if is_last or thread is None or not thread.is_alive():
+                self._end(number, aborted=False)
+        still = [number for number, opened in held if number in self._open and opened.thread() is mine]
+        for number in still[:-_HELD_AT_ONCE]:
+            self._end(number, aborted=False)
 
     # ---- manual steps ----
 
@@ -136,7 +186,8 @@ class PassTracker:
         return number
 
     def end_step(self, number: int, *, aborted: bool) -> None:
-        self._steps_open.remove(number)
+        if number in self._steps_open:  # it is not in a child that was forked inside the step
+            self._steps_open.remove(number)
         if self.thread.number == number:
             self.thread.number = None
         self._end(number, aborted=aborted)
@@ -150,11 +201,12 @@ class PassTracker:
         before, owns = thread.number, False
         if not thread.scopes:
             thread.parents.clear()
-            if in_backward():
-                thread.number = self._number_in_backward(thread)
-            elif thread.number is None or thread.unended is not None:
-                self._end_earlier(thread)
+            if thread.unended is not None:
+                self._end_unended(thread)
                 before = None
+            # In the backward a root is recomputed: each call goes where the module's last one went.
+            if thread.number is None and not in_backward():
+                self._end_held(module)
                 thread.number, owns = self._begin(), True
         thread.scopes.append(Scope(module, before, owns, sys.exc_info()[1]))
 
@@ -175,10 +227,10 @@ class PassTracker:
         number, thread.number = thread.number, scope.number
         if not scope.owns or number is None:
             return
-        if not failed and self._open.get(number, 0) > 0:
-            thread.held = number
+        if failed:
+            self._end(number, aborted=True)
         else:
-            self._end(number, aborted=failed)
+            self._hold_or_end(number, scope.module)
 
     def _drop_stale(self, thread: ThreadState, entering: nn.Module | None = None) -> None:
         # KeyboardInterrupt and the like pass by the hooks at the end of a call.
@@ -189,51 +241,49 @@ class PassTracker:
                 return
             self._end_scope(thread, thread.scopes.pop(), failed=True)
 
-    def _end_earlier(self, thread: ThreadState) -> None:
-        """Ends the thread's pass whose end was left open, if there is one."""
-        for number in (thread.held, thread.number if thread.unended is not None else None):
-            if number is not None:
-                self._end(number, aborted=False)
-        thread.held, thread.unended, thread.number = None, None, None
+    def _end_unended(self, thread: ThreadState) -> None:
+        """Ends the thread's pass of which no hook has told the end."""
+        root, number = thread.unended, thread.number
+        thread.unended, thread.number = None, None
+        if root is not None and number is not None:
+            self._hold_or_end(number, root)
 
     # ---- calls ----
 
-    def number_of_call(self, module: nn.Module, stray: Callable[[nn.Module], nn.Module | None]) -> int | None:
+    def number_of_call(
+        self, module: nn.Module, earlier: list[int], stray: Callable[[nn.Module], nn.Module | None]
+    ) -> int | None:
         """The pass that a call on this thread belongs to; None or SKIPPED: not recorded.
 
-        `stray` is asked when no root is being called: it gives the outermost module on the stack, or None when that
-        is `module` itself.
+        `earlier` are the passes of the module's earlier calls, to one of which a recomputation belongs. `stray` is
+        asked when no root is being called: it gives the outermost module on the stack, or None when that is `module`
+        itself.
         """
         thread = self.thread
         if thread.unended is not None and not calls_under_way(thread.unended):
-            self._end_earlier(thread)
+            self._end_unended(thread)
         if thread.number is not None:
             return thread.number
         if in_backward():
-            return self._number_in_backward(thread)
+            return self._number_in_backward(earlier)
         if self._manual:
             if not self._steps_open:
                 self.outside += 1
                 return None
             return self._steps_open[-1]
-        self._end_earlier(thread)
-        thread.number = self._begin()
-        thread.unended = stray(module) or module
+        root = stray(module) or module
+        self._end_held(root)
+        thread.number, thread.unended = self._begin(), root
         return thread.number
+
+    def _number_in_backward(self, earlier: list[int]) -> int | None:
+        """The last of this thread's own passes; on a thread of the engine's, the only one there is."""
+        candidates = [number for number in earlier if number in self._open]
+        mine = threading.current_thread()
+        own = [number for number in candidates if self._open[number].thread() is mine]
+        return own[-1] if own else candidates[0] if len(candidates) == 1 else None
 
     def call_is_over(self, module: nn.Module) -> None:
         """After a call that number_of_call() was asked about: it may have been the whole pass."""
         if self.thread.unended is module and not self.thread.scopes:
-            if self._open.get(self.thread.number, 0) > 0:  # type: ignore[arg-type]
-                self.thread.held, self.thread.number = self.thread.number, None
-                self.thread.unended = None
-            else:
-                self._end_earlier(self.thread)
-
-    def _number_in_backward(self, thread: ThreadState) -> int | None:
-        if thread.number is not None:
-            return thread.number
-        if thread.held is not None:
-            return thread.held
-        # On a thread of the engine's: the pass is plain when there is one only.
-        return next(iter(self._open)) if len(self._open) == 1 else None
+            self._end_unended(self.thread)

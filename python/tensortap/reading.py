@@ -144,7 +144,12 @@ class Pass(Mapping[str, "torch.Tensor"]):
         data = self._core.bytes(index)
         if record.byte_count == 0:
             return torch.empty(record.shape, dtype=dtype)
-        return torch.from_dlpack(data).view(dtype).view(record.shape)
+        tensor = torch.from_dlpack(data).view(dtype).view(record.shape)
+        # .npy has no bf16 and no fp8: they were widened, and come back without loss. Packed f4 stays as it is.
+        true_dtype = TORCH_DTYPES.get(record.true_dtype or "")
+        if true_dtype is not None and record.true_dtype != "f4_e2m1fn_x2":
+            tensor = tensor.to(true_dtype)
+        return tensor
 
 
 class Passes(Mapping[int, Pass]):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from tensortap.coverage import Coverage
+    from tensortap.root_finder import RootFinder
     from tensortap.writer import Writer
 
 
@@ -29,23 +31,31 @@ class Recording:
         self.options = options
         self._closed = options.directory is None
         self._writer: Writer | None = None
+        self._rank_directory: Path | None = None
+        self._cannot_write: str | None = None
         self._warned: set[str] = set()
         self._described: list[dict[str, Any]] = []
+        self._coverage: Coverage | None = None
+        self._finder: RootFinder | None = None
         if self._closed:
             return
         from tensortap import metadata
         from tensortap.coverage import Coverage
-        from tensortap.module_source import ModuleSource, RootFinder
+        from tensortap.module_source import ModuleSource
         from tensortap.passes import PassTracker
+        from tensortap.root_finder import RootFinder
 
-        rank = metadata.rank()
-        if not options.wants_rank(int(os.environ.get("RANK", "0")) if rank is None else rank):
+        if not options.wants_rank(metadata.rank()):
             self._closed = True
             return
         self._coverage = Coverage()
-        self.tracker = PassTracker(self._writer_now, manual=options.step == "manual", steps=options.steps)
+        self.tracker = PassTracker(
+            self._writer_now,
+            manual=options.step == "manual",
+            steps=options.steps,
+            gradients=bool(options.roles & {"grad_out", "grad_in"}),
+        )
         self._source = ModuleSource(self)
-        self._finder: RootFinder | None = None
         if models is None:
             # A directory is made by the first process that runs a module, and only by those that do.
             self._finder = RootFinder(self._source)
@@ -54,6 +64,7 @@ class Recording:
         try:
             for prefix, model in models.items():
                 self._source.attach(model, prefix)
+            self._source.say_what_matches_nothing()
         except BaseException:
             self._source.detach()
             self._release(aborted=True)
@@ -72,16 +83,24 @@ class Recording:
     @property
     def rank_directory(self) -> Path | None:
         """This process's directory in it."""
-        return self._writer.rank_directory if self._writer is not None else None
+        return self._rank_directory
 
     @property
     def coverage(self) -> dict[str, Any]:
-        """What was not seen so far, as coverage.json will hold it."""
-        return self._coverage.as_dict()
+        """What was not seen so far, as coverage.json will hold it; empty when nothing is recorded at all."""
+        return self._coverage.as_dict() if self._coverage is not None else {}
+
+    @property
+    def is_explicit(self) -> bool:
+        """Whether the program named its models."""
+        return self._finder is None
 
     @contextlib.contextmanager
     def step(self) -> Iterator[int | None]:
         """One pass: `with rec.step(): engine.step()`. Marked aborted when the block raises.
+
+        With step `manual` only what happens inside such blocks is recorded; with `auto` this makes one pass of several
+        outermost forwards.
 
         Yields
         ------
@@ -91,8 +110,6 @@ class Recording:
         if self._closed:
             yield None
             return
-        if self.options.step != "manual":
-            raise RuntimeError("this recording makes its own steps: give step='manual' to tap.record to make them here")
         from tensortap.passes import SKIPPED
 
         number = self.tracker.begin_step()
@@ -116,22 +133,34 @@ class Recording:
         if self._finder is not None:
             self._finder.remove()
         self._source.detach()
-        if self._writer is None:
-            return  # nothing was ever recorded
-        self.tracker.end_all()
+        if self._writer is not None:
+            self.tracker.end_all()
         self._source.cover()
+        # Those that came too late are told apart.
+        self._coverage.missing_gradients = max(0, self.tracker.missing_gradients - self._coverage.late_gradients)
+        if self._finder is not None:
+            self._source.say_what_matches_nothing()
         self._release(aborted=True)
 
     def _release(self, *, aborted: bool) -> None:
-        writer, self._writer = self._writer, None
-        if writer is None:
-            return
-        error = writer.release(self, aborted=aborted)
-        if self.options.report:
-            from tensortap.coverage import report_lines
+        from tensortap.coverage import report_lines
 
+        writer, self._writer = self._writer, None
+        coverage = self.coverage
+        error, lines = None, []
+        if writer is not None:
+            error = writer.release(self, aborted=aborted)
             totals = writer.core.report()
-            print("\n".join(report_lines(writer.directory, totals, self.coverage, error)), file=sys.stderr)
+            lines = report_lines(writer.directory, totals, coverage, error)
+            dropped = [cause.replace("_", " ") for cause, count in totals["drops"].items() if count]
+            error = error or (f"not everything was recorded: {', '.join(dropped)}" if dropped else None)
+        elif coverage["notes"]:  # nothing could be recorded, or nothing was selected
+            lines = ["tensortap: nothing was recorded", *(f"  {note}" for note in coverage["notes"])]
+        if lines and self.options.report and sys.stderr is not None:
+            with contextlib.suppress(OSError, ValueError):  # closed, or a pipe that nobody reads
+                print("\n".join(lines), file=sys.stderr)
+        if self.options.core.strict and error is not None:
+            raise RuntimeError(error)
 
     def __enter__(self) -> Recording:  # noqa: PYI034
         return self
@@ -156,12 +185,21 @@ class Recording:
         if self._writer is None:
             from tensortap.writer import Writer
 
-            self._writer = Writer.acquire(self)
+            if self._cannot_write is not None:
+                raise RuntimeError(self._cannot_write)
+            try:
+                self._writer = Writer.acquire(self)
+            except OSError as error:
+                self._cannot_write = str(error)  # trying again in every call would cost, and say nothing new
+                raise
+            self._rank_directory = self._writer.rank_directory
             for described in self._described:
                 self._tell_writer(described)
         return self._writer
 
     def _model_attached(self, described: dict[str, Any]) -> None:
+        if described in self._described:  # a program may make the same module again and again
+            return
         self._described.append(described)
         if self._writer is not None:
             self._tell_writer(described)
@@ -182,10 +220,10 @@ class Recording:
 
     def _after_fork(self) -> None:
         self._writer = None
+        self._rank_directory = None
         self.tracker.reset()
-        from tensortap.coverage import Coverage
-
-        self._coverage = self._source.coverage = Coverage()
+        self._source.after_fork()
+        self._coverage = self._source.coverage = type(self._coverage)()
 
 
 def record(

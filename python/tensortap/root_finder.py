@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-from tensortap.hooks import ignore_warning_of_global_hooks
 from tensortap.passes import in_backward
+from tensortap.torch_warning import ignore_warning_of_global_hooks
 
 if TYPE_CHECKING:
     from tensortap.module_source import ModuleSource

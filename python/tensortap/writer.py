@@ -26,11 +26,10 @@ class Writer:
     def __init__(self, directory: Path, options: Options) -> None:
         core = options.core
         core.directory = os.fspath(directory)
-        rank = metadata.rank()
-        if rank is not None:
-            core.rank = rank
-        core.metadata_json = json.dumps(metadata.of_program(options.described))
+        core.rank = metadata.rank()
+        core.metadata_json = _json(metadata.of_program(options.described))
         self.directory = directory
+        self._settings = _settings(options)
         self.core = _core.Recorder.create(core)
         self.rank_directory = Path(self.core.rank_directory)
         self._recordings: list[Recording] = []
@@ -47,6 +46,10 @@ class Writer:
             if writer is None:
                 writer = _writers[directory] = cls(directory, recording.options)
                 _close_at_exit()
+            elif writer._settings != _settings(recording.options):
+                recording._warn(
+                    f"another recording writes to {directory} too, and its staging, quota, format and the like hold"
+                )
             writer._recordings.append(recording)
             return writer
 
@@ -60,16 +63,31 @@ class Writer:
             if self._recordings:
                 return None
             del _writers[self.directory]
-        self.core.set_source_json(json.dumps(merged(self._finished)))
-        return self.core.close(aborted)
+        try:
+            self.core.set_source_json(_json(merged(self._finished)))
+        finally:
+            error = self.core.close(aborted)
+        return error
 
     def add_model(self, model: dict[str, Any]) -> None:
         """Keeps a model's structure beside the passes, in model.json."""
         self._models.append(model)
         path = self.rank_directory / "model.json"
         partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps({"models": self._models}, indent=1) + "\n")
+        partial.write_text(_json({"models": self._models}, indent=1) + "\n")
         partial.replace(path)
+
+
+def _json(value: object, indent: int | None = None) -> str:
+    """As text that is valid whatever names it holds."""
+    return json.dumps(value, indent=indent, ensure_ascii=False).encode("utf-8", "replace").decode()
+
+
+def _settings(options: Options) -> tuple[object, ...]:
+    """What all recordings into one directory have in common."""
+    core = options.core
+    return (core.staging_bytes, core.quota_bytes, core.drop_when_full, core.write, core.deduplicate, core.sync,
+            core.format)  # fmt: skip
 
 
 def _close_all() -> None:

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "python/drops.h"
 #include "python/errors.h"
 #include "python/tensor_bytes.h"
 #include "ttap/run.h"
@@ -100,7 +101,7 @@ nb::dict info_as_dict(const Pass& pass) {
   result["file_bytes"] = info.file_bytes;
   result["problem"] = text(info.problem);
   result["started_unix_ns"] = info.started_unix_ns;
-  result["dropped"] = info.drops.total();
+  result["drops"] = drops_as_dict(info.drops);
   result["metadata_json"] = text(info.metadata_json);
   nb::list notes;
   for (const std::string& note : info.notes) notes.append(text(note));

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "python/drops.h"
 #include "python/errors.h"
 #include "python/tensor_access.h"
 #include "ttap/recorder.h"
@@ -37,18 +38,6 @@ WriteMode write_named(std::string_view name) {
 }
 
 Ending ending_of(bool aborted) { return aborted ? Ending::kAborted : Ending::kComplete; }
-
-nb::dict drops_as_dict(const DropCounts& drops) {
-  nb::dict result;
-  result["staging_full"] = drops.staging_full;
-  result["quota"] = drops.quota;
-  result["disk_full"] = drops.disk_full;
-  result["io_error"] = drops.io_error;
-  result["unsupported"] = drops.unsupported;
-  result["events"] = drops.events;
-  result["late"] = drops.late;
-  return result;
-}
 
 nb::dict report_as_dict(const Recorder& recorder) {
   const Report report = recorder.report();

