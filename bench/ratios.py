@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import model_recording
 import numpy as np
 import safetensors
 import safetensors.torch
@@ -179,6 +180,21 @@ def open_rows(program: Path, scratch: Path, command: Path) -> Iterator[Row]:
     yield speed("ttap check, 100,000 tensors", "torch.load, isfinite", check, median_of(2, check_all))
 
 
+def model_rows(scratch: Path) -> Iterator[Row]:
+    ways = model_recording.measure(scratch)
+    none, full, clone, save = (ways.of(name) for name in ("no tap", "full", "clone", "save"))
+
+    def row(what: str, peer: str, ours: float, theirs: float, target: float | None = None) -> Row:
+        return Row(what, peer, ours * 1e3, theirs * 1e3, ours / theirs, "×", "<=" if target else "", target)
+
+    yield row("a pass of MiniLM, recorded in full", "hooks + torch.save", full, save, 1 / 3)
+    yield row("a pass of MiniLM, recorded in full", "hooks + clone", full, clone)
+    yield row("a pass of MiniLM, recorded in full", "no tap", full, none)
+    yield row("  how much longer it takes", "hooks + torch.save", full - none, save - none, 1 / 3)
+    yield row("a pass, fingerprints only", "no tap", ways.of("fingerprint"), none, 1.3)
+    yield row("a pass, all modules rejected", "no tap", ways.best_rejected, ways.best_without, 1.01)
+
+
 def table(rows: list[Row]) -> str:
     def cell(row: Row) -> list[str]:
         target = f"{row.sense} {row.target:g} {row.unit}" if row.target is not None else ""
@@ -211,6 +227,7 @@ def main() -> int:
         "record": lambda: record_rows(program, scratch),
         "fingerprint": lambda: fingerprint_rows(program, scratch),
         "open": lambda: open_rows(program, scratch, command),
+        "a model": lambda: model_rows(scratch),
     }
     for name, part in parts.items():
         if sys.stderr.isatty():

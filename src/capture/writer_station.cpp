@@ -12,8 +12,12 @@
 namespace ttap {
 namespace {
 
-// How long the writer waits for more before it writes a batch that is not full.
-constexpr std::chrono::microseconds kBatchLinger{2000};
+using Clock = std::chrono::steady_clock;
+
+// How long the writer sleeps for more before it writes a batch that is not full, and how old a batch may get. Each time
+// it wakes it takes a core from the model for a moment, and where the model uses them all, that holds up all of them.
+constexpr std::chrono::microseconds kBatchLinger{50'000};
+constexpr std::chrono::microseconds kBatchAge{100'000};
 
 // The writer gives way to the program's threads where there are more threads than cores. A kernel that refuses only
 // costs the model's thread some time.
@@ -27,7 +31,8 @@ void give_way(const char* name) {
 
 void run_writer_station(StagingRing& ring, PassSink& sink, const std::function<void(uint64_t)>& flushed) {
   give_way("ttap-write");
-  uint64_t held = 0;  // bytes of ring that the batch keeps from being freed
+  uint64_t held = 0;             // bytes of ring that the batch keeps from being freed
+  Clock::time_point begun = {};  // the batch
   const auto release = [&] {
     ring.release();
     held = 0;
@@ -42,9 +47,12 @@ void run_writer_station(StagingRing& ring, PassSink& sink, const std::function<v
     const StagedKind kind = kind_of(record);
     const uint64_t ticket = kind == StagedKind::kFlush ? staged_as<StagedFlush>(record).ticket : 0;
     held += record->bytes;
+    const bool first = !sink.has_batch();
     sink.take(record);
+    const auto now = Clock::now();
+    if (first) begun = now;
     const bool control = kind == StagedKind::kFlush || kind == StagedKind::kStop;
-    if (control || sink.batch_is_full() || held >= sink.batch_bytes()) sink.flush();
+    if (control || sink.batch_is_full() || held >= sink.batch_bytes() || now - begun >= kBatchAge) sink.flush();
     if (!sink.has_batch()) release();
     if (kind == StagedKind::kFlush) flushed(ticket);
     if (kind == StagedKind::kStop) return;
