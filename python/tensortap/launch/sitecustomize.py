@@ -19,9 +19,8 @@ def _start():
         try:
             from tensortap import launch
         except ImportError:
-            # The program's interpreter need not have the package installed: it lies beside the command.
-            with open(os.path.join(_HERE, "package-path")) as file:
-                sys.path.append(file.read().strip())
+            # The program's interpreter need not have the package installed.
+            sys.path.append(_package_path())
             from tensortap import launch
         launch.start()
     except Exception as error:
@@ -30,6 +29,15 @@ def _start():
             print(
                 "ttap run: build TensorTap for that interpreter: make build PYTHON=" + sys.executable, file=sys.stderr
             )
+
+
+def _package_path():
+    """Where the package lies: as it was installed beside the command, or around this file."""
+    try:
+        with open(os.path.join(_HERE, "package-path")) as file:
+            return file.read().strip()
+    except OSError:
+        return os.path.dirname(os.path.dirname(_HERE))
 
 
 class _StartAfter(importlib.abc.Loader):
