@@ -1,10 +1,9 @@
 """Recording models on a GPU."""
 
 import pytest
+import tensortap as tap
 import torch
 from small_models import Model, passes_of
-
-import tensortap as tap
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="skipped: no GPU")
 
