@@ -79,10 +79,10 @@ class Coverage:
             "notes": list(self.notes),
         }
         result["notes"] += [
-            f"{_count(count, one, many)} {what}"
-            for count, one, many, what in (
-                (self.missing_gradients, "gradient", "", "awaited, and not there when the pass ended"),
-                (self.late_recomputations, "recomputed call", "", "not recorded: its pass had ended"),
+            f"{_count(count, one)} {what}"
+            for count, one, what in (
+                (self.missing_gradients, "gradient", "awaited, and not there when the pass ended"),
+                (self.late_recomputations, "recomputed call", "not recorded: its pass had ended"),
             )
             if count
         ]

@@ -210,7 +210,7 @@ class ModuleSource:
                     part_path = _core.append_path(part_path, step)
                 capture = self.core.capture if part.has_bytes else self.core.capture_meta
                 self._captured(capture(call.event, part.tensor, role, part_path, part.device))
-        except (Unrecordable, RuntimeError, TypeError, NotImplementedError) as why:
+        except (Unrecordable, RuntimeError, TypeError) as why:
             if self._options.core.strict:
                 raise
             reason = str(why).partition("\n")[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -251,7 +251,7 @@ class PassTracker:
     # ---- calls ----
 
     def number_of_call(
-        self, module: nn.Module, earlier: list[int], stray: Callable[[nn.Module], nn.Module | None]
+        self, module: nn.Module, earlier: Iterable[int], stray: Callable[[nn.Module], nn.Module | None]
     ) -> int | None:
         """The pass that a call on this thread belongs to; None or SKIPPED: not recorded.
 
@@ -276,7 +276,7 @@ class PassTracker:
         thread.number, thread.unended = self._begin(), root
         return thread.number
 
-    def _number_in_backward(self, earlier: list[int]) -> int | None:
+    def _number_in_backward(self, earlier: Iterable[int]) -> int | None:
         """The last of this thread's own passes; on a thread of the engine's, the only one there is."""
         candidates = [number for number in earlier if number in self._open]
         mine = threading.current_thread()

@@ -67,7 +67,7 @@ class Recording:
             self._source.say_what_matches_nothing()
         except BaseException:
             self._source.detach()
-            self._release(aborted=True)
+            self._release()
             raise
 
     @property
@@ -140,16 +140,16 @@ class Recording:
         self._coverage.missing_gradients = max(0, self.tracker.missing_gradients - self._coverage.late_gradients)
         if self._finder is not None:
             self._source.say_what_matches_nothing()
-        self._release(aborted=True)
+        self._release()
 
-    def _release(self, *, aborted: bool) -> None:
+    def _release(self) -> None:
         from tensortap.coverage import report_lines
 
         writer, self._writer = self._writer, None
         coverage = self.coverage
         error, lines = None, []
         if writer is not None:
-            error = writer.release(self, aborted=aborted)
+            error = writer.release(self)
             totals = writer.core.report()
             lines = report_lines(writer.directory, totals, coverage, error)
             dropped = [cause.replace("_", " ") for cause, count in totals["drops"].items() if count]

@@ -91,15 +91,14 @@ class Tap:
 
     def _begin(self) -> Call:
         source, tracker = self.source, self.source.tracker
-        backward = in_backward()
-        number = tracker.number_of_call(self.module(), list(self.counts), source.outermost)  # type: ignore[arg-type]
+        number = tracker.number_of_call(self.module(), self.counts, source.outermost)  # type: ignore[arg-type]
         if number is None or number == SKIPPED:
             return Call(self, None)
         if number not in self.counts:
             self.counts = {known: count for known, count in self.counts.items() if tracker.is_open(known)}
             self.counts[number] = Count()
         count = self.counts[number]
-        again = backward and count.calls > 0
+        again = count.calls > 0 and in_backward()
         if again:
             if count.again == count.calls:  # that many were there to be repeated: this one repeats another pass's
                 source.coverage.late_recomputations += 1

@@ -53,7 +53,7 @@ class Writer:
             writer._recordings.append(recording)
             return writer
 
-    def release(self, recording: Recording, *, aborted: bool) -> str | None:
+    def release(self, recording: Recording) -> str | None:
         """The recording is done. The last one closes the recorder; then its first error, if there is one."""
         with _lock:
             if recording not in self._recordings:
@@ -66,7 +66,7 @@ class Writer:
         try:
             self.core.set_source_json(_json(merged(self._finished)))
         finally:
-            error = self.core.close(aborted)
+            error = self.core.close(aborted=True)  # a pass that is still open was cut short
         return error
 
     def add_model(self, model: dict[str, Any]) -> None:
