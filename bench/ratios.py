@@ -1,6 +1,6 @@
 """What TensorTap costs, as ratios against peers measured in the same run: one table, and the same as JSON.
 
-    python bench/ratios.py [--build build/dev] [--scratch build/bench] [--json]
+    python bench/ratios.py [--build build/dev] [--scratch build/bench] [--json] [parts]
 
 A ratio is peer's time over ours for work (above 1: we are faster), and ours over the peer's where it says "holds" (how
 long the caller waits). Absolute limits are in milliseconds.
@@ -188,6 +188,7 @@ def model_rows(scratch: Path) -> Iterator[Row]:
         return Row(what, peer, ours * 1e3, theirs * 1e3, ours / theirs, "×", "<=" if target else "", target)
 
     yield row("a pass of MiniLM, recorded in full", "hooks + torch.save", full, save, 1 / 3)
+    yield row("a pass of MiniLM, not recorded", "hooks + torch.save", none, save)
     yield row("a pass of MiniLM, recorded in full", "hooks + clone", full, clone)
     yield row("a pass of MiniLM, recorded in full", "no tap", full, none)
     yield row("  how much longer it takes", "hooks + torch.save", full - none, save - none, 1 / 3)
@@ -215,6 +216,7 @@ def main() -> int:
     parser.add_argument("--build", type=Path, default=Path("build/dev"), help="where the programs were built")
     parser.add_argument("--scratch", type=Path, default=Path("build/bench"), help="on the disk to measure; about 7 GB")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    parser.add_argument("parts", nargs="*", help="measure these only: capture, record, fingerprint, open, model")
     options = parser.parse_args()
     program, command = options.build / "bench/recorder_bench", options.build / "cli/ttap"
     options.scratch.mkdir(parents=True, exist_ok=True)
@@ -227,9 +229,14 @@ def main() -> int:
         "record": lambda: record_rows(program, scratch),
         "fingerprint": lambda: fingerprint_rows(program, scratch),
         "open": lambda: open_rows(program, scratch, command),
-        "a model": lambda: model_rows(scratch),
+        "model": lambda: model_rows(scratch),
     }
+    unknown = set(options.parts) - set(parts)
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
     for name, part in parts.items():
+        if options.parts and name not in options.parts:
+            continue
         if sys.stderr.isatty():
             print(f"\rmeasuring {name:<12}", end="", file=sys.stderr, flush=True)
         rows += part()
