@@ -7,7 +7,7 @@
 #include "cli/describe.h"
 #include "cli/error_text.h"
 #include "cli/progress.h"
-#include "cli/text.h"
+#include "report/text.h"
 
 namespace ttap::cli {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "cli/describe.h"
-#include "cli/table.h"
-#include "cli/text.h"
+#include "report/table.h"
+#include "report/text.h"
 
 namespace ttap::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include "analyze/nonfinite.h"
 #include "analyze/verify.h"
 #include "cli/command.h"
-#include "cli/output.h"
+#include "report/output.h"
 
 // What `ttap check` found, kept apart from the passes, which are closed one after the other.
 namespace ttap::cli {

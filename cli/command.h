@@ -3,8 +3,8 @@
 #include <functional>
 #include <string>
 
-#include "cli/output.h"
 #include "cli/selection.h"
+#include "report/output.h"
 
 namespace ttap::cli {
 

@@ -7,8 +7,8 @@
 #include "cli/coverage_file.h"
 #include "cli/describe.h"
 #include "cli/error_text.h"
-#include "cli/table.h"
-#include "cli/text.h"
+#include "report/table.h"
+#include "report/text.h"
 
 namespace ttap::cli {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cli/command.h"
-#include "cli/output.h"
+#include "report/output.h"
 #include "ttap/run.h"
 
 // `ttap ls RUN --coverage`: all that each rank's coverage.json says. A rank without one is said to have none; one that

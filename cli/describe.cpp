@@ -4,7 +4,7 @@
 
 #include "cli/error_text.h"
 #include "cli/json_reader.h"
-#include "cli/text.h"
+#include "report/text.h"
 
 namespace ttap::cli {
 namespace {

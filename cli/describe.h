@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "cli/json_writer.h"
 #include "cli/selection.h"
+#include "report/json_writer.h"
 #include "ttap/run.h"
 
 // The same thing said the same way by every command, in words and in JSON.

@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
-#include "cli/output.h"
-#include "cli/text.h"
+#include "report/output.h"
+#include "report/text.h"
 
 namespace ttap::cli {
 

@@ -6,7 +6,7 @@
 #include "cli/describe.h"
 #include "cli/error_text.h"
 #include "cli/progress.h"
-#include "cli/text.h"
+#include "report/text.h"
 #include "store/run_layout.h"
 
 namespace ttap::cli {

@@ -9,8 +9,8 @@
 #include "cli/error_text.h"
 #include "cli/number_set.h"
 #include "cli/progress.h"
-#include "cli/table.h"
-#include "cli/text.h"
+#include "report/table.h"
+#include "report/text.h"
 
 namespace ttap::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include "cli/error_text.h"
 #include "cli/run_environment.h"
 #include "cli/run_report.h"
-#include "cli/text.h"
+#include "report/text.h"
 #include "store/posix_file.h"
 
 namespace ttap::cli {

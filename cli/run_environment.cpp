@@ -8,10 +8,11 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "capture/filter.h"
 #include "cli/json_reader.h"
 #include "cli/number_set.h"
-#include "cli/utf8.h"
+#include "core/pattern.h"
+#include "report/utf8.h"
+#include "ttap/record.h"
 
 namespace ttap::cli {
 namespace fs = std::filesystem;

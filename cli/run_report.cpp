@@ -10,7 +10,7 @@
 #include "cli/coverage_file.h"
 #include "cli/describe.h"
 #include "cli/progress.h"
-#include "cli/text.h"
+#include "report/text.h"
 
 namespace ttap::cli {
 namespace fs = std::filesystem;

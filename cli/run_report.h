@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <set>
 
-#include "cli/output.h"
+#include "report/output.h"
 
 // What `ttap run` says when the program has ended.
 namespace ttap::cli {

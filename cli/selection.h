@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "capture/filter.h"
-#include "cli/terminal.h"
+#include "core/pattern.h"
+#include "report/terminal.h"
 #include "ttap/run.h"
 
 namespace CLI {

@@ -9,7 +9,7 @@
 #include "cli/describe.h"
 #include "cli/progress.h"
 #include "cli/show_text.h"
-#include "cli/text.h"
+#include "report/text.h"
 
 namespace ttap::cli {
 namespace {

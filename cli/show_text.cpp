@@ -8,7 +8,7 @@
 
 #include "cli/describe.h"
 #include "cli/number_set.h"
-#include "cli/text.h"
+#include "report/text.h"
 
 namespace ttap::cli {
 namespace {

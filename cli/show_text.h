@@ -7,8 +7,8 @@
 #include "analyze/extremes.h"
 #include "analyze/histogram.h"
 #include "analyze/sample.h"
-#include "cli/output.h"
 #include "cli/selection.h"
+#include "report/output.h"
 #include "ttap/run.h"
 
 namespace ttap::cli {

@@ -18,9 +18,10 @@ USES = {
     "cuda": ["core", "fingerprint"],
     "capture": ["store", "cuda"],
     "analyze": ["core", "fingerprint", "quant", "store"],
+    "report": ["analyze"],
     "torch": ["capture"],
-    "python": ["capture"],
-    "cli": ["capture", "analyze"],
+    "python": ["capture", "report"],
+    "cli": ["capture", "report"],
 }
 
 # Public headers stand alone but for these.

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace ttap::cli {
+namespace ttap {
 
 struct Utf8Character {
   uint32_t code = 0;
@@ -15,4 +15,4 @@ struct Utf8Character {
 // The first character of a text that is not empty; overlong forms, surrogates and what is beyond U+10FFFF are invalid.
 Utf8Character decode_utf8(std::string_view text);
 
-}  // namespace ttap::cli
+}  // namespace ttap

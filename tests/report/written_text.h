@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "cli/output.h"
+#include "report/output.h"
 
-namespace ttap::cli {
+namespace ttap {
 
 // What `write` writes to an Output with this terminal.
 template <class Write>
@@ -22,4 +22,4 @@ std::string written(Write&& write, Terminal terminal = {}) {
   return text;
 }
 
-}  // namespace ttap::cli
+}  // namespace ttap

@@ -1,4 +1,4 @@
-#include "cli/text.h"
+#include "report/text.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -8,10 +8,10 @@
 #include <cmath>
 #include <ctime>
 
-#include "cli/utf8.h"
+#include "report/utf8.h"
 #include "ttap/key.h"
 
-namespace ttap::cli {
+namespace ttap {
 namespace {
 
 // Characters that act on the terminal instead of showing: C0 and C1 controls, DEL, line separators, direction marks.
@@ -159,4 +159,4 @@ std::string place_text(const Located& value, DType dtype, std::span<const int64_
   return text;
 }
 
-}  // namespace ttap::cli
+}  // namespace ttap

@@ -1,4 +1,4 @@
-#include "cli/terminal.h"
+#include "report/terminal.h"
 
 #include <langinfo.h>
 #include <sys/ioctl.h>
@@ -7,7 +7,7 @@
 #include <clocale>
 #include <cstdlib>
 
-namespace ttap::cli {
+namespace ttap {
 
 std::string_view escape_of(Style style) {
   switch (style) {
@@ -42,4 +42,4 @@ Terminal Terminal::of(int fd, ColorChoice choice) {
   return terminal;
 }
 
-}  // namespace ttap::cli
+}  // namespace ttap

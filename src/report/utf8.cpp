@@ -1,6 +1,6 @@
-#include "cli/utf8.h"
+#include "report/utf8.h"
 
-namespace ttap::cli {
+namespace ttap {
 
 Utf8Character decode_utf8(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(text[i])); };
@@ -18,4 +18,4 @@ Utf8Character decode_utf8(std::string_view text) {
   return {code, length, true};
 }
 
-}  // namespace ttap::cli
+}  // namespace ttap

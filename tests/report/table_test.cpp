@@ -1,10 +1,10 @@
-#include "cli/table.h"
+#include "report/table.h"
 
 #include <gtest/gtest.h>
 
-#include "cli/written_text.h"
+#include "report/written_text.h"
 
-namespace ttap::cli {
+namespace ttap {
 namespace {
 
 using enum Table::Align;
@@ -50,4 +50,4 @@ TEST(Table, ColoursDoNotCountAsWidth) {
 }
 
 }  // namespace
-}  // namespace ttap::cli
+}  // namespace ttap

@@ -1,10 +1,10 @@
-#include "cli/text.h"
+#include "report/text.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-namespace ttap::cli {
+namespace ttap {
 namespace {
 
 TEST(Printable, EscapesWhatActsOnATerminal) {
@@ -67,4 +67,4 @@ TEST(PlaceText, NamesThePartOfAnElement) {
 }
 
 }  // namespace
-}  // namespace ttap::cli
+}  // namespace ttap

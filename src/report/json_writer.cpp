@@ -1,10 +1,10 @@
-#include "cli/json_writer.h"
+#include "report/json_writer.h"
 
 #include <cmath>
 
-#include "cli/utf8.h"
+#include "report/utf8.h"
 
-namespace ttap::cli {
+namespace ttap {
 
 JsonWriter& JsonWriter::begin(char open, bool line) {
   before_value();
@@ -94,4 +94,4 @@ JsonWriter& JsonWriter::raw(std::string_view json) {
   return *this;
 }
 
-}  // namespace ttap::cli
+}  // namespace ttap

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace ttap::cli {
+namespace ttap {
 
 enum class ColorChoice : uint8_t { kAuto, kAlways, kNever };
 
@@ -23,4 +23,4 @@ struct Terminal {
   static Terminal of(int fd, ColorChoice choice);
 };
 
-}  // namespace ttap::cli
+}  // namespace ttap

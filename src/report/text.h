@@ -11,7 +11,7 @@
 #include "ttap/record.h"
 
 // How the command writes things down.
-namespace ttap::cli {
+namespace ttap {
 
 // `text` with everything that could move a cursor or break a line (control characters, bytes that are not UTF-8,
 // direction marks) as %XX, which `ttap show` reads back.
@@ -38,4 +38,4 @@ std::string number_text(const Number& number, int digits);
 // `[0, 3]`, with `.imag` or `.high` behind it where an element has two values.
 std::string place_text(const Located& value, DType dtype, std::span<const int64_t> shape);
 
-}  // namespace ttap::cli
+}  // namespace ttap

@@ -1,4 +1,4 @@
-#include "cli/json_writer.h"
+#include "report/json_writer.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,9 +7,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "cli/written_text.h"
+#include "report/written_text.h"
 
-namespace ttap::cli {
+namespace ttap {
 namespace {
 
 TEST(JsonWriter, WritesWhatAParserReads) {
@@ -40,4 +40,4 @@ TEST(JsonWriter, EscapesAndReplacesWhatIsNotUtf8) {
 }
 
 }  // namespace
-}  // namespace ttap::cli
+}  // namespace ttap

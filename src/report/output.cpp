@@ -1,4 +1,4 @@
-#include "cli/output.h"
+#include "report/output.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace ttap::cli {
+namespace ttap {
 
 void Output::write(std::string_view text) {
   buffer_.append(text);
@@ -45,4 +45,4 @@ Status Output::finish() {
   return {};
 }
 
-}  // namespace ttap::cli
+}  // namespace ttap

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/output.h"
+#include "report/output.h"
 
-namespace ttap::cli {
+namespace ttap {
 
 // Rows of cells in columns as wide as they need. A column without any text is not drawn. Where the terminal is
 // narrower, columns are left out (the largest `drop` first), then the one that shrinks is shortened. In a pipe the
@@ -48,4 +48,4 @@ class Table {
   std::vector<bool> used_;
 };
 
-}  // namespace ttap::cli
+}  // namespace ttap

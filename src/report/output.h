@@ -5,10 +5,10 @@
 #include <optional>
 #include <string_view>
 
-#include "cli/terminal.h"
+#include "report/terminal.h"
 #include "ttap/result.h"
 
-namespace ttap::cli {
+namespace ttap {
 
 // Buffered text to a file descriptor. A reader that has gone away (`| head`) is no error: what follows is dropped.
 class Output {
@@ -43,4 +43,4 @@ class Output {
   std::optional<Error> error_;
 };
 
-}  // namespace ttap::cli
+}  // namespace ttap

@@ -1,10 +1,10 @@
-#include "cli/table.h"
+#include "report/table.h"
 
 #include <algorithm>
 
-#include "cli/text.h"
+#include "report/text.h"
 
-namespace ttap::cli {
+namespace ttap {
 namespace {
 
 constexpr size_t kGap = 2;         // between columns
@@ -104,4 +104,4 @@ void Table::draw(Output& out, size_t indent) const {
     });
 }
 
-}  // namespace ttap::cli
+}  // namespace ttap

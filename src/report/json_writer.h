@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "analyze/number.h"
-#include "cli/output.h"
+#include "report/output.h"
 
-namespace ttap::cli {
+namespace ttap {
 
 // Writes one JSON document as it goes, so a run of any length needs no memory. Members of a block stand on lines of
 // their own, those of a line do not. Strings that are not UTF-8 get U+FFFD in place of the bytes that are not; NaN and
@@ -60,4 +60,4 @@ class JsonWriter {
   bool after_key_ = false;
 };
 
-}  // namespace ttap::cli
+}  // namespace ttap

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ttap/run.h"
+
+namespace ttap {
+
+// The bytes of a tensor of a side, and what owns them when they do not lie in a file.
+struct SideBytes {
+  TensorView view = {};
+  std::vector<int64_t> shape = {};  // what view.shape points at where the tensor was put together
+  std::vector<int64_t> strides = {};
+  std::unique_ptr<std::byte[]> owned = {};
+};
+
+// One pass of one side of a comparison: the tensors of one rank in execution order, or of several put together. Reading
+// from several threads is fine.
+class Side {
+ public:
+  virtual ~Side() = default;
+  virtual size_t tensor_count() const = 0;
+  virtual TensorRecord tensor(size_t index) const = 0;
+  virtual size_t event_count() const = 0;
+  virtual EventRecord event(size_t index) const = 0;
+  virtual Result<SideBytes> read(size_t index) const = 0;
+  virtual const PassInfo& info() const = 0;
+  // Where it comes from: "rank 0, pass 3", "ranks 0-1, pass 3".
+  virtual std::string place() const = 0;
+  // Beyond what a tensor says: how it was put together, what is wrong between its parts. Empty when there is nothing.
+  virtual std::string note(size_t /*index*/) const { return {}; }
+  // Which rank holds an element of a tensor that was put together; nothing when it cannot be told.
+  virtual std::vector<uint32_t> ranks_of(size_t /*index*/, uint64_t /*element*/) const { return {}; }
+};
+
+// One rank's pass as it is.
+std::unique_ptr<Side> make_side(Pass pass, uint32_t rank);
+
+}  // namespace ttap

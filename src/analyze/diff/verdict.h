@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyze/diff/align.h"
+#include "analyze/diff/measures.h"
+#include "analyze/diff/tolerance.h"
+
+namespace ttap {
+
+enum class Verdict : uint8_t {
+  kIdentical,      // the same bits
+  kWithin,         // within tolerance
+  kDiverged,       // out of tolerance
+  kInconclusive,   // the bits differ, or one side kept nothing to compare, and there are no bytes to tell how far
+  kMissing,        // only A has it
+  kExtra,          // only B has it
+  kShapeMismatch,  // nothing to compare element by element
+};
+inline constexpr int kVerdicts = 7;
+std::string_view to_string(Verdict verdict);  // "identical", "within tolerance", …
+
+// Whether the two sides do not agree here, as far as is known.
+inline bool parted(Verdict verdict) {
+  return verdict == Verdict::kDiverged || verdict == Verdict::kInconclusive || verdict == Verdict::kShapeMismatch;
+}
+
+enum class Cause : uint8_t { kNone, kIntroduced, kInherited, kUnknown };
+std::string_view to_string(Cause cause);  // "", "introduced", "inherited", "unknown"
+
+// What a verdict rests on.
+enum class Evidence : uint8_t { kNothing, kValues, kHash, kStatistics };
+std::string_view to_string(Evidence evidence);
+
+// The entry of an axis that carries most of the error.
+struct AxisWorst {
+  uint32_t axis = 0;
+  uint64_t first = 0;  // index, or the first of `width`
+  uint64_t width = 1;
+  double max_abs = 0;
+  double share = 0;  // of the whole squared error
+};
+
+// A tensor of both sides, or of one.
+struct TensorDiff {
+  Match match = {};
+  Verdict verdict = Verdict::kIdentical;
+  Evidence evidence = Evidence::kNothing;
+  Cause cause = Cause::kNone;
+  uint32_t source = kNoTensor;              // kInherited: position, in the same list, of where the error came from
+  std::string reason = {};                  // of the cause, or why it is inconclusive
+  std::unique_ptr<Measures> measures = {};  // without their axes; null when no bytes were compared
+  std::unique_ptr<Judge> judge = {};        // null when none was needed
+  std::vector<AxisWorst> axes = {};
+  std::vector<uint32_t> ranks = {};  // of a tensor put together: whose part is out of tolerance
+  std::string note = {};
+};
+
+}  // namespace ttap
