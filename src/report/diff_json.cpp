@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "report/diff_page.h"
 #include "report/diff_report.h"
 #include "report/json_writer.h"
 #include "report/text.h"
@@ -213,6 +214,14 @@ void write_diff_json(const DiffReport& report, Output& out) {
   write_texts(json, "warnings", report.warnings);
   json.end();
   out.write("\n");
+}
+
+Status write_diff_page(const DiffReport& report, const std::string& path) {
+  std::string json;
+  Output out(json);
+  write_diff_json(report, out);
+  TTAP_TRY(out.finish());
+  return write_page(json, fmt::format("ttap diff {} {}", report.a.path, report.b.path), path);
 }
 
 }  // namespace ttap

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,11 +34,13 @@ class Predicate {
   std::vector<Term> terms_;
 };
 
-// The tolerance that a dtype gets when nobody names one: rtol, and atol as a share of the root mean square of the
-// reference tensor. Integers and bool: exact.
+// The tolerance that a dtype gets when nobody names one: rtol, atol as a share of the root mean square of the reference
+// tensor, and the most that the error as a whole may be beside it. The first two catch one bad element, the last an
+// error that is small everywhere. Integers and bool: exact.
 struct DefaultTolerance {
   double rtol = 0;
   double atol_per_rms = 0;
+  double relative = 0;
 };
 DefaultTolerance default_tolerance(DType coarser);
 
@@ -52,8 +55,9 @@ struct ToleranceOptions {
 // How one tensor is judged.
 struct Judge {
   Tolerance tolerance = {};
-  std::optional<Predicate> predicate = {};  // in place of the tolerance
-  std::string source = {};                  // "f32 default", "--rtol", "--tol 'REGEX'", "4 × noise"
+  double most_relative = std::numeric_limits<double>::infinity();  // rmse / rms of the reference; of the defaults only
+  std::optional<Predicate> predicate = {};                         // in place of the tolerance
+  std::string source = {};  // "f32 default", "--rtol", "--tol 'REGEX'", "4 × noise"
 };
 
 class Tolerances {
