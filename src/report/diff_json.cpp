@@ -61,6 +61,8 @@ void write_measures(JsonWriter& json, const Measures& m, std::span<const int64_t
 
 void write_judge(JsonWriter& json, const Judge& judge) {
   json.begin_line().member("rtol", judge.tolerance.rtol).member("atol", judge.tolerance.atol);
+  json.key("relative");
+  std::isfinite(judge.most_relative) ? json.value(judge.most_relative) : json.null();
   json.member("equal_nan", judge.tolerance.equal_nan).key("predicate");
   judge.predicate ? json.value(judge.predicate->text()) : json.null();
   json.member("source", judge.source).end();

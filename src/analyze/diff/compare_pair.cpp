@@ -74,11 +74,6 @@ void name_ranks(const PairContext& context, TensorDiff& tensor) {
       if (std::ranges::find(tensor.ranks, rank) == tensor.ranks.end()) tensor.ranks.push_back(rank);
 }
 
-bool is_close_enough(const Judge& judge, const Measures& found) {
-  if (judge.predicate) return judge.predicate->holds(found);
-  return found.outside == 0 && !(found.rmse > judge.most_relative * found.rms_a);
-}
-
 void compare_values(const PairContext& context, TensorDiff& tensor, unsigned threads) {
   const TensorRecord a = context.a.tensor(tensor.match.a), b = context.b.tensor(tensor.match.b);
   const auto views = read_pair(context.a, context.b, tensor.match);
@@ -102,7 +97,7 @@ void compare_values(const PairContext& context, TensorDiff& tensor, unsigned thr
   Measures& found = *tensor.measures;
   tensor.axes = worst_of(found.axes);
   found.axes = {};
-  tensor.verdict = is_close_enough(*tensor.judge, found) ? Verdict::kWithin : Verdict::kDiverged;
+  tensor.verdict = tensor.judge->accepts(found) ? Verdict::kWithin : Verdict::kDiverged;
   name_ranks(context, tensor);
 }
 
@@ -121,7 +116,7 @@ void compare_replicas(const PairContext& context, TensorDiff& tensor, unsigned t
                                                                       rms_of(record, &a->view)));
     Measures found =
         measure(a->view, b->view, {.tolerance = tensor.judge->tolerance, .axes = false, .threads = threads});
-    const bool close = is_close_enough(*tensor.judge, found);
+    const bool close = tensor.judge->accepts(found);
     if (!close && std::ranges::find(tensor.ranks, rank) == tensor.ranks.end()) tensor.ranks.push_back(rank);
     if (close || tensor.verdict == Verdict::kDiverged) continue;
     tensor.verdict = Verdict::kDiverged;
