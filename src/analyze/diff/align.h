@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analyze/diff/rule_file.h"
 #include "analyze/diff/side.h"
 #include "core/pattern.h"
 #include "ttap/result.h"
@@ -13,7 +14,7 @@
 namespace ttap {
 
 // A mapping file: a YAML map, or a list of maps, of regex → replacement. Each rule is tried in its order on the whole
-// text of a key of B, every match replaced; what comes out is looked for among A's keys.
+// text of a key of B, every match replaced; what comes out is looked for among A's keys. Not for several threads.
 class NameMap {
  public:
   static Result<NameMap> read(const std::string& path);
@@ -27,6 +28,7 @@ class NameMap {
     std::string replacement;
     mutable bool used = false;
   };
+  Status add(std::vector<RuleLine> lines, const std::string& path);
   std::vector<Rule> rules_;
 };
 
