@@ -57,6 +57,12 @@ TEST(Structure, MatchesByKeyKeepLeftoversApart) {
   EXPECT_EQ(aligned(a, b), (Lines{"old -", "p = p", "q = q", "- new"}));
 }
 
+TEST(Structure, AMatchThatChangedPlacesDoesNotHideTheOthers) {
+  const MemorySide a{{"moved", {1}}, {"p", {2}}, {"old", {3}}, {"q", {4}}};
+  const MemorySide b{{"p", {2}}, {"new", {3}}, {"q", {4}}, {"moved", {1}}};
+  EXPECT_EQ(aligned(a, b), (Lines{"moved = moved", "p = p", "old ~ new", "q = q"}));
+}
+
 TEST(Structure, ASecondCallIsNotTakenForAnotherOperator) {
   const MemorySide a{{"x"}, {"x::call2"}, {"y"}}, b{{"x"}, {"z"}, {"y"}};
   EXPECT_EQ(aligned(a, b), (Lines{"x = x", "- z", "x::call2 -", "y = y"}));
@@ -179,6 +185,26 @@ TEST(Structure, LayersOfOneSideOnlyStayUnmatched) {
   EXPECT_EQ(seen.wrong, 0u) << seen.example;
   EXPECT_EQ(seen.missed, 0u) << seen.example;
   EXPECT_EQ(seen.right, models.truth.size());
+}
+
+TEST(Structure, AnEncoderIsMatchedByOrderWhereItsNamesSayLittle) {
+  using Modules = std::vector<std::pair<std::string, int64_t>>;
+  const Modules names_a = {{"attention.self.query", 64},
+                           {"attention.self.key", 64},
+                           {"attention.self.value", 64},
+                           {"attention.output.dense", 64},
+                           {"attention.output.LayerNorm", 64},
+                           {"intermediate.dense", 256},
+                           {"output.dense", 64},
+                           {"output.LayerNorm", 64}};
+  const Modules names_b = {{"attn.q", 64}, {"attn.k", 64},   {"attn.v", 64},  {"attn.proj", 64},
+                           {"norm1", 64},  {"mlp.fc1", 256}, {"mlp.fc2", 64}, {"norm2", 64}};
+  MemorySide a{}, b{};
+  for (int i = 0; i < 12; ++i) {
+    for (const auto& [name, width] : names_a) a.add({"encoder.layer." + std::to_string(i) + "." + name, {2, width}});
+    for (const auto& [name, width] : names_b) b.add({"blocks." + std::to_string(i) + "." + name, {2, width}});
+  }
+  for (const Match& match : align(a, b)) EXPECT_EQ(match.a, match.b) << test::written(a, b, match);
 }
 
 TEST(Structure, LayersMayBeCountedFromOne) {
