@@ -72,6 +72,7 @@ class Measuring {
     rules_.ulp = reader_.both_float() && reader_.values() != 0;
     if (rules_.ulp) {
       rules_.scale = ulp_scale(coarser(a.dtype, b.dtype));
+      rules_.words = word_format(a.dtype, b.dtype);
       rules_.window = guess_window(reader_, rules_.scale);
     }
     uint64_t threads = options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
