@@ -65,7 +65,9 @@ void compare(benchmark::State& state, DType a, DType b, Apart apart, std::vector
   const MeasureOptions options{.tolerance = {.rtol = 1e-5, .atol = 1e-6}, .threads = threads};
   for (auto _ : state)
     benchmark::DoNotOptimize(measure({bytes_a.data(), a, shape, {}}, {bytes_b.data(), b, shape, {}}, options));
-  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * kPairs);
+  int64_t pairs = 1;
+  for (const int64_t length : shape) pairs *= length;
+  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * pairs);
 }
 
 void add(const std::string& title, DType a, DType b, Apart apart, const std::vector<int64_t>& shape,
@@ -90,6 +92,8 @@ void add_all() {
   add("shape/heads", DType::kF32, DType::kF32, Apart::kClose, {8, 32, kPairs / 8 / 32 / 64, 64});
   add("shape/tiny_inner", DType::kF32, DType::kF32, Apart::kClose, {kPairs / 8, 1, 2, 1, 4});
   add("shape/odd_middle", DType::kF32, DType::kF32, Apart::kClose, {kPairs / 4096 / 8, 4096, 8});
+  add("small/32x32", DType::kF32, DType::kF32, Apart::kClose, {32, 32});
+  add("small/128x768", DType::kF32, DType::kF32, Apart::kClose, {128, 768});
   add("threads2/f32", DType::kF32, DType::kF32, Apart::kClose, matrix, 2);
 }
 

@@ -199,8 +199,8 @@ uint64_t count_words(const PairPiece& piece, const PairRules& rules, UlpCounts& 
   if (const size_t rest = piece.count - i; rest != 0) {
     Word last_a[hn::MaxLanes(d)] = {};
     Word last_b[hn::MaxLanes(d)] = {};
-    std::copy_n(a + i, rest, last_a);
-    std::copy_n(b + i, rest, last_b);
+    std::memcpy(last_a, a + i, rest * sizeof(Word));
+    std::memcpy(last_b, b + i, rest * sizeof(Word));
     take(last_a, last_b);
     left_out += lanes - rest;
   }
