@@ -111,6 +111,15 @@ TEST(PairKernels, EveryPathKnowsSpecialValues) {
               {.tolerance = {rtol, atol, equal_nan}, .ulp = true, .scale = ulp_scale(dtype), .window = {1, 100, 0}});
 }
 
+TEST(PairKernels, EveryPathLeavesOutAMask) {
+  Piece piece;
+  for (size_t i = 0; i < 700; ++i) {
+    const bool masked = i % 7 < 3 || (i > 100 && i < 200);
+    piece.add(masked ? -INFINITY : 1, masked ? -INFINITY : i % 2 == 0 ? 1 : 1.25);
+  }
+  expect_paths_agree(piece, {.ulp = true, .scale = ulp_scale(DType::kBF16), .window = {1, 100, 0}});
+}
+
 TEST(PairKernels, EveryPathCountsTheSameSteps) {
   std::mt19937_64 random(1);
   std::normal_distribution<double> normal;

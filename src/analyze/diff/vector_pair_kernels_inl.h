@@ -223,27 +223,37 @@ uint64_t count_words(const PairPiece& piece, const PairRules& rules, UlpCounts& 
 HWY_NOINLINE void take_out_nonfinite(const PairRules& rules, const PositionErrors& positions, size_t at,
                                      DoubleVector& a, DoubleVector& b, DoubleVector& distance, PairSums& sums) {
   const Doubles d;
-  HWY_ALIGN double values_a[hn::MaxLanes(Doubles())];
-  HWY_ALIGN double values_b[hn::MaxLanes(Doubles())];
-  hn::Store(a, d, values_a);
-  hn::Store(b, d, values_b);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) {
-    const double x = values_a[i];
-    const double y = values_b[i];
-    if (x - x == 0 && y - y == 0) continue;
-    const bool nan_x = x != x;
-    const bool nan_y = y != y;
-    const bool close = is_close(y, x, rules.tolerance);
-    sums.nan_mismatches += (nan_x || nan_y) && !close;
-    sums.inf_mismatches += !nan_x && !nan_y && !close;
-    sums.unequal += x != y && !(nan_x && nan_y);
-    sums.outside += !close;
-    ++sums.nonfinite;
-    if (positions.sq == nullptr) continue;
-    positions.outside[at + i] += !close;
-    ++positions.nonfinite[at + i];
-  }
+  const Words dw;
   const auto finite = hn::And(hn::IsFinite(a), hn::IsFinite(b));
+  if (hn::AllTrue(d, hn::Or(finite, hn::Eq(a, b)))) {
+    // The same infinities on both sides, as in a mask.
+    sums.nonfinite += hn::Lanes(d) - hn::CountTrue(d, finite);
+    if (positions.sq != nullptr) {
+      const auto one = hn::IfThenZeroElse(hn::RebindMask(dw, finite), hn::Set(dw, uint64_t{1}));
+      hn::StoreU(hn::Add(hn::LoadU(dw, positions.nonfinite + at), one), dw, positions.nonfinite + at);
+    }
+  } else {
+    HWY_ALIGN double values_a[hn::MaxLanes(Doubles())];
+    HWY_ALIGN double values_b[hn::MaxLanes(Doubles())];
+    hn::Store(a, d, values_a);
+    hn::Store(b, d, values_b);
+    for (size_t i = 0; i < hn::Lanes(d); ++i) {
+      const double x = values_a[i];
+      const double y = values_b[i];
+      if (x - x == 0 && y - y == 0) continue;
+      const bool nan_x = x != x;
+      const bool nan_y = y != y;
+      const bool close = is_close(y, x, rules.tolerance);
+      sums.nan_mismatches += (nan_x || nan_y) && !close;
+      sums.inf_mismatches += !nan_x && !nan_y && !close;
+      sums.unequal += x != y && !(nan_x && nan_y);
+      sums.outside += !close;
+      ++sums.nonfinite;
+      if (positions.sq == nullptr) continue;
+      positions.outside[at + i] += !close;
+      ++positions.nonfinite[at + i];
+    }
+  }
   a = hn::IfThenElseZero(finite, a);
   b = hn::IfThenElseZero(finite, b);
   distance = hn::IfThenElseZero(finite, distance);
