@@ -10,7 +10,8 @@ import torch
 from ttap_command import ROOT, TTAP
 
 EXAMPLES = ROOT / "examples/python"
-TESTED = {"embed_sentences", "record_serving", "record_torchrun", "record_training", "record_transformers"}
+TESTED = {"embed_sentences", "record_serving", "record_tensor_parallel", "record_torchrun", "record_training",
+          "record_transformers"}  # fmt: skip
 
 
 @pytest.fixture
