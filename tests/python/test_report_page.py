@@ -440,5 +440,7 @@ def test_hostile_names_are_shown_as_the_text_they_are(show):
     page.js("Plotly.Fx.hover(document.getElementById('chart'), [{curveNumber: 0, pointNumber: 7}])")
     page.wait("return document.querySelector('#chart .hovertext')")
     assert page.js("return window.hacked") is None
-    assert page.js("return document.querySelectorAll('img, main b b, #chart a, script:not([nonce], #report)').length") == 0
+    assert (
+        page.js("return document.querySelectorAll('img, main b b, #chart a, script:not([nonce],#report)').length") == 0
+    )
     assert page.requests() == [page.url]
