@@ -23,6 +23,7 @@ from pathlib import Path
 import diff_recordings
 import model_recording
 import numpy as np
+import report_page
 import safetensors
 import safetensors.torch
 import torch
@@ -197,6 +198,7 @@ def model_rows(scratch: Path) -> Iterator[Row]:
     yield row("a pass, all modules rejected", "no tap", ways.best_rejected, ways.best_without, 1.01)
 
 
+<<<<<<< HEAD
 def diff_rows(command: Path, scratch: Path) -> Iterator[Row]:
     found = diff_recordings.measure(command, scratch)
     ours = found.ours_s
@@ -205,6 +207,15 @@ def diff_rows(command: Path, scratch: Path) -> Iterator[Row]:
     yield Row("  its memory beyond the mapped files", "limit", 0, None, found.ours_rss_mib, "MiB", "<=", 256)
     rate = found.records / found.records_s / 1e6
     yield Row("diff of 1,000,000 hashes", "limit", found.records_s * 1e3, None, rate, "M/s", ">=", 1)
+=======
+def page_rows(scratch: Path) -> Iterator[Row]:
+    if not report_page.can_measure():
+        return
+    text, chart, size = report_page.measure(scratch)
+    what = f"open a report of {report_page.TENSORS:,} tensors ({size / 1e6:.0f} MB)"
+    yield Row(what, "limit", chart * 1e3, None, chart * 1e3, "ms", "<=", 3000)
+    yield Row("  until its text is there", "limit", text * 1e3, None, text * 1e3, "ms")
+>>>>>>> wt-page
 
 
 def table(rows: list[Row]) -> str:
@@ -227,7 +238,11 @@ def main() -> int:
     parser.add_argument("--build", type=Path, default=Path("build/dev"), help="where the programs were built")
     parser.add_argument("--scratch", type=Path, default=Path("build/bench"), help="on the disk to measure; about 7 GB")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+<<<<<<< HEAD
     parser.add_argument("parts", nargs="*", help="measure these only: capture, record, fingerprint, open, model, diff")
+=======
+    parser.add_argument("parts", nargs="*", help="measure these only: capture, record, fingerprint, open, model, page")
+>>>>>>> wt-page
     options = parser.parse_args()
     program, command = options.build / "bench/recorder_bench", options.build / "cli/ttap"
     options.scratch.mkdir(parents=True, exist_ok=True)
@@ -241,7 +256,11 @@ def main() -> int:
         "fingerprint": lambda: fingerprint_rows(program, scratch),
         "open": lambda: open_rows(program, scratch, command),
         "model": lambda: model_rows(scratch),
+<<<<<<< HEAD
         "diff": lambda: diff_rows(command, scratch),
+=======
+        "page": lambda: page_rows(scratch),
+>>>>>>> wt-page
     }
     unknown = set(options.parts) - set(parts)
     if unknown:
@@ -254,7 +273,7 @@ def main() -> int:
         rows += part()
     if sys.stderr.isatty():
         print("\r" + " " * 24 + "\r", end="", file=sys.stderr)
-    shutil.rmtree(scratch)
+    shutil.rmtree(scratch, ignore_errors=True)
 
     text = json.dumps([asdict(row) | {"verdict": row.verdict} for row in rows], indent=2)
     (options.scratch / "ratios.json").write_text(text + "\n")
