@@ -30,6 +30,7 @@ void add_run(CLI::App& app, Command& command, Start& start);  // takes the progr
 void add_ls(CLI::App& app, Command& command);
 void add_show(CLI::App& app, Command& command);
 void add_check(CLI::App& app, Command& command);
+void add_diff(CLI::App& app, Command& command);
 void add_export(CLI::App& app, Command& command);
 void add_recover(CLI::App& app, Command& command);
 

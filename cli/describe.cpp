@@ -86,22 +86,6 @@ std::string parents_text(const Pass& pass, uint32_t event) {
   return text;
 }
 
-std::string shell_quoted(std::string_view text) {
-  const bool plain = !text.empty() && text.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                          "_-./:@%+,=") == std::string_view::npos;
-  if (plain) return std::string(text);
-  std::string out = "'";
-  for (char c : text) {
-    if (c == '\'') {
-      out += "'\\''";
-    } else {
-      out += c;
-    }
-  }
-  return out + "'";
-}
-
 void write_condition(JsonWriter& json, const PassInfo& info) {
   json.member("path", info.path.string()).member("format", to_string(info.format));
   json.member("ending", to_string(info.ending)).member("being_written", info.being_written);

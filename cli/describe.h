@@ -17,8 +17,6 @@ std::string torn_text(const PassInfo& info);      // N bytes after byte M are no
 std::string nonfinite_text(const Stats& stats);   // 3 NaN, 1 +Inf; empty when none
 // The events around an event, outermost first: `model > model.layers.0`; empty when there is none.
 std::string parents_text(const Pass& pass, uint32_t event);
-// How to write an argument in a shell.
-std::string shell_quoted(std::string_view text);
 
 // {"rank", "pid", "pass", …} of a pass: members of the object that is open.
 void write_pass_members(JsonWriter& json, const SelectedPass& selected, const Pass& pass);

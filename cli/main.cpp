@@ -18,6 +18,7 @@ Examples:
   ttap run -o out/run -- python x.py    run a program, record its PyTorch modules
   ttap ls out/run                       what was recorded
   ttap show out/run model.layers.0.mlp  one tensor: statistics, values, histogram
+  ttap diff out/good out/bad            where two runs part, and which operator is to blame
   ttap check out/run                    the first NaN or Inf, and every later one
   ttap COMMAND --help                   the options of a command
 
@@ -57,6 +58,7 @@ int run(Start start) {
   add_ls(app, command);
   add_show(app, command);
   add_check(app, command);
+  add_diff(app, command);
   add_export(app, command);
   add_recover(app, command);
 

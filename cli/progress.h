@@ -22,6 +22,12 @@ class Progress {
     // Asking for the time costs more than most tensors do.
     if (enabled_ && (amount > 4096 || (++calls_ & 63) == 0 || total_ < 4096)) maybe_draw();
   }
+  // Where the work itself counts.
+  void set(uint64_t done, uint64_t total) {
+    done_ = done;
+    total_ = total;
+    if (enabled_) maybe_draw();
+  }
   // Before something else is printed.
   void wipe();
 

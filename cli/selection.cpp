@@ -48,6 +48,10 @@ void add_run_argument(CLI::App& verb, SelectionOptions& options) {
                   "A run, a rank directory, or one pass: .ttap, .pt, .safetensors, a folder of .npy")
       ->required()
       ->type_name("");
+  add_output_options(verb, options);
+}
+
+void add_output_options(CLI::App& verb, SelectionOptions& options) {
   verb.add_flag("--json", options.json, "One JSON document instead of text (docs/commands.md)");
   static const std::map<std::string, ColorChoice> kChoices = {
       {"auto", ColorChoice::kAuto}, {"always", ColorChoice::kAlways}, {"never", ColorChoice::kNever}};

@@ -25,6 +25,7 @@ struct SelectionOptions {
   bool json = false;
 };
 void add_run_argument(CLI::App& verb, SelectionOptions& options);  // RUN, --color, --json
+void add_output_options(CLI::App& verb, SelectionOptions& options);  // --color, --json
 void add_pass_and_rank(CLI::App& verb, SelectionOptions& options);
 void add_filter(CLI::App& verb, SelectionOptions& options, std::string help);
 

@@ -7,16 +7,19 @@
 
     run = tap.open("dump/")
     run.ranks[0].passes[0]["encoder.layer.0.output"]
+    print(tap.diff("good/", "bad/"))                # which operator went wrong first
 
 Importing the package does not import PyTorch; recording and loading do.
 """
 
+from tensortap.comparing import Diff, TensorDiff, diff
 from tensortap.reading import EventRecord, FormatError, Pass, Passes, Rank, Run, TensorRecord, load_pass, open
 from tensortap.recording import Recording, record
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Diff",
     "EventRecord",
     "FormatError",
     "Pass",
@@ -24,8 +27,10 @@ __all__ = [
     "Rank",
     "Recording",
     "Run",
+    "TensorDiff",
     "TensorRecord",
     "__version__",
+    "diff",
     "load_pass",
     "open",
     "record",

@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 
+#include "python/comparing.h"
 #include "python/errors.h"
 #include "python/reading.h"
 #include "python/recording.h"
@@ -14,4 +15,5 @@ NB_MODULE(_core, m) {
   ttap::python::init_tensor_access(m);
   ttap::python::init_recording(m);
   ttap::python::init_reading(m);
+  ttap::python::init_comparing(m);
 }

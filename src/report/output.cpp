@@ -21,7 +21,8 @@ void Output::write(Style style, std::string_view text) {
 }
 
 void Output::flush() {
-  size_t done = 0;
+  if (text_ != nullptr) text_->append(buffer_.data(), buffer_.size());
+  size_t done = text_ != nullptr ? buffer_.size() : 0;
   while (!closed_ && done < buffer_.size()) {
     const ssize_t written = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
     if (written >= 0) {

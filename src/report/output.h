@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "report/terminal.h"
@@ -10,10 +11,12 @@
 
 namespace ttap {
 
-// Buffered text to a file descriptor. A reader that has gone away (`| head`) is no error: what follows is dropped.
+// Buffered text to a file descriptor, or into a string. A reader that has gone away (`| head`) is no error: what
+// follows is dropped.
 class Output {
  public:
   Output(int fd, Terminal terminal) : fd_(fd), terminal_(terminal) {}
+  explicit Output(std::string& text, Terminal terminal = {}) : text_(&text), terminal_(terminal) {}
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
@@ -36,7 +39,8 @@ class Output {
  private:
   static constexpr size_t kFlushBytes = 64 * 1024;
 
-  int fd_;
+  int fd_ = -1;
+  std::string* text_ = nullptr;
   Terminal terminal_;
   fmt::memory_buffer buffer_;
   bool closed_ = false;

@@ -159,4 +159,20 @@ std::string place_text(const Located& value, DType dtype, std::span<const int64_
   return text;
 }
 
+std::string shell_quoted(std::string_view text) {
+  const bool plain = !text.empty() && text.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                          "_-./:@%+,=") == std::string_view::npos;
+  if (plain) return std::string(text);
+  std::string out = "'";
+  for (char c : text) {
+    if (c == '\'') {
+      out += "'\\''";
+    } else {
+      out += c;
+    }
+  }
+  return out + "'";
+}
+
 }  // namespace ttap

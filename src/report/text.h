@@ -38,4 +38,7 @@ std::string number_text(const Number& number, int digits);
 // `[0, 3]`, with `.imag` or `.high` behind it where an element has two values.
 std::string place_text(const Located& value, DType dtype, std::span<const int64_t> shape);
 
+// How to write an argument in a shell.
+std::string shell_quoted(std::string_view text);
+
 }  // namespace ttap

@@ -1,0 +1,125 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+
+#include "cli/command.h"
+#include "cli/error_text.h"
+#include "cli/progress.h"
+#include "report/diff_report.h"
+
+namespace ttap::cli {
+namespace {
+
+constexpr const char* kHelp = R"(
+A is the reference. Each is a run, a rank directory, or one pass: .ttap, .pt,
+.safetensors, a folder of .npy; also files that TensorTap did not write.
+
+Tensors are matched by key, then by --map, then by structure. A tensor agrees when
+every |b - a| <= atol + rtol |a|; the defaults depend on the coarser dtype
+(docs/measures.md). An operator whose inputs agree and whose outputs do not
+introduced the error; the others inherited it. Record with --roles in,out so that
+this can be told.
+
+Examples:
+  ttap diff out/good out/bad
+  ttap diff out/good out/bad --html report.html   a page to look at and to send
+  ttap diff out/eager out/engine --map names.yaml --pass 0:3
+  ttap diff out/fp32 out/fp8 --tol 'mlp=cos>=0.999' --tol '.*=0.05,0.01'
+  ttap diff out/good out/bad --noise out/good2    tolerance measured, not guessed
+  ttap diff out/tp1 out/tp2 --shards shards.yaml
+  ttap diff ref.safetensors mine.pt --json | jq .sentence
+
+Exit codes: 0 the same; 1 diverged, or cannot be told (--fail-on says otherwise);
+2 an error.)";
+
+struct Arguments {
+  SelectionOptions selection;  // --json, --color
+  std::string a, b;
+  DiffOptions diff;
+  DrawDiffOptions draw;
+  std::string csv;
+  std::vector<std::string> fail_on;
+  bool keys_only = false;
+};
+
+Result<void> write_file(const std::string& path, const std::function<void(Output&)>& write) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0)
+    return Error{
+        .code = ErrorCode::kIo, .message = fmt::format("cannot write: {}", std::strerror(errno)), .path = path};
+  Output out(fd, {});
+  write(out);
+  Status status = out.finish();
+  if (::close(fd) != 0 && status.ok())
+    status = Error{.code = ErrorCode::kIo, .message = fmt::format("cannot close: {}", std::strerror(errno))};
+  if (!status.ok()) return std::move(status).error().with_path(path);
+  return {};
+}
+
+Result<ExitCode> run_diff(Arguments& arguments, Output& out) {
+  TTAP_ASSIGN(const FailOn fail_on, FailOn::parse(arguments.fail_on));
+  arguments.diff.structure = !arguments.keys_only;
+  Progress progress("comparing", 0);
+  arguments.diff.progress = [&](uint64_t done, uint64_t total) { progress.set(done, total); };
+  TTAP_ASSIGN(const DiffReport report, diff(arguments.a, arguments.b, arguments.diff));
+  progress.wipe();
+  if (!arguments.csv.empty()) {
+    TTAP_TRY(write_file(arguments.csv, [&](Output& file) { write_diff_csv(report, file); }));
+  }
+  arguments.selection.json ? write_diff_json(report, out) : draw_diff(report, arguments.draw, out);
+  return is_same(report, fail_on) ? kFine : kFinding;
+}
+
+}  // namespace
+
+void add_diff(CLI::App& app, Command& command) {
+  auto options = std::make_shared<Arguments>();
+  CLI::App* verb = app.add_subcommand("diff", "Finds where two recordings part, and which operator is to blame");
+  verb->add_option("A", options->a, "The reference")->required()->type_name("");
+  verb->add_option("B", options->b, "What is compared with it")->required()->type_name("");
+  verb->add_option("--pass", options->diff.passes, "Only these passes; 3:0 compares A's 3 with B's 0")
+      ->type_name("N[:M]");
+  verb->add_option("--rank", options->diff.ranks, "Only these ranks; 0:1 compares A's 0 with B's 1")
+      ->type_name("N[:M]");
+  verb->add_option("--filter", options->diff.filter, "Only tensors in whose key this PCRE2 pattern is found")
+      ->type_name("REGEX");
+  verb->add_option("--map", options->diff.map, "YAML file of regex: replacement, from B's keys to A's")
+      ->type_name("FILE");
+  verb->add_flag("--keys-only", options->keys_only, "Do not guess by structure what key and map leave over");
+  verb->add_option("--shards", options->diff.shards,
+                   "YAML file of regex: `concat DIM`, `sum` or `replicated`, to put ranks together")
+      ->type_name("FILE");
+  verb->add_option("--rtol", options->diff.tolerance.rtol, "Relative tolerance for every tensor");
+  verb->add_option("--atol", options->diff.tolerance.atol, "Absolute tolerance for every tensor");
+  verb->add_option("--tol", options->diff.tolerance.rules,
+                   "REGEX=RTOL,ATOL or REGEX=PREDICATE (cos>=0.999); the first that matches a key counts")
+      ->type_name("RULE")
+      ->allow_extra_args(false)
+      ->take_all();
+  verb->add_option("--noise", options->diff.noise, "Another run of the reference: tolerances are measured from it")
+      ->type_name("RUN");
+  verb->add_option("--noise-factor", options->diff.tolerance.noise_factor, "How many times the noise is tolerated")
+      ->capture_default_str();
+  verb->add_flag("--equal-nan", options->diff.tolerance.equal_nan, "NaN agrees with NaN");
+  verb->add_option("--fail-on", options->fail_on,
+                   "Exit with 1 only when a tensor is so: diverged, missing, introduced, ..., or max_abs>1e-3")
+      ->type_name("PREDICATE")
+      ->allow_extra_args(false)
+      ->take_all();
+  verb->add_flag("--all", options->draw.all, "List what agrees, too");
+  verb->add_option("--rows", options->draw.rows, "Rows of the table")->capture_default_str();
+  verb->add_option("--csv", options->csv, "Also write one line per tensor to this file")->type_name("FILE");
+  verb->add_option("--threads", options->diff.threads, "Threads to compare with; 0: one per core")
+      ->capture_default_str();
+  add_output_options(*verb, options->selection);
+  verb->footer(kHelp);
+  verb->callback([options, &command] {
+    command = {"diff", &options->selection, [options](Output& out) { return run_diff(*options, out); }};
+  });
+}
+
+}  // namespace ttap::cli

@@ -1,0 +1,237 @@
+"""Comparing two recordings: where they part, and which operator is to blame."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tensortap import _core
+
+if TYPE_CHECKING:
+    import torch
+
+    Comparable = str | os.PathLike | Mapping[str, torch.Tensor] | Any
+
+
+@dataclass(frozen=True)
+class TensorDiff:
+    """One tensor of both runs, or of one."""
+
+    order: int
+    key: str
+    verdict: str
+    cause: str = ""
+    reason: str = ""
+    evidence: str = ""
+    key_b: str | None = None
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    matched: str = "key"
+    confidence: float = 1.0
+    ranks: tuple[int, ...] = ()
+    note: str = ""
+    tolerance: dict[str, Any] | None = None
+    measures: dict[str, Any] | None = None
+    axes: tuple[dict[str, Any], ...] = field(default=(), repr=False)
+
+    def __getattr__(self, name: str) -> Any:
+        # diff.first.max_abs is what one types.
+        measures = self.__dict__.get("measures")
+        if measures is not None and name in measures:
+            return measures[name]
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+
+class Diff:
+    """What a comparison found. Printing it prints what `ttap diff` prints.
+
+    Attributes
+    ----------
+    verdict : str
+        "identical", "within tolerance", "diverged" or "inconclusive".
+    sentence : str
+        The answer in one sentence.
+    same : bool
+        Whether the runs agree.
+    first : TensorDiff or None
+        The first tensor that an operator made different; where none is known to have, the first that differs.
+    introduced : list of TensorDiff
+        Every tensor whose operator introduced an error, in execution order.
+    tensors : list of TensorDiff
+        All of them, pass by pass, in execution order.
+    counts : dict
+        How many tensors got which verdict.
+    warnings : list of str
+    """
+
+    def __init__(self, core: _core.Diff) -> None:
+        self._core = core
+        self._json = json.loads(core.json(), object_hook=_numbers)
+        passes = [[_tensor(one) for one in each["tensors"]] for each in self._json["passes"]]
+
+        def at(place: dict[str, int] | None) -> TensorDiff | None:
+            return None if place is None else passes[place["pass"]][place["tensor"]]
+
+        self.verdict: str = self._json["verdict"]
+        self.sentence: str = self._json["sentence"]
+        self.evidence: list[str] = self._json["evidence"]
+        self.same: bool = core.is_same([])
+        self.first = at(self._json["first"])
+        self.introduced = [at(place) for place in self._json["introduced"]]
+        self.tensors = [tensor for each in passes for tensor in each]
+        self.counts: dict[str, int] = self._json["counts"]
+        self.warnings: list[str] = self._json["warnings"]
+
+    def __getitem__(self, key: str) -> TensorDiff:
+        for tensor in self.tensors:
+            if tensor.key == key:
+                return tensor
+        raise KeyError(key)
+
+    def __repr__(self) -> str:
+        return f"<Diff {self.sentence}>"
+
+    def __str__(self) -> str:
+        return self._core.text(all=False, rows=20)
+
+    def fails_on(self, *predicates: str) -> bool:
+        """Whether a tensor is so: a verdict, a cause, or a predicate such as "max_abs>1e-3"."""
+        return not self._core.is_same(list(predicates)) if predicates else not self.same
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as `ttap diff --json` prints it; NaN and infinities as floats."""
+        return self._json
+
+    def to_csv(self, path: str | os.PathLike) -> None:
+        """Write one line per tensor."""
+        Path(path).write_text(self._core.csv())
+
+
+def diff(
+    a: Comparable,
+    b: Comparable,
+    *,
+    passes: str | None = None,
+    ranks: str | None = None,
+    filter: str | None = None,
+    map: str | os.PathLike | Mapping[str, str] | None = None,
+    shards: str | os.PathLike | Mapping[str, str] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    tol: Mapping[str, str | tuple[float, float]] | None = None,
+    noise: Comparable | None = None,
+    noise_factor: float = 4.0,
+    equal_nan: bool = False,
+    structure: bool = True,
+    threads: int = 0,
+) -> Diff:
+    """Compare two recordings; `a` is the reference.
+
+    Parameters
+    ----------
+    a, b : path, Run, Rank, Pass, or a mapping of names to tensors
+        A run, a rank, a pass, or one file of any format that can be read.
+    passes, ranks : str, optional
+        Which to compare: "3"; "3:0" for a's 3 with b's 0.
+    filter : str, optional
+        Only tensors in whose key this pattern is found.
+    map : path or mapping, optional
+        Regexes and replacements that turn b's keys into a's.
+    shards : path or mapping, optional
+        Regexes and `"concat DIM"`, `"sum"` or `"replicated"`: how tensors that ranks share are put together.
+    rtol, atol : float, optional
+        For every tensor; by default they depend on the coarser dtype.
+    tol : mapping, optional
+        From a regex to `(rtol, atol)` or a predicate such as `"cos>=0.999"`; the first that matches a key counts.
+    noise : as `a`, optional
+        Another run of the reference: each tensor is given `noise_factor` times the error between it and `a`.
+    equal_nan : bool
+        NaN agrees with NaN.
+    structure : bool
+        Whether to match by structure what keys and `map` leave over.
+    threads : int
+        0 for one per core.
+
+    Returns
+    -------
+    Diff
+    """
+    rules = [f"{regex}={_tolerance(value)}" for regex, value in (tol or {}).items()]
+    with ExitStack() as stack:
+        return Diff(
+            _core.diff(
+                _path(a, stack),
+                _path(b, stack),
+                passes=passes or "",
+                ranks=ranks or "",
+                filter=filter or "",
+                map=_rules_file(map, stack),
+                shards=_rules_file(shards, stack),
+                noise="" if noise is None else _path(noise, stack),
+                noise_factor=noise_factor,
+                rtol=rtol,
+                atol=atol,
+                equal_nan=equal_nan,
+                rules=rules,
+                structure=structure,
+                threads=threads,
+            )
+        )
+
+
+def _tolerance(value: str | Sequence[float]) -> str:
+    return value if isinstance(value, str) else ",".join(repr(float(number)) for number in value)
+
+
+def _path(side: Comparable, stack: ExitStack) -> str:
+    """Where a side lies; tensors in memory are written to a file that lives as long as `stack`."""
+    if isinstance(side, str | os.PathLike):
+        return os.fspath(side)
+    path = getattr(side, "path", None)
+    if path is not None:
+        return os.fspath(path)
+    if isinstance(side, Mapping):
+        import torch
+
+        file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ttap-diff-"))) / "tensors.pt"
+        torch.save({name: tensor.detach().cpu() for name, tensor in side.items()}, file)
+        return str(file)
+    raise TypeError(
+        f"cannot compare {type(side).__name__}: give a path, a run, a rank, a pass, or a mapping of tensors"
+    )
+
+
+def _rules_file(rules: str | os.PathLike | Mapping[str, str] | None, stack: ExitStack) -> str:
+    if rules is None:
+        return ""
+    if not isinstance(rules, Mapping):
+        return os.fspath(rules)
+    file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ttap-diff-"))) / "rules.yaml"
+    # A JSON list of maps is YAML, and keeps its order.
+    file.write_text(json.dumps([{key: value} for key, value in rules.items()]))
+    return str(file)
+
+
+_SPECIAL = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+_TEXTS = {"key", "key_b", "name", "reason", "note", "sentence", "path", "source"}
+
+
+def _numbers(mapping: dict[str, Any]) -> dict[str, Any]:
+    """What JSON has no number for, as the float it stands for."""
+    return {
+        key: _SPECIAL.get(value, value) if isinstance(value, str) and key not in _TEXTS else value
+        for key, value in mapping.items()
+    }
+
+
+def _tensor(one: dict[str, Any]) -> TensorDiff:
+    known = {name: one[name] for name in TensorDiff.__dataclass_fields__ if name in one}
+    for name in ("shape", "ranks", "axes"):
+        known[name] = tuple(known.get(name, ()))
+    return TensorDiff(**known)

@@ -1,0 +1,207 @@
+#include "analyze/diff/cause.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <unordered_map>
+
+namespace ttap {
+namespace {
+
+// One direction of one call: what went in and what came out, as positions in the list of tensors.
+struct Node {
+  std::vector<uint32_t> inputs = {};
+  std::vector<uint32_t> outputs = {};
+  bool contains_introduced = false;  // of a call inside this one
+  uint32_t introduced = kNoTensor;   // its tensor, for the reader
+};
+
+struct NodeKey {
+  std::string_view name;
+  uint32_t call;
+  bool backward;
+  bool operator==(const NodeKey&) const = default;
+};
+struct NodeHash {
+  size_t operator()(const NodeKey& key) const {
+    return std::hash<std::string_view>()(key.name) * 31 + key.call * 2 + (key.backward ? 1 : 0);
+  }
+};
+
+struct BitsHash {
+  size_t operator()(const Hash128& hash) const { return hash.low; }
+};
+
+bool is_backward(std::string_view role) { return role.starts_with("grad"); }
+
+// How large an error is beside what it is an error of.
+double relative(const TensorDiff& tensor) {
+  if (tensor.measures == nullptr) return tensor.verdict == Verdict::kIdentical ? 0 : std::nan("");
+  return tensor.measures->rmse / tensor.measures->rms_a;
+}
+
+class Blame {
+ public:
+  Blame(const Side& a, const Side& b, std::span<TensorDiff> tensors) : a_(a), b_(b), tensors_(tensors) {
+    for (uint32_t i = 0; i < tensors.size(); ++i) {
+      const TensorRecord record = record_at(i);
+      Node& node = nodes_[{record.name, record.call, is_backward(record.role)}];
+      (is_input(record.role) ? node.inputs : node.outputs).push_back(i);
+    }
+  }
+
+  void find() {
+    for (uint32_t i = 0; i < tensors_.size(); ++i) {
+      if (!parted(tensors_[i].verdict)) {
+        agreed_before_ |= tensors_[i].verdict == Verdict::kIdentical || tensors_[i].verdict == Verdict::kWithin;
+        continue;
+      }
+      if (!first_parted_) first_parted_ = i;
+      if (is_input(record_at(i).role)) {
+        blame_input(i);
+        continue;
+      }
+      blame_output(i);
+      last_parted_ = i;
+      if (const auto bits = bits_of_b(i)) made_[*bits] = i;
+    }
+  }
+
+ private:
+  TensorRecord record_at(uint32_t i) const {
+    const Match& match = tensors_[i].match;
+    return match.a != kNoTensor ? a_.tensor(match.a) : b_.tensor(match.b);
+  }
+  std::string key_at(uint32_t i) const { return to_string(record_at(i).key()); }
+
+  void set(uint32_t i, Cause cause, std::string reason, uint32_t source = kNoTensor) {
+    TensorDiff& tensor = tensors_[i];
+    tensor.cause = cause;
+    // Why it is inconclusive, or which shapes it has, stays in front of it.
+    tensor.reason = tensor.reason.empty() ? std::move(reason) : fmt::format("{}; {}", tensor.reason, reason);
+    tensor.source = source;
+  }
+
+  // What came out different before and has the bits of input `i` of B, else simply the last that came out different.
+  uint32_t made_by(uint32_t i) const {
+    if (const auto bits = bits_of_b(i))
+      if (const auto found = made_.find(*bits); found != made_.end()) return found->second;
+    return last_parted_.value_or(kNoTensor);
+  }
+
+  std::optional<Hash128> bits_of_b(uint32_t i) const {
+    if (tensors_[i].match.b == kNoTensor) return std::nullopt;
+    const TensorRecord record = b_.tensor(tensors_[i].match.b);
+    return record.has_fingerprint ? std::optional(record.fingerprint.hash) : std::nullopt;
+  }
+
+  void blame_input(uint32_t i) {
+    const uint32_t source = made_by(i);
+    if (source != kNoTensor) return set(i, Cause::kInherited, fmt::format("after {}", key_at(source)), source);
+    if (!agreed_before_) return set(i, Cause::kUnknown, "it came in different: nothing was recorded before it");
+    set(i, Cause::kUnknown, "it came in different, and everything recorded before it agrees: made by code between");
+  }
+
+  void blame_output(uint32_t i) {
+    const TensorRecord record = record_at(i);
+    const bool backward = is_backward(record.role);
+    Node& node = nodes_[{record.name, record.call, backward}];
+    if (node.contains_introduced)
+      return set(i, Cause::kInherited, fmt::format("from inside it: {}", key_at(node.introduced)), node.introduced);
+    if (backward)
+      if (const auto forward = nodes_.find({record.name, record.call, false}); forward != nodes_.end())
+        for (const uint32_t output : forward->second.outputs)
+          if (parted(tensors_[output].verdict))
+            return set(i, Cause::kInherited, fmt::format("its forward parted: {}", key_at(output)), output);
+    uint64_t alone = 0;  // inputs that only one side has, or that nothing can be said of
+    for (const uint32_t input : node.inputs) {
+      const Verdict verdict = tensors_[input].verdict;
+      if (verdict == Verdict::kDiverged || verdict == Verdict::kShapeMismatch ||
+          (verdict == Verdict::kInconclusive && tensors_[input].evidence != Evidence::kNothing)) {
+        const uint32_t source = tensors_[input].source;
+        return set(i, Cause::kInherited, fmt::format("its input {} parted", key_at(input)),
+                   source == kNoTensor ? input : source);
+      }
+      alone += verdict != Verdict::kIdentical && verdict != Verdict::kWithin;
+    }
+    if (alone > 0) {
+      return set(i, Cause::kUnknown, fmt::format("{} of its {} inputs cannot be compared", alone, node.inputs.size()));
+    }
+    if (!node.inputs.empty()) return introduce(i, record, inputs_text(i, node));
+    if (*first_parted_ != i) {
+      return set(i, Cause::kUnknown,
+                 fmt::format("its inputs were not recorded (--roles in,out), and {} parted before it",
+                             key_at(*first_parted_)));
+    }
+    if (!agreed_before_) return set(i, Cause::kUnknown, "it is the first recorded, and its inputs were not recorded");
+    introduce(i, record, "everything recorded before it agrees; its own inputs were not recorded");
+  }
+
+  std::string inputs_text(uint32_t i, const Node& node) const {
+    double most = 0;
+    bool identical = true;
+    for (const uint32_t input : node.inputs) {
+      identical &= tensors_[input].verdict == Verdict::kIdentical;
+      most = std::max(most, relative(tensors_[input]));
+    }
+    const size_t count = node.inputs.size();
+    const std::string which = count == 1 ? "its input agrees" : fmt::format("its {} inputs agree", count);
+    if (identical) return which + " bit for bit";
+    const double growth = relative(tensors_[i]) / most;
+    return std::isfinite(growth)
+               ? fmt::format("{} within tolerance; the relative error grew {:.2g} times", which, growth)
+               : which + " within tolerance";
+  }
+
+  void introduce(uint32_t i, const TensorRecord& record, std::string reason) {
+    set(i, Cause::kIntroduced, std::move(reason));
+    const bool backward = is_backward(record.role);
+    for_each_around(i, record, [&](std::string_view name, uint32_t call) {
+      const auto found = nodes_.find({name, call, backward});
+      if (found == nodes_.end() || found->second.contains_introduced) return;
+      found->second.contains_introduced = true;
+      found->second.introduced = i;
+    });
+  }
+
+  // The calls around a call, innermost first: by the events where there are some, by dotted names where not.
+  template <class Visit>
+  void for_each_around(uint32_t i, const TensorRecord& record, Visit&& visit) const {
+    const Side& side = tensors_[i].match.a != kNoTensor ? a_ : b_;
+    if (record.event < side.event_count()) {
+      // A parent is an earlier event in a sound file; the count ends a loop in any other.
+      uint32_t event = side.event(record.event).parent;
+      for (size_t steps = 0; event < side.event_count() && steps < side.event_count(); ++steps) {
+        const EventRecord around = side.event(event);
+        visit(around.name, around.call);
+        event = around.parent;
+      }
+      return;
+    }
+    for (size_t dot = record.name.rfind('.'); dot != std::string_view::npos && dot > 0;
+         dot = record.name.rfind('.', dot - 1))
+      visit(record.name.substr(0, dot), 1);
+  }
+
+  const Side& a_;
+  const Side& b_;
+  std::span<TensorDiff> tensors_;
+  std::unordered_map<NodeKey, Node, NodeHash> nodes_;
+  std::unordered_map<Hash128, uint32_t, BitsHash> made_;  // B's bits of every output that parted so far
+  bool agreed_before_ = false;
+  std::optional<uint32_t> first_parted_;
+  std::optional<uint32_t> last_parted_;  // the last output
+};
+
+}  // namespace
+
+bool is_input(std::string_view role) { return role == "in" || role == "grad_out"; }
+
+void find_causes(const Side& a, const Side& b, std::span<TensorDiff> tensors) {
+  if (std::ranges::none_of(tensors, [](const TensorDiff& tensor) { return parted(tensor.verdict); })) return;
+  Blame(a, b, tensors).find();
+}
+
+}  // namespace ttap

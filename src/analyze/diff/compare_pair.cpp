@@ -1,0 +1,150 @@
+#include "analyze/diff/compare_pair.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "analyze/diff/statistics.h"
+
+namespace ttap {
+namespace {
+
+DType true_dtype(const TensorRecord& record) { return record.true_dtype.value_or(record.dtype); }
+
+uint64_t elements_of(std::span<const int64_t> shape) {
+  uint64_t count = 1;
+  for (const int64_t length : shape) count *= static_cast<uint64_t>(length);
+  return count;
+}
+
+std::vector<int64_t> without_ones(std::span<const int64_t> shape) {
+  std::vector<int64_t> rest(shape.begin(), shape.end());
+  std::erase(rest, 1);
+  return rest;
+}
+
+// Whether B's elements can be read in A's shape.
+bool comparable(const TensorRecord& a, const TensorRecord& b, MatchedBy by) {
+  if (std::ranges::equal(a.shape, b.shape)) return true;
+  if (without_ones(a.shape) == without_ones(b.shape)) return true;
+  return by == MatchedBy::kStructure && elements_of(a.shape) == elements_of(b.shape);
+}
+
+bool same_bits(const TensorView& a, const TensorView& b) {
+  if (a.dtype != b.dtype || !is_contiguous(a) || !is_contiguous(b)) return false;
+  return byte_count(a) == 0 || std::memcmp(a.data, b.data, byte_count(a)) == 0;
+}
+
+double rms_of(const TensorRecord& record, const TensorView* view) {
+  if (!record.has_fingerprint && view == nullptr) return std::nan("");
+  const Stats stats = record.has_fingerprint ? record.fingerprint.stats : fingerprint(*view).stats;
+  return stats.finite() == 0 ? std::nan("") : stats.l2 / std::sqrt(static_cast<double>(stats.finite()));
+}
+
+std::vector<AxisWorst> worst_of(std::span<const AxisError> axes) {
+  std::vector<AxisWorst> worst;
+  for (const AxisError& axis : axes) {
+    double total = 0;
+    for (const double mean_sq : axis.mean_sq) total += mean_sq;
+    const auto most = std::ranges::max_element(axis.mean_sq);
+    if (axis.mean_sq.size() < 2 || !(total > 0)) continue;
+    const auto entry = static_cast<size_t>(most - axis.mean_sq.begin());
+    worst.push_back({axis.axis, entry * axis.width, axis.width, axis.max_abs[entry], *most / total});
+  }
+  return worst;
+}
+
+std::optional<Measures> noise_of(const PairContext& context, uint32_t a, const TensorView& view) {
+  if (context.noise == nullptr || (*context.noise_of)[a] == kNoTensor) return std::nullopt;
+  const uint32_t c = (*context.noise_of)[a];
+  const TensorRecord record = context.a.tensor(a), other = context.noise->tensor(c);
+  if (!std::ranges::equal(record.shape, other.shape) || !other.has_bytes) return std::nullopt;
+  const auto bytes = context.noise->read(c);
+  if (!bytes.ok()) return std::nullopt;
+  return measure(view, bytes->view, {.tolerance = {.equal_nan = true}, .axes = false});
+}
+
+void name_ranks(const PairContext& context, TensorDiff& tensor) {
+  if (tensor.measures == nullptr || !tensor.measures->worst || !parted(tensor.verdict)) return;
+  for (const auto& [side, index] : {std::pair(&context.a, tensor.match.a), std::pair(&context.b, tensor.match.b)})
+    for (const uint32_t rank : side->ranks_of(index, tensor.measures->worst->element))
+      if (std::ranges::find(tensor.ranks, rank) == tensor.ranks.end()) tensor.ranks.push_back(rank);
+}
+
+void compare_values(const PairContext& context, TensorDiff& tensor, unsigned threads) {
+  const TensorRecord a = context.a.tensor(tensor.match.a), b = context.b.tensor(tensor.match.b);
+  const auto views = read_pair(context.a, context.b, tensor.match);
+  if (!views.ok()) {
+    tensor.verdict = Verdict::kInconclusive;
+    tensor.reason = views.error().describe();
+    return;
+  }
+  tensor.evidence = Evidence::kValues;
+  if (!views->note.empty()) tensor.note = views->note;
+  const bool same_dtype = true_dtype(a) == true_dtype(b);
+  if (same_dtype && same_bits(views->a.view, views->b.view)) {
+    tensor.verdict = Verdict::kIdentical;
+    return;
+  }
+  const std::optional<Measures> noise = noise_of(context, tensor.match.a, views->a.view);
+  tensor.judge = std::make_unique<Judge>(context.tolerances.judge(
+      to_string(a.key()), true_dtype(a), true_dtype(b), rms_of(a, &views->a.view), noise ? &*noise : nullptr));
+  tensor.measures = std::make_unique<Measures>(
+      measure(views->a.view, views->b.view, {.tolerance = tensor.judge->tolerance, .axes = true, .threads = threads}));
+  Measures& found = *tensor.measures;
+  tensor.axes = worst_of(found.axes);
+  found.axes = {};
+  const bool close = tensor.judge->predicate ? tensor.judge->predicate->holds(found) : found.outside == 0;
+  tensor.verdict = close ? Verdict::kWithin : Verdict::kDiverged;
+  name_ranks(context, tensor);
+}
+
+}  // namespace
+
+Result<PairViews> read_pair(const Side& a, const Side& b, const Match& match) {
+  PairViews views;
+  TTAP_ASSIGN(views.a, a.read(match.a));
+  TTAP_ASSIGN(views.b, b.read(match.b));
+  const std::span<const int64_t> wanted = views.a.view.shape, given = views.b.view.shape;
+  if (std::ranges::equal(wanted, given)) return views;
+  views.note = fmt::format("B's shape [{}] read as [{}]", fmt::join(given, ", "), fmt::join(wanted, ", "));
+  if (!is_contiguous(views.b.view)) {
+    return Error{.code = ErrorCode::kUnsupported, .message = "a strided tensor cannot be read in another shape"};
+  }
+  views.b.shape.assign(wanted.begin(), wanted.end());
+  views.b.view.shape = views.b.shape;
+  views.b.view.strides = {};
+  return views;
+}
+
+void compare_pair(const PairContext& context, TensorDiff& tensor, unsigned threads) {
+  const Match& match = tensor.match;
+  if (match.b == kNoTensor || match.a == kNoTensor) {
+    tensor.verdict = match.b == kNoTensor ? Verdict::kMissing : Verdict::kExtra;
+    return;
+  }
+  const TensorRecord a = context.a.tensor(match.a), b = context.b.tensor(match.b);
+  const auto notes = [&](const Side& side, uint32_t index) {
+    if (const std::string note = side.note(index); !note.empty())
+      tensor.note += (tensor.note.empty() ? "" : "; ") + note;
+  };
+  if (!comparable(a, b, match.by)) {
+    tensor.verdict = Verdict::kShapeMismatch;
+    tensor.reason = fmt::format("shape [{}] in A, [{}] in B", fmt::join(a.shape, ", "), fmt::join(b.shape, ", "));
+  } else if (a.has_fingerprint && b.has_fingerprint && true_dtype(a) == true_dtype(b) && a.dtype == b.dtype &&
+             a.fingerprint.hash == b.fingerprint.hash) {
+    tensor.verdict = Verdict::kIdentical;
+    tensor.evidence = Evidence::kHash;
+  } else if (a.has_bytes && b.has_bytes) {
+    compare_values(context, tensor, threads);
+  } else {
+    compare_statistics(context.tolerances, a, b, tensor);
+  }
+  notes(context.a, match.a);
+  notes(context.b, match.b);
+}
+
+}  // namespace ttap

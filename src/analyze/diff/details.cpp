@@ -1,0 +1,39 @@
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "analyze/diff/compare_pair.h"
+#include "analyze/diff/diff.h"
+
+namespace ttap {
+
+void add_details(DiffReport& report, size_t count, unsigned threads,
+                 const std::function<void(uint64_t, uint64_t)>& progress) {
+  std::vector<DiffPlace> places;
+  for (uint32_t p = 0; p < report.passes.size(); ++p)
+    for (uint32_t i = 0; i < report.passes[p].tensors.size(); ++i) {
+      const TensorDiff& tensor = report.passes[p].tensors[i];
+      if (tensor.measures != nullptr && tensor.evidence == Evidence::kValues) places.push_back({p, i});
+    }
+  const auto weight = [&](DiffPlace place) {
+    const TensorDiff& tensor = report.at(place);
+    const double error = tensor.measures->rmse / tensor.measures->rms_a;
+    const int group = tensor.cause == Cause::kIntroduced ? 0 : tensor.verdict == Verdict::kDiverged ? 1 : 2;
+    return std::tuple(group, std::isfinite(error) ? -error : -1e300, place.pass, place.tensor);
+  };
+  std::ranges::sort(places, [&](DiffPlace x, DiffPlace y) { return weight(x) < weight(y); });
+  const size_t kept = std::min(places.size(), count);
+  report.details.clear();
+  report.details_left_out = places.size() - kept;
+  for (size_t i = 0; i < kept; ++i) {
+    const PassDiff& pass = report.passes[places[i].pass];
+    const TensorDiff& tensor = report.at(places[i]);
+    const auto views = read_pair(*pass.a, *pass.b, tensor.match);
+    if (!views.ok()) continue;
+    report.details.emplace_back(
+        places[i], detail_of(views->a.view, views->b.view, {.tolerance = tensor.judge->tolerance, .threads = threads}));
+    if (progress) progress(i + 1, kept);
+  }
+}
+
+}  // namespace ttap

@@ -1,0 +1,253 @@
+#include "analyze/diff/diff.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <fstream>
+#include <mutex>
+#include <thread>
+
+#include "analyze/diff/cause.h"
+#include "analyze/diff/compare_pair.h"
+#include "analyze/diff/pass_pairs.h"
+#include "analyze/diff/shards.h"
+
+namespace ttap {
+namespace {
+
+// Larger pairs are split among the threads; smaller ones are handed out whole.
+constexpr uint64_t kSplitBytes = 16 << 20;
+// A file beside the passes is read whole.
+constexpr std::streamoff kMostSideFileBytes = 64 << 20;
+
+// The text of a small file; empty when it is not there.
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file || file.tellg() > kMostSideFileBytes) return {};
+  std::string text(static_cast<size_t>(file.tellg()), '\0');
+  file.seekg(0).read(text.data(), static_cast<std::streamsize>(text.size()));
+  return file ? text : std::string();
+}
+
+ComparedRun describe(const Run& run) {
+  ComparedRun compared{.path = run.path.string(), .ranks = static_cast<uint32_t>(run.ranks.size())};
+  if (run.ranks.empty()) return compared;
+  const std::string metadata = text_of(run.ranks.front().path / "rank.json");
+  const std::string coverage = text_of(run.ranks.front().path / "coverage.json");
+  if (!metadata.empty()) compared.metadata_json = metadata;
+  if (!coverage.empty()) compared.coverage_json = coverage;
+  return compared;
+}
+
+// What was read from files for the whole comparison.
+struct Rules {
+  std::optional<Pattern> filter = {};
+  std::optional<NameMap> map = {};
+  std::optional<ShardRules> shards = {};
+  std::optional<Tolerances> tolerances = {};
+};
+
+Result<Rules> read_rules(const DiffOptions& options) {
+  Rules rules;
+  if (!options.filter.empty()) {
+    TTAP_ASSIGN(rules.filter, Pattern::compile(options.filter));
+  }
+  if (!options.map.empty()) {
+    TTAP_ASSIGN(rules.map, NameMap::read(options.map));
+  }
+  if (!options.shards.empty()) {
+    TTAP_ASSIGN(rules.shards, ShardRules::read(options.shards));
+  }
+  TTAP_ASSIGN(rules.tolerances, Tolerances::create(options.tolerance));
+  return rules;
+}
+
+using Parts = std::vector<std::pair<const Rank*, const PassFile*>>;
+
+Result<std::shared_ptr<const Side>> open_side(const Parts& parts, const ShardRules* shards, const Side* reference) {
+  std::vector<RankPart> ranks;
+  for (const auto& [rank, file] : parts) {
+    auto opened = Pass::open(file->path);
+    // A pass that its process finished since it was found has another name now.
+    if (!opened.ok() && file->path.extension() == ".incomplete") {
+      auto renamed = file->path;
+      opened = Pass::open(renamed.replace_extension());
+    }
+    if (!opened.ok()) return std::move(opened).error();
+    ranks.push_back({make_side(std::move(opened).value(), rank->number), rank->number,
+                     parts.size() > 1 ? text_of(rank->path / "placements.json") : std::string()});
+  }
+  if (ranks.size() == 1) return std::shared_ptr<const Side>(std::move(ranks.front().side));
+  return std::shared_ptr<const Side>(join_ranks(std::move(ranks), shards, reference));
+}
+
+// Progress, counted from several threads and told from one at a time.
+class Counter {
+ public:
+  Counter(const DiffOptions& options, uint64_t total) : options_(options), total_(total) {}
+  void add(uint64_t bytes) {
+    done_ += bytes;
+    if (!options_.progress) return;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock) options_.progress(done_, total_);
+  }
+
+ private:
+  const DiffOptions& options_;
+  uint64_t total_;
+  std::atomic<uint64_t> done_ = 0;
+  std::mutex mutex_;
+};
+
+uint64_t bytes_of(const PassDiff& pass, const TensorDiff& tensor) {
+  return tensor.match.a == kNoTensor || tensor.match.b == kNoTensor ? 0 : pass.a->tensor(tensor.match.a).byte_count;
+}
+
+void compare_all(const PairContext& context, PassDiff& pass, const DiffOptions& options) {
+  const unsigned threads = options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  uint64_t total = 0;
+  for (const TensorDiff& tensor : pass.tensors) total += bytes_of(pass, tensor);
+  Counter counter(options, total);
+
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    constexpr size_t kBatch = 64;  // most pairs are settled by their hashes
+    for (size_t first; (first = next.fetch_add(kBatch)) < pass.tensors.size();) {
+      uint64_t bytes = 0;
+      for (size_t i = first; i < std::min(first + kBatch, pass.tensors.size()); ++i) {
+        const uint64_t size = bytes_of(pass, pass.tensors[i]);
+        if (size >= kSplitBytes) continue;
+        compare_pair(context, pass.tensors[i], 1);
+        bytes += size;
+      }
+      counter.add(bytes);
+    }
+  };
+  std::vector<std::jthread> crew;
+  for (unsigned i = 1; i < threads && pass.tensors.size() > 64; ++i) crew.emplace_back(work);
+  work();
+  crew.clear();
+  for (TensorDiff& tensor : pass.tensors) {
+    const uint64_t size = bytes_of(pass, tensor);
+    if (size < kSplitBytes) continue;
+    compare_pair(context, tensor, threads);
+    counter.add(size);
+  }
+}
+
+// For every tensor of A the one of the noise run; empty when there is no such run.
+struct Noise {
+  std::shared_ptr<const Side> side = {};
+  std::vector<uint32_t> partner = {};
+};
+Result<Noise> open_noise(const DiffOptions& options, const Parts& a, const Side& side_a, const Rules& rules) {
+  Noise noise;
+  if (options.noise.empty()) return noise;
+  TTAP_ASSIGN(const Run run, Run::open(options.noise));
+  Parts parts;
+  for (const auto& [rank, file] : a) {
+    const Rank* same = nullptr;
+    for (const Rank& candidate : run.ranks)
+      if (same == nullptr && (candidate.number == rank->number || run.ranks.size() == 1)) same = &candidate;
+    const PassFile* pass = nullptr;
+    if (same != nullptr)
+      for (const PassFile& candidate : same->passes)
+        if (candidate.number == file->number || same->passes.size() == 1) pass = &candidate;
+    if (pass == nullptr) {
+      return Error{.code = ErrorCode::kNotFound,
+                   .message = fmt::format("the noise run has no pass {} of rank {}", file->number, rank->number),
+                   .path = options.noise,
+                   .hint = "record the reference twice in the same way"};
+    }
+    parts.emplace_back(same, pass);
+  }
+  TTAP_ASSIGN(noise.side, open_side(parts, rules.shards ? &*rules.shards : nullptr, &side_a));
+  noise.partner.assign(side_a.tensor_count(), kNoTensor);
+  for (const Match& match : align(side_a, *noise.side, {.structure = false}))
+    if (match.a != kNoTensor) noise.partner[match.a] = match.b;
+  return noise;
+}
+
+Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffOptions& options, DiffReport& report) {
+  PassDiff pass;
+  const ShardRules* shards = rules.shards ? &*rules.shards : nullptr;
+  TTAP_ASSIGN(pass.a, open_side(pair.a, shards, nullptr));
+  TTAP_ASSIGN(pass.b, open_side(pair.b, shards, pass.a.get()));
+  const auto matches = align(*pass.a, *pass.b,
+                             {.map = rules.map ? &*rules.map : nullptr,
+                              .structure = options.structure,
+                              .filter = rules.filter ? &*rules.filter : nullptr});
+  pass.tensors.resize(matches.size());
+  for (size_t i = 0; i < matches.size(); ++i) pass.tensors[i].match = matches[i];
+
+  TTAP_ASSIGN(const Noise noise, open_noise(options, pair.a, *pass.a, rules));
+  compare_all({*pass.a, *pass.b, *rules.tolerances, noise.side.get(), &noise.partner}, pass, options);
+  find_causes(*pass.a, *pass.b, pass.tensors);
+  for (const auto& [name, side] : {std::pair("A", pass.a), std::pair("B", pass.b)}) {
+    const PassInfo& info = side->info();
+    if (info.ending != Ending::kComplete)
+      report.warnings.push_back(fmt::format("{}'s {} is {}", name, side->place(), to_string(info.ending)));
+    if (info.drops.total() > 0)
+      report.warnings.push_back(fmt::format("{}'s {} dropped {} tensors", name, side->place(), info.drops.total()));
+  }
+  return pass;
+}
+
+void summarize(DiffReport& report) {
+  for (uint32_t p = 0; p < report.passes.size(); ++p) {
+    const PassDiff& pass = report.passes[p];
+    for (uint32_t i = 0; i < pass.tensors.size(); ++i) {
+      const TensorDiff& tensor = pass.tensors[i];
+      ++report.counts[static_cast<size_t>(tensor.verdict)];
+      report.compared_values |= tensor.evidence == Evidence::kValues;
+      // What only metadata was kept of says nothing about where the runs part.
+      const bool tells = tensor.verdict != Verdict::kInconclusive || tensor.evidence != Evidence::kNothing;
+      if (parted(tensor.verdict) && tells && !report.earliest) report.earliest = DiffPlace{p, i};
+      if (tensor.cause == Cause::kIntroduced) report.introduced.push_back({p, i});
+    }
+  }
+  const uint64_t matched = report.count(Verdict::kIdentical) + report.count(Verdict::kWithin);
+  if (report.count(Verdict::kDiverged) + report.count(Verdict::kShapeMismatch) > 0) {
+    report.verdict = Verdict::kDiverged;
+  } else if (report.count(Verdict::kInconclusive) > 0 || matched == 0) {
+    report.verdict = Verdict::kInconclusive;
+  } else if (report.count(Verdict::kWithin) > 0) {
+    report.verdict = Verdict::kWithin;
+  }
+}
+
+}  // namespace
+
+Result<DiffReport> diff(const std::string& path_a, const std::string& path_b, const DiffOptions& options) {
+  TTAP_ASSIGN(const Rules rules, read_rules(options));
+  TTAP_ASSIGN(const Run a, Run::open(path_a));
+  TTAP_ASSIGN(const Run b, Run::open(path_b));
+  TTAP_ASSIGN(PassPairing pairing, pair_passes(a, b, options.passes, options.ranks, !options.shards.empty()));
+  DiffReport report{.a = describe(a), .b = describe(b)};
+  report.only_a = std::move(pairing.only_a);
+  report.only_b = std::move(pairing.only_b);
+  report.warnings = std::move(pairing.warnings);
+  for (const PassPair& pair : pairing.pairs) {
+    TTAP_ASSIGN(PassDiff pass, diff_pass(pair, rules, options, report));
+    report.passes.push_back(std::move(pass));
+  }
+  summarize(report);
+  const auto warn_unused = [&](std::string_view option, const std::vector<std::string>& unused) {
+    for (const std::string& rule : unused)
+      report.warnings.push_back(fmt::format("{}: '{}' matched no key", option, rule));
+  };
+  warn_unused("--tol", rules.tolerances->unused());
+  if (rules.map) warn_unused("--map", rules.map->unused());
+  if (rules.shards) warn_unused("--shards", rules.shards->unused());
+  return report;
+}
+
+TensorRecord record_of(const PassDiff& pass, const TensorDiff& tensor) {
+  return tensor.match.a != kNoTensor ? pass.a->tensor(tensor.match.a) : pass.b->tensor(tensor.match.b);
+}
+
+std::string key_of(const PassDiff& pass, const TensorDiff& tensor) { return to_string(record_of(pass, tensor).key()); }
+
+}  // namespace ttap

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyze/diff/detail.h"
+#include "analyze/diff/side.h"
+#include "analyze/diff/verdict.h"
+
+// Two recordings in, one answer out: where they part, and who is to blame.
+namespace ttap {
+
+struct DiffOptions {
+  std::string passes = {};  // "3", "3:0" (A's 3 with B's 0), "0-4:10-14", several with commas; empty for all
+  std::string ranks = {};   // likewise
+  std::string filter = {};  // keys to compare; empty for all
+  std::string map = {};     // path of a mapping file
+  std::string shards = {};  // path of a rule file
+  std::string noise = {};   // another run of the reference
+  bool structure = true;    // match by structure what keys and map leave over
+  ToleranceOptions tolerance = {};
+  unsigned threads = 0;  // 0: one per core
+  // Called from one thread at a time with bytes done and bytes in all.
+  std::function<void(uint64_t, uint64_t)> progress = {};
+};
+
+// A run as a whole, for the reader who asks what was compared.
+struct ComparedRun {
+  std::string path;
+  uint32_t ranks = 0;
+  std::string metadata_json = "{}";  // rank.json of the first rank compared
+  std::string coverage_json = "{}";  // its coverage.json
+};
+
+struct PassDiff {
+  std::shared_ptr<const Side> a;
+  std::shared_ptr<const Side> b;
+  std::vector<TensorDiff> tensors = {};  // in the order of align()
+};
+
+// Which tensor of which pass.
+struct DiffPlace {
+  uint32_t pass = 0;
+  uint32_t tensor = 0;
+  bool operator==(const DiffPlace&) const = default;
+};
+
+struct DiffReport {
+  ComparedRun a, b;
+  std::vector<PassDiff> passes = {};
+  std::vector<std::string> only_a = {};  // passes without a counterpart, as Side::place() says
+  std::vector<std::string> only_b = {};
+  std::array<uint64_t, kVerdicts> counts = {};
+  Verdict verdict = Verdict::kIdentical;                       // identical, within tolerance, diverged or inconclusive
+  std::optional<DiffPlace> earliest = {};                      // the first tensor that parted, input or output
+  std::vector<DiffPlace> introduced = {};                      // in execution order
+  std::vector<std::pair<DiffPlace, PairDetail>> details = {};  // add_details()
+  uint64_t details_left_out = 0;
+  std::vector<std::string> warnings = {};
+  bool compared_values = false;  // some pair was compared by its values, not by hash alone
+
+  uint64_t count(Verdict v) const { return counts[static_cast<size_t>(v)]; }
+  const TensorDiff& at(DiffPlace place) const { return passes[place.pass].tensors[place.tensor]; }
+  // The one to look at: the first that was introduced, else the earliest.
+  std::optional<DiffPlace> first() const { return introduced.empty() ? earliest : std::optional(introduced.front()); }
+};
+
+// `a` is the reference. Each is a run, a rank, a pass, or a single file of any format that can be read.
+TTAP_API Result<DiffReport> diff(const std::string& a, const std::string& b, const DiffOptions& options = {});
+
+// A closer look at `count` of the tensors that were compared by their values: those that introduced an error first,
+// then by relative error. `threads` and `progress` as for diff(), the latter in tensors.
+TTAP_API void add_details(DiffReport& report, size_t count, unsigned threads = 0,
+                          const std::function<void(uint64_t, uint64_t)>& progress = {});
+
+// The record a tensor is known by: A's, or B's when only B has it.
+TensorRecord record_of(const PassDiff& pass, const TensorDiff& tensor);
+std::string key_of(const PassDiff& pass, const TensorDiff& tensor);
+
+}  // namespace ttap

@@ -1,0 +1,58 @@
+#include "analyze/diff/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace ttap {
+namespace {
+
+double distance(double a, double b) { return std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) : 0; }
+uint64_t distance(uint64_t a, uint64_t b) { return a < b ? b - a : a - b; }
+
+}  // namespace
+
+void compare_statistics(const Tolerances& tolerances, const TensorRecord& a, const TensorRecord& b,
+                        TensorDiff& tensor) {
+  tensor.verdict = Verdict::kInconclusive;
+  if (!a.has_fingerprint || !b.has_fingerprint) {
+    const char* side = !a.has_fingerprint && !b.has_fingerprint ? "both sides" : !a.has_fingerprint ? "A" : "B";
+    tensor.reason = std::string("only metadata was kept in ") + side + ": record at level fingerprint or full";
+    return;
+  }
+  const DType dtype_a = a.true_dtype.value_or(a.dtype), dtype_b = b.true_dtype.value_or(b.dtype);
+  const Stats &x = a.fingerprint.stats, &y = b.fingerprint.stats;
+  const double n = static_cast<double>(std::max<uint64_t>(x.finite(), 1));
+  tensor.evidence = dtype_a == dtype_b ? Evidence::kHash : Evidence::kStatistics;
+  tensor.judge = std::make_unique<Judge>(tolerances.judge(to_string(a.key()), dtype_a, dtype_b, x.l2 / std::sqrt(n)));
+  const Tolerance& tolerance = tensor.judge->tolerance;
+
+  tensor.measures = std::make_unique<Measures>();
+  Measures& least = *tensor.measures;
+  least.count = x.count;
+  least.finite = std::min(x.finite(), y.finite());
+  least.nan_mismatches = distance(x.nan, y.nan);
+  least.inf_mismatches = std::max(distance(x.pos_inf, y.pos_inf), distance(x.neg_inf, y.neg_inf));
+  least.max_abs = std::max(distance(x.min, y.min), distance(x.max, y.max));
+  least.mean_abs = distance(x.mean, y.mean);
+  least.rmse = std::max(distance(x.l2, y.l2) / std::sqrt(n), least.mean_abs);
+  least.max_abs = std::max(least.max_abs, least.rmse);
+  least.rms_a = x.l2 / std::sqrt(n);
+  least.rms_b = y.l2 / std::sqrt(static_cast<double>(std::max<uint64_t>(y.finite(), 1)));
+
+  // What elements within tolerance could differ by at most, each by its own sum; beyond it one of them must be outside.
+  const bool same_counts = least.nan_mismatches == 0 && least.inf_mismatches == 0;
+  const double slack = 1 + 1e-12;
+  const bool outside = least.max_abs > slack * (tolerance.atol + tolerance.rtol * x.max_abs) ||
+                       least.mean_abs > slack * (tolerance.atol + tolerance.rtol * x.l1 / n) ||
+                       distance(x.l2, y.l2) > slack * (tolerance.atol * std::sqrt(n) + tolerance.rtol * x.l2);
+  if (!tensor.judge->predicate && (!same_counts || outside)) {
+    tensor.verdict = Verdict::kDiverged;
+    tensor.evidence = Evidence::kStatistics;
+    return;
+  }
+  tensor.reason = dtype_a == dtype_b ? "the bits differ; by the statistics alone the error may be within tolerance"
+                                     : "other dtypes and no bytes: the statistics agree, which proves nothing";
+}
+
+}  // namespace ttap

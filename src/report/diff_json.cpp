@@ -1,0 +1,218 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "report/diff_report.h"
+#include "report/json_writer.h"
+#include "report/text.h"
+
+namespace ttap {
+namespace {
+
+void write_run(JsonWriter& json, const ComparedRun& run) {
+  const auto raw = [&](std::string_view name, const std::string& text) {
+    json.key(name);
+    nlohmann::json::accept(text) ? json.raw(text) : json.null();
+  };
+  json.begin_object().member("path", run.path).member("ranks", run.ranks);
+  raw("metadata", run.metadata_json);
+  raw("coverage", run.coverage_json);
+  json.end();
+}
+
+void write_place(JsonWriter& json, const std::optional<DiffPlace>& place) {
+  if (!place) {
+    json.null();
+    return;
+  }
+  json.begin_line().member("pass", place->pass).member("tensor", place->tensor).end();
+}
+
+void write_pair(JsonWriter& json, const WorstPair& worst, std::span<const int64_t> shape) {
+  const auto index = index_of(worst.element, shape);
+  json.begin_line().member("index", std::span<const int64_t>(index)).member("part", worst.part);
+  json.member("a", worst.a).member("b", worst.b).end();
+}
+
+void write_measures(JsonWriter& json, const Measures& m, std::span<const int64_t> shape) {
+  json.begin_line();
+  json.member("count", m.count).member("finite", m.finite).member("unequal", m.unequal).member("outside", m.outside);
+  json.member("nan_mismatches", m.nan_mismatches).member("inf_mismatches", m.inf_mismatches);
+  json.member("max_abs", m.max_abs).member("mean_abs", m.mean_abs).member("max_rel", m.max_rel);
+  json.member("rmse", m.rmse).member("cosine", m.cosine).member("sqnr_db", m.sqnr_db);
+  json.member("rms_a", m.rms_a).member("rms_b", m.rms_b);
+  const auto steps = [&](std::string_view name, const std::optional<uint64_t>& count) {
+    json.key(name);
+    count ? json.value(*count) : json.null();
+  };
+  steps("max_ulp", m.max_ulp);
+  steps("p99_ulp", m.p99_ulp);
+  json.key("worst");
+  if (m.worst) {
+    write_pair(json, *m.worst, shape);
+  } else {
+    json.null();
+  }
+  json.end();
+}
+
+void write_judge(JsonWriter& json, const Judge& judge) {
+  json.begin_line().member("rtol", judge.tolerance.rtol).member("atol", judge.tolerance.atol);
+  json.member("equal_nan", judge.tolerance.equal_nan).key("predicate");
+  judge.predicate ? json.value(judge.predicate->text()) : json.null();
+  json.member("source", judge.source).end();
+}
+
+std::string_view matched_text(MatchedBy by) {
+  switch (by) {
+    case MatchedBy::kKey: return "key";
+    case MatchedBy::kMap: return "map";
+    case MatchedBy::kStructure: return "structure";
+    case MatchedBy::kNothing: return "";
+  }
+  return "";
+}
+
+void write_tensor(JsonWriter& json, const PassDiff& pass, uint32_t position) {
+  const TensorDiff& tensor = pass.tensors[position];
+  const bool both = tensor.match.a != kNoTensor && tensor.match.b != kNoTensor;
+  const Side& side = tensor.match.a != kNoTensor ? *pass.a : *pass.b;
+  const TensorRecord record = record_of(pass, tensor);
+  json.begin_line().member("order", position + 1).member("key", to_string(record.key()));
+  json.member("name", record.name).member("call", record.call).member("role", record.role);
+  if (both) {
+    const TensorRecord b = pass.b->tensor(tensor.match.b);
+    const std::string key_b = to_string(b.key());
+    if (key_b != to_string(record.key())) json.member("key_b", key_b);
+    if (dtype_text(b) != dtype_text(record)) json.member("dtype_b", dtype_text(b));
+    if (!std::ranges::equal(b.shape, record.shape)) json.member("shape_b", b.shape);
+  }
+  json.member("matched", matched_text(tensor.match.by));
+  json.member("confidence", std::round(1e4 * static_cast<double>(tensor.match.confidence)) / 1e4);
+  if (record.event < side.event_count()) {
+    const EventRecord event = side.event(record.event);
+    json.member("event_kind", event.kind).key("parent");
+    event.parent < side.event_count() ? json.value(side.event(event.parent).name) : json.null();
+  }
+  json.member("dtype", dtype_text(record)).member("shape", record.shape);
+  json.member("verdict", to_string(tensor.verdict)).member("evidence", to_string(tensor.evidence));
+  json.member("cause", to_string(tensor.cause)).member("reason", tensor.reason).key("from");
+  tensor.source != kNoTensor ? json.value(tensor.source) : json.null();
+  json.key("ranks").begin_list();
+  for (const uint32_t rank : tensor.ranks) json.value(rank);
+  json.end().member("note", tensor.note).key("tolerance");
+  if (tensor.judge != nullptr) {
+    write_judge(json, *tensor.judge);
+  } else {
+    json.null();
+  }
+  json.key("measures");
+  if (tensor.measures != nullptr) {
+    write_measures(json, *tensor.measures, record.shape);
+  } else {
+    json.null();
+  }
+  json.key("axes").begin_list();
+  for (const AxisWorst& axis : tensor.axes) {
+    json.begin_line().member("axis", axis.axis).member("first", axis.first).member("width", axis.width);
+    json.member("max_abs", axis.max_abs).member("share", axis.share).end();
+  }
+  json.end().end();
+}
+
+template <class Numbers>
+void write_numbers(JsonWriter& json, std::string_view name, const Numbers& numbers) {
+  json.key(name).begin_list();
+  for (const auto number : numbers) {
+    // What the page draws needs no more digits than an eye sees.
+    if constexpr (std::is_floating_point_v<std::decay_t<decltype(number)>>) {
+      std::isfinite(number) ? json.raw(fmt::format("{:.4g}", number)) : json.value(static_cast<double>(number));
+    } else {
+      json.value(number);
+    }
+  }
+  json.end();
+}
+
+void write_detail(JsonWriter& json, const DiffReport& report, DiffPlace place, const PairDetail& detail) {
+  const TensorRecord record = record_of(report.passes[place.pass], report.at(place));
+  json.begin_line().member("pass", place.pass).member("tensor", place.tensor);
+  const HeatMap& heat = detail.heat;
+  json.key("heat").begin_line().member("rows", heat.rows).member("columns", heat.columns);
+  json.member("row_step", heat.row_step).member("column_step", heat.column_step);
+  json.member("cells_down", heat.cells_down).member("cells_right", heat.cells_right);
+  write_numbers(json, "cells", heat.cells);
+  json.end().key("histogram").begin_line();
+  json.member("low", detail.histogram.low).member("high", detail.histogram.high);
+  write_numbers(json, "a", detail.histogram.a);
+  write_numbers(json, "b", detail.histogram.b);
+  json.end().key("axes").begin_list();
+  for (const AxisError& axis : detail.axes) {
+    json.begin_line().member("axis", axis.axis).member("width", axis.width);
+    write_numbers(json, "max_abs", axis.max_abs);
+    std::vector<double> rmse(axis.mean_sq.size());
+    std::ranges::transform(axis.mean_sq, rmse.begin(), [](double mean_sq) { return std::sqrt(mean_sq); });
+    write_numbers(json, "rmse", rmse);
+    write_numbers(json, "outside", axis.outside);
+    json.end();
+  }
+  json.end().key("worst").begin_list();
+  for (const WorstPair& worst : detail.worst) write_pair(json, worst, record.shape);
+  json.end().end();
+}
+
+void write_texts(JsonWriter& json, std::string_view name, const std::vector<std::string>& texts) {
+  json.key(name).begin_list();
+  for (const std::string& text : texts) json.value(text);
+  json.end();
+}
+
+}  // namespace
+
+void write_diff_json(const DiffReport& report, Output& out) {
+  JsonWriter json(out);
+  json.begin_object().member("format", "ttap-diff").member("version", 1);
+  json.member("verdict", to_string(report.verdict)).member("sentence", verdict_sentence(report));
+  write_texts(json, "evidence", evidence_lines(report));
+  json.key("a");
+  write_run(json, report.a);
+  json.key("b");
+  write_run(json, report.b);
+  json.key("counts").begin_line();
+  for (int v = 0; v < kVerdicts; ++v) json.member(to_string(static_cast<Verdict>(v)), report.counts[v]);
+  json.end().key("first");
+  write_place(json, report.first());
+  json.key("earliest");
+  write_place(json, report.earliest);
+  json.key("introduced").begin_list();
+  for (const DiffPlace place : report.introduced) write_place(json, place);
+  json.end().key("passes").begin_array();
+  for (const PassDiff& pass : report.passes) {
+    json.begin_object().member("a", pass.a->place()).member("b", pass.b->place()).key("tensors").begin_array();
+    for (uint32_t i = 0; i < pass.tensors.size(); ++i) write_tensor(json, pass, i);
+    json.end().end();
+  }
+  json.end().key("unmatched_passes").begin_list();
+  for (const auto& [only, side] : {std::pair(&report.only_a, "a"), std::pair(&report.only_b, "b")})
+    for (const std::string& place : *only) json.begin_line().member("side", side).member("place", place).end();
+  json.end();
+  if (!report.details.empty()) {
+    json.key("details").begin_array();
+    for (const auto& [place, detail] : report.details) write_detail(json, report, place, detail);
+    json.end();
+  }
+  json.key("thinned").begin_list();
+  if (report.details_left_out > 0)
+    json.value(
+        fmt::format("Charts and worst elements are kept for {} of {} tensors that differ: those that introduced "
+                    "an error first, then by relative error.",
+                    report.details.size(), report.details.size() + report.details_left_out));
+  json.end();
+  write_texts(json, "warnings", report.warnings);
+  json.end();
+  out.write("\n");
+}
+
+}  // namespace ttap

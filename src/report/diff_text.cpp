@@ -1,0 +1,198 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "report/diff_report.h"
+#include "report/table.h"
+#include "report/text.h"
+
+namespace ttap {
+namespace {
+
+Style style_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kIdentical:
+    case Verdict::kWithin: return Style::kGreen;
+    case Verdict::kDiverged:
+    case Verdict::kShapeMismatch: return Style::kRed;
+    default: return Style::kYellow;
+  }
+}
+
+std::string error_text(double value, bool at_least = false) {
+  if (std::isnan(value)) return "";
+  return fmt::format("{}{:.3g}", at_least ? ">= " : "", value);
+}
+
+void fact(Output& out, std::string_view name, std::string_view text) {
+  out.write(Style::kDim, fmt::format("  {:<10} ", name));
+  out.print("{}\n", text);
+}
+
+std::string shapes_text(const PassDiff& pass, const TensorDiff& tensor) {
+  const TensorRecord record = record_of(pass, tensor);
+  std::string text = fmt::format("{} {}", dtype_text(record), shape_text(record.shape));
+  if (tensor.match.a == kNoTensor || tensor.match.b == kNoTensor) return text;
+  const TensorRecord b = pass.b->tensor(tensor.match.b);
+  const bool same = dtype_text(record) == dtype_text(b) && std::ranges::equal(record.shape, b.shape);
+  return same ? text : fmt::format("{} against {} {}", text, dtype_text(b), shape_text(b.shape));
+}
+
+void draw_measures(const PassDiff& pass, const TensorDiff& tensor, Output& out) {
+  const Measures& m = *tensor.measures;
+  const TensorRecord record = record_of(pass, tensor);
+  const bool least = tensor.evidence != Evidence::kValues;
+  fact(out, "error",
+       fmt::format("max {}, mean {}, rmse {}, relative {}{}", error_text(m.max_abs), error_text(m.mean_abs),
+                   error_text(m.rmse), error_text(m.rmse / m.rms_a), least ? "  (at least: by the statistics)" : ""));
+  if (least) return;
+  std::string more = fmt::format("cosine {:.9g}, SQNR {:.4g} dB", m.cosine, m.sqnr_db);
+  if (m.max_ulp) more += fmt::format(", ULP max {}, 99 % within {}", *m.max_ulp, *m.p99_ulp);
+  fact(out, "", more);
+  if (m.worst) {
+    const Located place{m.worst->element, m.worst->part, m.worst->a};
+    fact(out, "worst at",
+         fmt::format("{}: A {}, B {}", place_text(place, record.dtype, record.shape), number_text(m.worst->a, 9),
+                     number_text(m.worst->b, 9)));
+  }
+}
+
+void draw_first(const DiffReport& report, Output& out) {
+  const auto place = report.first();
+  if (!place) return;
+  const PassDiff& pass = report.passes[place->pass];
+  const TensorDiff& tensor = report.at(*place);
+  const TensorRecord record = record_of(pass, tensor);
+  for (const std::string& line : evidence_lines(report)) out.print("  {}\n", line);
+  out.write("\n");
+  fact(out, "where",
+       fmt::format("{} of A against {} of B, tensor {} of {}", pass.a->place(), pass.b->place(), place->tensor + 1,
+                   pass.tensors.size()));
+  if (tensor.match.by == MatchedBy::kMap || tensor.match.by == MatchedBy::kStructure)
+    fact(out, "B calls it",
+         fmt::format("{} (matched by {})", printable(to_string(pass.b->tensor(tensor.match.b).key())),
+                     tensor.match.by == MatchedBy::kMap
+                         ? "the map"
+                         : fmt::format("structure, confidence {:.0f} %", 100 * tensor.match.confidence)));
+  fact(out, "tensor", shapes_text(pass, tensor));
+  if (tensor.measures != nullptr) draw_measures(pass, tensor, out);
+  if (tensor.judge != nullptr)
+    fact(out, "tolerance",
+         tensor.judge->predicate ? fmt::format("{} ({})", tensor.judge->predicate->text(), tensor.judge->source)
+                                 : fmt::format("rtol {:.3g}, atol {:.3g} ({})", tensor.judge->tolerance.rtol,
+                                               tensor.judge->tolerance.atol, tensor.judge->source));
+  if (!tensor.note.empty()) fact(out, "note", printable(tensor.note));
+  if (record.event < (tensor.match.a != kNoTensor ? pass.a : pass.b)->event_count()) {
+    const EventRecord event = (tensor.match.a != kNoTensor ? pass.a : pass.b)->event(record.event);
+    if (!event.stack.empty()) fact(out, "line", printable(event.stack.substr(event.stack.find_last_of('\n') + 1)));
+  }
+  out.write("\n");
+}
+
+void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output& out) {
+  using enum Table::Align;
+  Table table({{"pass", kRight, 5},
+               {"order", kRight, 4},
+               {"key", kLeft, 0, true},
+               {"verdict"},
+               {"cause"},
+               {"max abs", kRight, 1},
+               {"relative", kRight},
+               {"cosine", kRight, 3},
+               {"outside", kRight, 2},
+               {"max ULP", kRight, 6}});
+  size_t left_out = 0;
+  for (uint32_t p = 0; p < report.passes.size(); ++p) {
+    const PassDiff& pass = report.passes[p];
+    for (uint32_t i = 0; i < pass.tensors.size(); ++i) {
+      const TensorDiff& tensor = pass.tensors[i];
+      if (!options.all && !parted(tensor.verdict)) continue;
+      // An introduced one is never left out.
+      if (!options.all && table.rows() >= options.rows && tensor.cause != Cause::kIntroduced) {
+        ++left_out;
+        continue;
+      }
+      const Measures* m = tensor.measures.get();
+      const bool least = tensor.evidence != Evidence::kValues;
+      table.add(report.passes.size() > 1 ? fmt::format("{}", pass.a->info().number) : "");
+      table.add(fmt::format("{}", i + 1));
+      table.add(printable(key_of(pass, tensor)), tensor.cause == Cause::kIntroduced ? Style::kBold : Style::kPlain);
+      table.add(to_string(tensor.verdict), style_of(tensor.verdict));
+      table.add(to_string(tensor.cause), tensor.cause == Cause::kIntroduced ? Style::kRed : Style::kPlain);
+      table.add(m ? error_text(m->max_abs, least) : "");
+      table.add(m ? error_text(m->rmse / m->rms_a, least) : "");
+      table.add(m && !std::isnan(m->cosine) ? fmt::format("{:.6f}", m->cosine) : "");
+      table.add(m && !least ? share_text(m->outside, m->count) : "");
+      table.add(m && m->max_ulp ? fmt::format("{}", *m->max_ulp) : "");
+    }
+  }
+  if (table.rows() == 0) return;
+  table.draw(out);
+  if (left_out > 0) out.print("... and {} more that part (--all, --json, --csv and --html have all)\n", left_out);
+  out.write("\n");
+}
+
+void draw_unmatched(const DiffReport& report, const DrawDiffOptions& options, Output& out) {
+  for (const auto& [verdict, side] : {std::pair(Verdict::kMissing, "A"), std::pair(Verdict::kExtra, "B")}) {
+    size_t shown = 0;
+    const uint64_t count = report.count(verdict);
+    if (count == 0) continue;
+    out.write(Style::kYellow, fmt::format("only in {}", side));
+    out.print(": {}\n", count_text(count, "tensor", "tensors"));
+    for (const PassDiff& pass : report.passes)
+      for (const TensorDiff& tensor : pass.tensors)
+        if (tensor.verdict == verdict && (options.all || shown < 8)) {
+          ++shown;
+          out.print("  {}\n", printable(key_of(pass, tensor)));
+        }
+    if (shown < count) out.print("  ... and {} more (--all)\n", count - shown);
+  }
+  for (const auto& [only, side] : {std::pair(&report.only_a, "A"), std::pair(&report.only_b, "B")}) {
+    if (only->empty()) continue;
+    out.write(Style::kYellow, fmt::format("only in {}", side));
+    out.print(": {}\n", only->size() <= 4 ? fmt::format("{}", fmt::join(*only, "; "))
+                                          : fmt::format("{} and {} more", only->front(), only->size() - 1));
+  }
+}
+
+void draw_guesses(const DiffReport& report, Output& out) {
+  uint64_t guessed = 0;
+  float least = 1;
+  for (const PassDiff& pass : report.passes)
+    for (const TensorDiff& tensor : pass.tensors)
+      if (tensor.match.by == MatchedBy::kStructure) {
+        ++guessed;
+        least = std::min(least, tensor.match.confidence);
+      }
+  if (guessed == 0) return;
+  out.write(Style::kYellow, "guessed");
+  out.print(": {} matched by structure, confidence {:.0f} % or better; --map FILE settles it\n",
+            count_text(guessed, "tensor was", "tensors were"), std::floor(100 * least));
+}
+
+}  // namespace
+
+void draw_diff(const DiffReport& report, const DrawDiffOptions& options, Output& out) {
+  const std::string sentence = verdict_sentence(report);
+  const size_t colon = sentence.find(':');
+  out.write(style_of(report.verdict), sentence.substr(0, colon));
+  out.print("{}\n", sentence.substr(colon));
+  draw_first(report, out);
+  draw_table(report, options, out);
+  draw_unmatched(report, options, out);
+  draw_guesses(report, out);
+  for (const std::string& warning : report.warnings) {
+    out.write(Style::kYellow, "warning");
+    out.print(": {}\n", printable(warning));
+  }
+  std::string counts;
+  for (int v = 0; v < kVerdicts; ++v)
+    if (report.counts[v] > 0)
+      counts +=
+          fmt::format("{}{} {}", counts.empty() ? "" : ", ", report.counts[v], to_string(static_cast<Verdict>(v)));
+  out.print("{} compared: {}\n", count_text(report.passes.size(), "pass", "passes"),
+            counts.empty() ? "nothing" : counts);
+}
+
+}  // namespace ttap
