@@ -1,7 +1,7 @@
 """Mistakes people really make, planted deep inside small real models; each knows the module that must be blamed.
 
-A fault is planted inside the module's forward, so what the tap records of its inputs is what the module was given. Where
-it sits in functional code, the innermost module around that code is the one to blame.
+A fault is planted inside the module's forward, so what the tap records of its inputs is what the module was given.
+Where it sits in functional code, the innermost module around that code is the one to blame.
 """
 
 import copy
@@ -27,16 +27,21 @@ def minilm():
     return model, [arguments]
 
 
-def llama():
+def llama(inner=96, tokens=8):
     """Reads a prompt, then decodes one token from the cache: two passes."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        vocab_size=97, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4,
+        vocab_size=97, hidden_size=64, intermediate_size=inner, num_hidden_layers=4, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=64, initializer_range=0.1, attn_implementation="eager",
     )  # fmt: skip
-    ids = torch.randint(1, 97, (2, 8), generator=torch.Generator().manual_seed(1))
-    return _seeded(LlamaForCausalLM, config), [{"input_ids": ids[:, :7]}, {"input_ids": ids[:, 7:]}]
+    ids = torch.randint(1, 97, (2, tokens), generator=torch.Generator().manual_seed(1))
+    return _seeded(LlamaForCausalLM, config), [{"input_ids": ids[:, :-1]}, {"input_ids": ids[:, -1:]}]
+
+
+def llama_of_long_sums():
+    """Sums so long that threads share them, and so add in another order."""
+    return llama(inner=2048, tokens=32)
 
 
 def vit():
@@ -211,7 +216,7 @@ def softmax_over_wrong_axis(attention):
 
 
 def stale_row(attention):
-    """While decoding, the new token's keys and values do not reach their row of the cache, which keeps the last one's."""
+    """While decoding, the new token's keys and values do not reach the cache, whose row holds the last one's."""
 
     def forward(original, *args, **kwargs):
         cached = kwargs["past_key_values"]
@@ -227,6 +232,19 @@ def stale_row(attention):
             return original(*args, **kwargs)
 
     instead(attention, forward)
+
+
+# ---- no fault ----
+
+
+def sums_in_two_halves(linear):
+    def forward(original, x):
+        half = linear.in_features // 2
+        weight = linear.weight
+        second = nn.functional.linear(x[..., half:], weight[:, half:], linear.bias)
+        return nn.functional.linear(x[..., :half], weight[:, :half]) + second
+
+    instead(linear, forward)
 
 
 # ---- which, where ----
