@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import diff_recordings
 import model_recording
 import numpy as np
 import safetensors
@@ -196,6 +197,16 @@ def model_rows(scratch: Path) -> Iterator[Row]:
     yield row("a pass, all modules rejected", "no tap", ways.best_rejected, ways.best_without, 1.01)
 
 
+def diff_rows(command: Path, scratch: Path) -> Iterator[Row]:
+    found = diff_recordings.measure(command, scratch)
+    ours = found.ours_s
+    yield Row("diff of 2 x 2 GiB, all measures", "cmp", ours * 1e3, found.cmp_s * 1e3, ours / found.cmp_s, "×", "<=", 2)
+    yield speed("diff of 2 x 2 GiB, all measures", "NumPy, the same", ours, found.numpy_s, 8)
+    yield Row("  its memory beyond the mapped files", "limit", 0, None, found.ours_rss_mib, "MiB", "<=", 256)
+    rate = found.records / found.records_s / 1e6
+    yield Row("diff of 1,000,000 hashes", "limit", found.records_s * 1e3, None, rate, "M/s", ">=", 1)
+
+
 def table(rows: list[Row]) -> str:
     def cell(row: Row) -> list[str]:
         target = f"{row.sense} {row.target:g} {row.unit}" if row.target is not None else ""
@@ -216,7 +227,7 @@ def main() -> int:
     parser.add_argument("--build", type=Path, default=Path("build/dev"), help="where the programs were built")
     parser.add_argument("--scratch", type=Path, default=Path("build/bench"), help="on the disk to measure; about 7 GB")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    parser.add_argument("parts", nargs="*", help="measure these only: capture, record, fingerprint, open, model")
+    parser.add_argument("parts", nargs="*", help="measure these only: capture, record, fingerprint, open, model, diff")
     options = parser.parse_args()
     program, command = options.build / "bench/recorder_bench", options.build / "cli/ttap"
     options.scratch.mkdir(parents=True, exist_ok=True)
@@ -230,6 +241,7 @@ def main() -> int:
         "fingerprint": lambda: fingerprint_rows(program, scratch),
         "open": lambda: open_rows(program, scratch, command),
         "model": lambda: model_rows(scratch),
+        "diff": lambda: diff_rows(command, scratch),
     }
     unknown = set(options.parts) - set(parts)
     if unknown:

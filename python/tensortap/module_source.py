@@ -18,6 +18,7 @@ from tensortap.metadata import of_model
 from tensortap.module_map import ModuleMap
 from tensortap.names import NamedModule, is_leaf, named_modules, parents_of
 from tensortap.passes import outermost_call
+from tensortap.placements import spread_of
 from tensortap.snapshot import Unrecordable, is_plain, parts_of
 from tensortap.taps import Call, Place, Tap
 
@@ -204,12 +205,16 @@ class ModuleSource:
             if is_plain(tensor):
                 self._captured(self.core.capture(call.event, tensor, role, path, "cpu"))
                 return
+            spread = spread_of(tensor)
             for part in parts_of(tensor):
                 part_path = path
                 for step in part.steps:
                     part_path = _core.append_path(part_path, step)
                 capture = self.core.capture if part.has_bytes else self.core.capture_meta
                 self._captured(capture(call.event, part.tensor, role, part_path, part.device))
+                if spread is not None and call.event is not None:
+                    keys = [_core.key_text(name, call.event.call, role, part_path) for name in call.tap.names]
+                    self._recording._writer_now().placements.note(keys, spread, call.number)
         except (Unrecordable, RuntimeError, TypeError) as why:
             if self._options.core.strict:
                 raise

@@ -129,7 +129,7 @@ class PassTracker:
         self.missing_gradients += ended.awaited - ended.came
         for handle in ended.handles:
             handle.remove()
-        self._writer().core.close_pass(number, aborted)
+        self._writer().close_pass(number, aborted=aborted)
 
     def await_gradients(self, number: int, count: int, handles: list[RemovableHandle]) -> None:
         """The pass has gradients to come; its end removes the handles."""

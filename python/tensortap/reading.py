@@ -201,6 +201,11 @@ class Rank:
         """model.json: the recorded models' modules and configuration."""
         return self._read("model.json")
 
+    @property
+    def placements(self) -> dict[str, Any]:
+        """placements.json: how the DTensors of this rank are spread over the ranks. Empty when it has none."""
+        return self._read("placements.json")
+
     def _read(self, name: str) -> dict[str, Any]:
         path = self.path / name
         return json.loads(path.read_text()) if path.is_file() else {}

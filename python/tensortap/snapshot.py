@@ -62,6 +62,8 @@ def parts_of(tensor: torch.Tensor) -> Iterator[Part]:
     """What to record of a tensor that is not plain. Raises Unrecordable."""
     if _is_fake(tensor) or tensor.device.type == "meta":
         yield Part(tensor, str(tensor.device), has_bytes=False)
+    elif (arrived := _arrived(tensor)) is not None:
+        yield from _whole(arrived)
     elif (names := _inner_names(tensor)) is not None:
         for name in names:
             inner = getattr(tensor, name)
@@ -78,17 +80,30 @@ def parts_of(tensor: torch.Tensor) -> Iterator[Part]:
         yield Part(_on_host(tensor), str(tensor.device))
 
 
+def _whole(tensor: torch.Tensor) -> Iterator[Part]:
+    if is_plain(tensor):
+        yield Part(tensor, "cpu")
+    else:
+        yield from parts_of(tensor)
+
+
 def _below(inner: torch.Tensor, step: str) -> Iterator[Part]:
-    if is_plain(inner):
-        yield Part(inner, "cpu", (step,))
-        return
-    for part in parts_of(inner):
+    for part in _whole(inner):
         yield Part(part.tensor, part.device, (step, *part.steps), part.has_bytes)
 
 
 def _is_fake(tensor: torch.Tensor) -> bool:
     fake = sys.modules.get("torch._subclasses.fake_tensor")
     return fake is not None and isinstance(tensor, fake.FakeTensor)
+
+
+def _arrived(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The result of a collective that may still be under way, when it is there; None for any other tensor."""
+    functional = sys.modules.get("torch.distributed._functional_collectives")
+    if functional is None or not isinstance(tensor, functional.AsyncCollectiveTensor):
+        return None
+    with no_modes():
+        return tensor.trigger_wait()
 
 
 def _inner_names(tensor: torch.Tensor) -> list[str] | None:

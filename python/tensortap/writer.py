@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensortap import _core, metadata
 from tensortap.coverage import merged
+from tensortap.placements import Placements
 
 if TYPE_CHECKING:
     from tensortap.options import Options
@@ -32,6 +33,7 @@ class Writer:
         self._settings = _settings(options)
         self.core = _core.Recorder.create(core)
         self.rank_directory = Path(self.core.rank_directory)
+        self.placements = Placements(_read_json(self.rank_directory / "placements.json"))  # of earlier passes
         self._recordings: list[Recording] = []
         self._models: list[dict[str, Any]] = []
         self._finished: list[dict[str, Any]] = []  # the coverage of recordings that were closed before the last
@@ -67,15 +69,41 @@ class Writer:
             self.core.set_source_json(_json(merged(self._finished)))
         finally:
             error = self.core.close(aborted=True)  # a pass that is still open was cut short
-        return error
+        return error or self._write_placements()
+
+    def close_pass(self, number: int, *, aborted: bool) -> None:
+        """A pass has ended."""
+        self.core.close_pass(number, aborted)
+        self._write_placements()  # when it fails, the next pass tries again
+
+    def _write_placements(self) -> str | None:
+        """Keeps how DTensors are spread in placements.json, if there is anything new; the error, if it fails."""
+        try:
+            self.placements.write(lambda spreads: self._write_beside("placements.json", spreads))
+        except OSError as error:
+            return f"placements.json could not be written: {error}"
+        return None
 
     def add_model(self, model: dict[str, Any]) -> None:
         """Keeps a model's structure beside the passes, in model.json."""
         self._models.append(model)
-        path = self.rank_directory / "model.json"
+        self._write_beside("model.json", {"models": self._models})
+
+    def _write_beside(self, name: str, value: object) -> None:
+        """A file beside the passes: whole, or as it was."""
+        path = self.rank_directory / name
         partial = path.with_suffix(".partial")
-        partial.write_text(_json({"models": self._models}, indent=1) + "\n")
+        partial.write_text(_json(value, indent=1) + "\n")
         partial.replace(path)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """What the file holds; nothing when it is not there or not ours."""
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _json(value: object, indent: int | None = None) -> str:

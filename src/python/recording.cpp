@@ -205,6 +205,12 @@ void init_recording(nb::module_& m) {
   m.def(
       "append_path", [](std::string_view path, std::string_view step) { return append_path(path, step); }, "path"_a,
       "step"_a, "One more step into a nested output.");
+  m.def(
+      "key_text",
+      [](std::string_view name, uint32_t call, std::string_view role, std::string_view path) {
+        return to_string(Key{std::string(name), call, std::string(role), std::string(path)});
+      },
+      "name"_a, "call"_a, "role"_a, "path"_a, "The key of a tensor as text.");
 }
 
 }  // namespace ttap::python

@@ -18,7 +18,8 @@ USES = {
     "cuda": ["core", "fingerprint"],
     "capture": ["store", "cuda"],
     "analyze": ["core", "fingerprint", "quant", "store"],
-    "report": ["analyze"],
+    "viewer": [],
+    "report": ["analyze", "viewer"],
     "torch": ["capture"],
     "python": ["capture", "report"],
     "cli": ["capture", "report"],
@@ -34,7 +35,7 @@ LONGER = {}
 SAYS_NOTHING = {"util", "utils", "common", "helper", "helpers", "misc", "manager"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
-CODE = {".h", ".cpp", ".cu", ".cuh", ".py", ".js", ".ts", ".sh", ".cmake"}
+CODE = {".h", ".cpp", ".cu", ".cuh", ".py", ".js", ".css", ".ts", ".sh", ".cmake"}
 CPP = {".h", ".cpp", ".cu", ".cuh"}
 
 
@@ -48,7 +49,7 @@ def all_files():
     if listed.returncode == 0:
         paths = [ROOT / line for line in listed.stdout.splitlines()]
     else:  # an archive without its history
-        ours = ("include", "src", "cli", "python", "tests", "fuzz", "bench", "examples", "scripts", "cmake")
+        ours = ("include", "src", "cli", "python", "tests", "fuzz", "bench", "examples", "scripts", "cmake", "viewer")
         paths = [path for top in ours for path in (ROOT / top).rglob("*")]
     return sorted(path for path in paths if path.is_file() and "__pycache__" not in path.parts)
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,8 @@
 
 // A tensor that several ranks hold parts of, as one.
 namespace ttap {
+
+struct RuleLine;
 
 struct ShardRule {
   enum class Kind : uint8_t { kConcat, kSum, kReplicated } kind = Kind::kReplicated;
@@ -24,7 +27,7 @@ class ShardRules {
   static Result<ShardRules> read(const std::string& path);
   static Result<ShardRules> parse(std::string_view yaml, const std::string& path);
   std::optional<ShardRule> find(std::string_view key) const;
-  std::vector<std::string> unused() const;
+  std::vector<std::string> unused() const;  // patterns that were found in no key so far, or never came first
 
  private:
   struct Rule {
@@ -32,6 +35,7 @@ class ShardRules {
     ShardRule rule;
     mutable bool used = false;
   };
+  static Result<ShardRules> from_lines(const std::vector<RuleLine>& lines, const std::string& path);
   std::vector<Rule> rules_;
 };
 
@@ -44,9 +48,13 @@ struct RankPart {
 };
 
 // The ranks' passes as one. A tensor is put together by the first of: `rules`, its placements as recorded, and the
-// shape that `reference` has under the same key (the same shape: replicated; one dimension `ranks` times as long:
-// concat), which note() then says was guessed. What cannot be put together is the first rank's, with a note that says
-// why.
+// shape that `reference` has under the same key (the same shape: replicated; one dimension as long as those of all
+// ranks together: concat), which note() then says was guessed. What cannot be put together is the first rank's, with a
+// note that says why.
+//
+// Tensors and events stand in the order of the first rank; what only others have follows what it follows there. A
+// DTensor goes by its own key, without the `/_local_tensor` under which its part was recorded. A tensor that was put
+// together has a fingerprint only where all ranks hold the whole of it, with the same hash.
 std::unique_ptr<Side> join_ranks(std::vector<RankPart> parts, const ShardRules* rules, const Side* reference);
 
 }  // namespace ttap

@@ -33,8 +33,14 @@ class Side {
   virtual std::string place() const = 0;
   // Beyond what a tensor says: how it was put together, what is wrong between its parts. Empty when there is nothing.
   virtual std::string note(size_t /*index*/) const { return {}; }
-  // Which rank holds an element of a tensor that was put together; nothing when it cannot be told.
+  // The ranks that hold an element of a tensor that was put together as read() gives it; nothing when it cannot be told
+  // (a sum) and for a tensor of one rank's pass.
   virtual std::vector<uint32_t> ranks_of(size_t /*index*/, uint64_t /*element*/) const { return {}; }
+  // Where several ranks should hold the same elements, and read() takes the first one's: those whose copy differs in a
+  // bit, ascending. Which of them is right, only a comparison of each can tell.
+  virtual std::vector<uint32_t> differing_replicas(size_t /*index*/) const { return {}; }
+  // What read() gives, made with the copy of this rank.
+  virtual Result<SideBytes> read_replica(size_t index, uint32_t /*rank*/) const { return read(index); }
 };
 
 // One rank's pass as it is.
