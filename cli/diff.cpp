@@ -42,6 +42,8 @@ struct Arguments {
   DiffOptions diff;
   DrawDiffOptions draw;
   std::string csv;
+  std::string html;
+  size_t details = 200;
   std::vector<std::string> fail_on;
   bool keys_only = false;
 };
@@ -65,12 +67,18 @@ Result<ExitCode> run_diff(Arguments& arguments, Output& out) {
   arguments.diff.structure = !arguments.keys_only;
   Progress progress("comparing", 0);
   arguments.diff.progress = [&](uint64_t done, uint64_t total) { progress.set(done, total); };
-  TTAP_ASSIGN(const DiffReport report, diff(arguments.a, arguments.b, arguments.diff));
-  progress.wipe();
+  TTAP_ASSIGN(DiffReport report, diff(arguments.a, arguments.b, arguments.diff));
   if (!arguments.csv.empty()) {
     TTAP_TRY(write_file(arguments.csv, [&](Output& file) { write_diff_csv(report, file); }));
   }
+  if (!arguments.html.empty()) {
+    add_details(report, arguments.details, arguments.diff.threads, arguments.diff.progress);
+    TTAP_TRY(write_diff_page(report, arguments.html));
+    report.details.clear();
+  }
+  progress.wipe();
   arguments.selection.json ? write_diff_json(report, out) : draw_diff(report, arguments.draw, out);
+  if (!arguments.html.empty() && !arguments.selection.json) out.print("page: {}\n", arguments.html);
   return is_same(report, fail_on) ? kFine : kFinding;
 }
 
@@ -113,6 +121,8 @@ void add_diff(CLI::App& app, Command& command) {
   verb->add_flag("--all", options->draw.all, "List what agrees, too");
   verb->add_option("--rows", options->draw.rows, "Rows of the table")->capture_default_str();
   verb->add_option("--csv", options->csv, "Also write one line per tensor to this file")->type_name("FILE");
+  verb->add_option("--html", options->html, "Also write a page that needs nothing else")->type_name("FILE");
+  verb->add_option("--details", options->details, "How many tensors get charts in the page")->capture_default_str();
   verb->add_option("--threads", options->diff.threads, "Threads to compare with; 0: one per core")
       ->capture_default_str();
   add_output_options(*verb, options->selection);

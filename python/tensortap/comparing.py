@@ -108,6 +108,10 @@ class Diff:
         """Everything, as `ttap diff --json` prints it; NaN and infinities as floats."""
         return self._json
 
+    def to_html(self, path: str | os.PathLike, *, details: int = 200) -> None:
+        """Write one page that needs nothing else, with charts for at most `details` tensors."""
+        self._core.write_page(os.fspath(path), details)
+
     def to_csv(self, path: str | os.PathLike) -> None:
         """Write one line per tensor."""
         Path(path).write_text(self._core.csv())

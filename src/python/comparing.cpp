@@ -51,6 +51,18 @@ void init_comparing(nb::module_& m) {
             return written([&](Output& out) { draw_diff(self.report, {.rows = rows, .all = all}, out); });
           },
           "all"_a, "rows"_a)
+      .def(
+          "write_page",
+          [](Diff& self, const std::string& path, size_t details) {
+            const Status status = [&] {
+              const nb::gil_scoped_release released;
+              add_details(self.report, details, self.threads);
+              return write_diff_page(self.report, path);
+            }();
+            self.report.details.clear();
+            raise_if_failed(status);
+          },
+          "path"_a, "details"_a)
       .def("is_same", [](const Diff& self, const std::vector<std::string>& fail_on) {
         return is_same(self.report, value_or_raise(FailOn::parse(fail_on)));
       });

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "report/diff_page.h"
 #include "report/diff_report.h"
 #include "report/json_writer.h"
 #include "report/text.h"
@@ -60,6 +61,8 @@ void write_measures(JsonWriter& json, const Measures& m, std::span<const int64_t
 
 void write_judge(JsonWriter& json, const Judge& judge) {
   json.begin_line().member("rtol", judge.tolerance.rtol).member("atol", judge.tolerance.atol);
+  json.key("relative");
+  std::isfinite(judge.most_relative) ? json.value(judge.most_relative) : json.null();
   json.member("equal_nan", judge.tolerance.equal_nan).key("predicate");
   judge.predicate ? json.value(judge.predicate->text()) : json.null();
   json.member("source", judge.source).end();
@@ -213,6 +216,14 @@ void write_diff_json(const DiffReport& report, Output& out) {
   write_texts(json, "warnings", report.warnings);
   json.end();
   out.write("\n");
+}
+
+Status write_diff_page(const DiffReport& report, const std::string& path) {
+  std::string json;
+  Output out(json);
+  write_diff_json(report, out);
+  TTAP_TRY(out.finish());
+  return write_page(json, fmt::format("ttap diff {} {}", report.a.path, report.b.path), path);
 }
 
 }  // namespace ttap

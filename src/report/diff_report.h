@@ -24,6 +24,8 @@ TTAP_API void draw_diff(const DiffReport& report, const DrawDiffOptions& options
 
 TTAP_API void write_diff_json(const DiffReport& report, Output& out);
 TTAP_API void write_diff_csv(const DiffReport& report, Output& out);
+// One HTML file that needs nothing else (diff_page.h), with the charts of report.details.
+TTAP_API Status write_diff_page(const DiffReport& report, const std::string& path);
 
 // What makes the command fail: the name of a verdict or cause ("diverged", "missing", "introduced", …), or a Predicate
 // on the measures ("max_abs>1e-3"). Several: any of them.

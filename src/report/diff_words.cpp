@@ -100,8 +100,12 @@ std::vector<std::string> evidence_lines(const DiffReport& report) {
     lines.push_back(fmt::format("of the {} before it, {} identical and {} within tolerance",
                                 count_text(place->tensor, "tensor", "tensors"), identical, within));
   if (const Measures* found = tensor.measures.get(); found != nullptr && tensor.evidence == Evidence::kValues) {
-    lines.push_back(fmt::format("{} of its values are out of tolerance ({})", share_text(found->outside, found->count),
-                                tensor.judge->source));
+    if (found->outside > 0)
+      lines.push_back(fmt::format("{} of its values are out of tolerance ({})",
+                                  share_text(found->outside, found->count), tensor.judge->source));
+    if (found->rmse > tensor.judge->most_relative * found->rms_a)
+      lines.push_back(fmt::format("its error as a whole is {:.2g} of its size, more than {:.2g} ({})",
+                                  found->rmse / found->rms_a, tensor.judge->most_relative, tensor.judge->source));
     if (found->nan_mismatches + found->inf_mismatches > 0)
       lines.push_back(
           fmt::format("{} NaN and {} infinities do not match", found->nan_mismatches, found->inf_mismatches));

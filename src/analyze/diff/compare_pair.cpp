@@ -97,9 +97,32 @@ void compare_values(const PairContext& context, TensorDiff& tensor, unsigned thr
   Measures& found = *tensor.measures;
   tensor.axes = worst_of(found.axes);
   found.axes = {};
-  const bool close = tensor.judge->predicate ? tensor.judge->predicate->holds(found) : found.outside == 0;
-  tensor.verdict = close ? Verdict::kWithin : Verdict::kDiverged;
+  tensor.verdict = tensor.judge->accepts(found) ? Verdict::kWithin : Verdict::kDiverged;
   name_ranks(context, tensor);
+}
+
+// Where ranks of B should hold the same and do not: each of them against A. Rank 0 alone would hide the others' faults.
+void compare_replicas(const PairContext& context, TensorDiff& tensor, unsigned threads) {
+  const std::vector<uint32_t> ranks = context.b.differing_replicas(tensor.match.b);
+  if (ranks.empty() || tensor.verdict == Verdict::kShapeMismatch) return;
+  const auto a = context.a.read(tensor.match.a);
+  for (const uint32_t rank : ranks) {
+    const auto b = context.b.read_replica(tensor.match.b, rank);
+    if (!a.ok() || !b.ok() || !std::ranges::equal(a->view.shape, b->view.shape)) continue;
+    const TensorRecord record = context.a.tensor(tensor.match.a);
+    if (tensor.judge == nullptr)
+      tensor.judge = std::make_unique<Judge>(context.tolerances.judge(to_string(record.key()), true_dtype(record),
+                                                                      true_dtype(context.b.tensor(tensor.match.b)),
+                                                                      rms_of(record, &a->view)));
+    Measures found =
+        measure(a->view, b->view, {.tolerance = tensor.judge->tolerance, .axes = false, .threads = threads});
+    const bool close = tensor.judge->accepts(found);
+    if (!close && std::ranges::find(tensor.ranks, rank) == tensor.ranks.end()) tensor.ranks.push_back(rank);
+    if (close || tensor.verdict == Verdict::kDiverged) continue;
+    tensor.verdict = Verdict::kDiverged;
+    tensor.evidence = Evidence::kValues;
+    tensor.measures = std::make_unique<Measures>(std::move(found));
+  }
 }
 
 }  // namespace
@@ -143,6 +166,7 @@ void compare_pair(const PairContext& context, TensorDiff& tensor, unsigned threa
   } else {
     compare_statistics(context.tolerances, a, b, tensor);
   }
+  compare_replicas(context, tensor, threads);
   notes(context.a, match.a);
   notes(context.b, match.b);
 }

@@ -1,130 +1,215 @@
 #include "analyze/diff/measures.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <memory>
+#include <thread>
 
-#include "analyze/diff/ulp.h"
-#include "core/logical_copy.h"
+#include "analyze/diff/axis_errors.h"
+#include "analyze/diff/in_order.h"
+#include "analyze/diff/pair_reader.h"
+#include "analyze/diff/ulp_percentile.h"
+#include "fingerprint/fingerprinter.h"
 
 namespace ttap {
 namespace {
 
-bool is_float(DType dtype) { return info(dtype).kind == DTypeKind::kFloat || info(dtype).kind == DTypeKind::kComplex; }
+// What is summed up on its own. Where chunks begin depends on the shape alone.
+constexpr uint64_t kChunkValues = uint64_t{1} << 21;
 
-// |b − a| in double, exact until then.
-double distance(const Number& a, const Number& b) {
-  if (std::holds_alternative<double>(a) && std::holds_alternative<double>(b))
-    return std::fabs(std::get<double>(b) - std::get<double>(a));
-  if (!std::holds_alternative<double>(a) && !std::holds_alternative<double>(b)) {
-    const auto wide = [](const Number& n) {
-      return std::holds_alternative<int64_t>(n) ? static_cast<__int128>(std::get<int64_t>(n))
-                                                : static_cast<__int128>(std::get<uint64_t>(n));
-    };
-    const __int128 difference = wide(b) - wide(a);
-    return static_cast<double>(difference < 0 ? -difference : difference);
+// The piece that holds the worst pair; where in it is looked up at the end.
+struct WorstPiece {
+  bool mismatch = false;
+  double max_abs = 0;
+  uint64_t first = 0;
+  uint64_t count = 0;
+
+  // Pieces come in order: of equals the first stays.
+  void consider(const WorstPiece& other) {
+    if (mismatch || (!other.mismatch && !(other.max_abs > max_abs))) return;
+    *this = other;
   }
-  const auto wide = [](const Number& n) { return std::visit([](auto v) { return static_cast<long double>(v); }, n); };
-  return static_cast<double>(std::fabs(wide(b) - wide(a)));
+};
+
+void add(PairSums& to, const PairSums& from) {
+  to.nonfinite += from.nonfinite;
+  to.unequal += from.unequal;
+  to.outside += from.outside;
+  to.nan_mismatches += from.nan_mismatches;
+  to.inf_mismatches += from.inf_mismatches;
+  to.abs += from.abs;
+  to.sq += from.sq;
+  to.aa += from.aa;
+  to.bb += from.bb;
+  to.ab += from.ab;
+  to.max_abs = std::max(to.max_abs, from.max_abs);
+  to.max_rel = std::max(to.max_rel, from.max_rel);
+  to.nonzero_a = to.nonzero_a || from.nonzero_a;
+  to.max_ulp = std::max(to.max_ulp, from.max_ulp);
 }
+
+struct Worker {
+  explicit Worker(const AxisPlan& plan) : axes(plan) {}
+
+  std::unique_ptr<PairReader::Room> room = std::make_unique<PairReader::Room>();
+  PairSums sums = {};  // of a chunk, as what follows
+  AxisErrors axes;
+  WorstPiece worst = {};
+  UlpCounts ulps = {};  // of all its chunks: counts add up in any order
+};
+
+class Measuring {
+ public:
+  Measuring(const TensorView& a, const TensorView& b, const MeasureOptions& options)
+      : kernels_(pair_kernels()),
+        reader_(a, b, kernels_),
+        plan_(a.shape, reader_.parts(), options.axes),
+        chunk_blocks_(std::max<uint64_t>(1, kChunkValues / plan_.block())),
+        chunks_((plan_.blocks() + chunk_blocks_ - 1) / chunk_blocks_),
+        axes_(plan_) {
+    // Integers are equal or they are not.
+    if (!reader_.both_integer()) rules_.tolerance = options.tolerance;
+    rules_.ulp = reader_.both_float() && reader_.values() != 0;
+    if (rules_.ulp) {
+      rules_.scale = ulp_scale(coarser(a.dtype, b.dtype));
+      rules_.window = guess_window(reader_, rules_.scale);
+    }
+    uint64_t threads = options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
+    threads = std::clamp<uint64_t>(threads, 1, std::max<uint64_t>(1, chunks_));
+    for (uint64_t i = 0; i < threads; ++i) workers_.emplace_back(plan_);
+  }
+
+  Measures measure() {
+    start_ulps();
+    work_in_order(
+        chunks_, workers_, [&](Worker& worker, uint64_t chunk) { compare(worker, chunk); },
+        [&](Worker& worker, uint64_t) { take(worker); });
+    Measures result = summary();
+    if (reader_.values() != 0) result.worst = find_worst();
+    if (rules_.ulp && result.finite != 0) {
+      result.max_ulp = sums_.max_ulp;
+      result.p99_ulp = percentile(percentile_rank(result.finite));
+    }
+    result.axes = axes_.finish(sums_);
+    return result;
+  }
+
+ private:
+  void compare(Worker& worker, uint64_t chunk) {
+    const DefaultFloatMode mode;
+    const uint64_t first = chunk * chunk_blocks_;
+    worker.sums = {};
+    worker.worst = {};
+    worker.axes.clear();
+    worker.axes.walk(
+        first, std::min(chunk_blocks_, plan_.blocks() - first),
+        [&](uint64_t value, size_t count, const PositionErrors& positions) {
+          const PairPiece piece = reader_.read(value, count, *worker.room);
+          const PairSums sums = kernels_.compare(piece, rules_, worker.sums.max_rel, positions, worker.ulps);
+          worker.worst.consider({sums.nan_mismatches + sums.inf_mismatches != 0, sums.max_abs, value, count});
+          add(worker.sums, sums);
+          return sums;
+        });
+  }
+
+  void take(const Worker& worker) {
+    add(sums_, worker.sums);
+    axes_.merge(worker.axes);
+    worst_.consider(worker.worst);
+  }
+
+  Measures summary() const {
+    Measures m;
+    m.count = reader_.values();
+    m.finite = m.count - sums_.nonfinite;
+    m.unequal = sums_.unequal;
+    m.outside = sums_.outside;
+    m.nan_mismatches = sums_.nan_mismatches;
+    m.inf_mismatches = sums_.inf_mismatches;
+    if (m.finite == 0) return m;
+    const auto n = static_cast<double>(m.finite);
+    m.max_abs = sums_.max_abs;
+    m.mean_abs = sums_.abs / n;
+    if (sums_.nonzero_a) m.max_rel = sums_.max_rel;
+    m.rmse = std::sqrt(sums_.sq / n);
+    m.rms_a = std::sqrt(sums_.aa / n);
+    m.rms_b = std::sqrt(sums_.bb / n);
+    m.sqnr_db = sums_.sq == 0 ? std::numeric_limits<double>::infinity() : 10 * std::log10(sums_.aa / sums_.sq);
+    if (sums_.aa == 0 || sums_.bb == 0) {
+      m.cosine = sums_.aa == sums_.bb ? 1 : 0;
+    } else {
+      // The square root of a square need not be the number itself.
+      const double lengths = sums_.aa == sums_.bb ? sums_.aa : std::sqrt(sums_.aa) * std::sqrt(sums_.bb);
+      m.cosine = std::clamp(sums_.ab / lengths, -1.0, 1.0);
+    }
+    return m;
+  }
+
+  std::optional<WorstPair> find_worst() const {
+    if (worst_.count == 0) return std::nullopt;
+    const Tolerance& tolerance = rules_.tolerance;
+    for (uint64_t value = worst_.first; value < worst_.first + worst_.count; ++value) {
+      const WorstPair pair = reader_.at(value);
+      const bool finite = is_finite(pair.a) && is_finite(pair.b);
+      if (worst_.mismatch ? !finite && !is_close(to_double(pair.b), to_double(pair.a), tolerance)
+                          : finite && distance_of(pair.a, pair.b) == worst_.max_abs)
+        return pair;
+    }
+    return std::nullopt;
+  }
+
+  void start_ulps() {
+    if (!rules_.ulp) return;
+    for (Worker& worker : workers_) worker.ulps = {.bins = std::vector<uint64_t>(rules_.window.bins())};
+  }
+
+  uint64_t percentile(uint64_t rank) {
+    while (true) {
+      UlpCounts& all = workers_.front().ulps;
+      for (size_t i = 1; i < workers_.size(); ++i) {
+        const UlpCounts& other = workers_[i].ulps;
+        all.below += other.below;
+        all.zeros += other.zeros;
+        for (size_t bin = 0; bin < all.bins.size(); ++bin) all.bins[bin] += other.bins[bin];
+      }
+      const auto found = narrow(rules_.window, all, rank, sums_.max_ulp);
+      if (const auto* distance = std::get_if<uint64_t>(&found)) return *distance;
+      rules_.window = std::get<UlpWindow>(found);
+      start_ulps();
+      work_in_order(
+          chunks_, workers_, [&](Worker& worker, uint64_t chunk) { count_ulps(worker, chunk); },
+          [](Worker&, uint64_t) {});
+    }
+  }
+
+  void count_ulps(Worker& worker, uint64_t chunk) {
+    const DefaultFloatMode mode;
+    const uint64_t size = chunk_blocks_ * plan_.block();
+    const uint64_t first = chunk * size;
+    const uint64_t end = std::min(first + size, reader_.values());
+    for (uint64_t value = first; value < end; value += kPieceValues) {
+      const auto count = static_cast<size_t>(std::min<uint64_t>(kPieceValues, end - value));
+      kernels_.count_ulps(reader_.read(value, count, *worker.room), rules_, worker.ulps);
+    }
+  }
+
+  const PairKernels& kernels_;
+  PairReader reader_;
+  AxisPlan plan_;
+  uint64_t chunk_blocks_;
+  uint64_t chunks_;
+  PairRules rules_ = {};
+  std::vector<Worker> workers_;
+  PairSums sums_ = {};
+  AxisErrors axes_;
+  WorstPiece worst_ = {};
+};
 
 }  // namespace
 
 Measures measure(const TensorView& a, const TensorView& b, const MeasureOptions& options) {
-  const bool floats = is_float(a.dtype) && is_float(b.dtype);
-  const bool integers = !is_float(a.dtype) && !is_float(b.dtype);
-  const UlpScale scale = floats ? ulp_scale(coarser(a.dtype, b.dtype)) : UlpScale{};
-  const Tolerance tolerance = integers ? Tolerance{} : options.tolerance;
-  const int parts = std::max(info(a.dtype).values, info(b.dtype).values);
-  const LogicalCopy copy_a(a);
-  const LogicalCopy copy_b(b);
-  Measures m;
-  std::vector<uint64_t> finite_per_entry[kMaxDims];
-  if (options.axes) {
-    for (uint32_t axis = 0; axis < a.ndim(); ++axis) {
-      const auto length = static_cast<uint64_t>(a.shape[axis]);
-      AxisError error{.axis = axis, .width = std::max<uint64_t>(1, (length + kMostAxisEntries - 1) / kMostAxisEntries)};
-      const uint64_t entries = (length + error.width - 1) / error.width;
-      error.max_abs.resize(entries);
-      error.mean_sq.resize(entries);
-      error.outside.resize(entries);
-      finite_per_entry[axis].resize(entries);
-      m.axes.push_back(std::move(error));
-    }
-  }
-  double sum_abs = 0, sum_sq = 0, sum_aa = 0, sum_bb = 0, sum_ab = 0;
-  double worst = 0;
-  bool worst_mismatch = false;
-  std::vector<uint64_t> ulps;
-  for (uint64_t element = 0; element < copy_a.elements(); ++element) {
-    std::array<std::byte, 16> bytes_a, bytes_b;
-    copy_a.copy(element, 1, bytes_a.data());
-    copy_b.copy(element, 1, bytes_b.data());
-    const auto index = index_of(element, a.shape);
-    for (int part = 0; part < parts; ++part) {
-      const Number na = part < info(a.dtype).values ? number_at(a.dtype, bytes_a.data(), part) : Number(0.0);
-      const Number nb = part < info(b.dtype).values ? number_at(b.dtype, bytes_b.data(), part) : Number(0.0);
-      const double x = to_double(na);
-      const double y = to_double(nb);
-      const double d = distance(na, nb);
-      const bool finite = is_finite(na) && is_finite(nb);
-      const bool nan_mismatch = std::isnan(x) != std::isnan(y) || (std::isnan(x) && !tolerance.equal_nan);
-      const bool inf_mismatch = !finite && !std::isnan(x) && !std::isnan(y) && x != y;
-      const bool close = finite ? d <= tolerance.atol + tolerance.rtol * std::fabs(x) : is_close(y, x, tolerance);
-      ++m.count;
-      m.nan_mismatches += nan_mismatch;
-      m.inf_mismatches += inf_mismatch;
-      m.unequal += finite ? d != 0 : (x != y && !(std::isnan(x) && std::isnan(y)));
-      m.outside += !close;
-      const bool mismatch = nan_mismatch || inf_mismatch;
-      if (!worst_mismatch && (mismatch || (finite && d > worst))) {
-        m.worst = WorstPair{element, static_cast<uint8_t>(part), na, nb};
-        worst_mismatch = mismatch;
-        worst = d;
-      }
-      for (AxisError& axis : m.axes) {
-        const uint64_t entry = static_cast<uint64_t>(index[axis.axis]) / axis.width;
-        axis.outside[entry] += !close;
-        if (!finite) continue;
-        axis.max_abs[entry] = std::max(axis.max_abs[entry], d);
-        axis.mean_sq[entry] += d * d;
-        ++finite_per_entry[axis.axis][entry];
-      }
-      if (!finite) continue;
-      m.max_abs = m.finite == 0 ? d : std::max(m.max_abs, d);
-      if (x != 0) m.max_rel = std::isnan(m.max_rel) ? d / std::fabs(x) : std::max(m.max_rel, d / std::fabs(x));
-      ++m.finite;
-      sum_abs += d;
-      sum_sq += d * d;
-      sum_aa += x * x;
-      sum_bb += y * y;
-      sum_ab += x * y;
-      if (floats) ulps.push_back(ulp_distance(scale, x, y));
-    }
-  }
-  for (AxisError& axis : m.axes)
-    for (size_t i = 0; i < axis.mean_sq.size(); ++i)
-      if (const uint64_t n = finite_per_entry[axis.axis][i]; n != 0) axis.mean_sq[i] /= static_cast<double>(n);
-  if (m.finite == 0) return m;
-  const auto n = static_cast<double>(m.finite);
-  m.mean_abs = sum_abs / n;
-  m.rmse = std::sqrt(sum_sq / n);
-  m.rms_a = std::sqrt(sum_aa / n);
-  m.rms_b = std::sqrt(sum_bb / n);
-  m.sqnr_db = sum_sq == 0 ? std::numeric_limits<double>::infinity() : 10 * std::log10(sum_aa / sum_sq);
-  if (sum_aa == 0 || sum_bb == 0) {
-    m.cosine = sum_aa == sum_bb ? 1 : 0;
-  } else {
-    // The square root of a square need not be the number itself.
-    m.cosine = std::clamp(sum_ab / (sum_aa == sum_bb ? sum_aa : std::sqrt(sum_aa) * std::sqrt(sum_bb)), -1.0, 1.0);
-  }
-  if (floats) {
-    const uint64_t rank = m.finite - m.finite / 100;  // ⌈0.99 · finite⌉
-    std::ranges::nth_element(ulps, ulps.begin() + static_cast<std::ptrdiff_t>(rank - 1));
-    m.p99_ulp = ulps[rank - 1];
-    m.max_ulp = *std::ranges::max_element(ulps);
-  }
-  return m;
+  const DefaultFloatMode mode;
+  return Measuring(a, b, options).measure();
 }
 
 }  // namespace ttap

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <atomic>
+#include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -7,37 +10,21 @@
 #include <vector>
 
 #include "analyze/diff/measures.h"
+#include "analyze/diff/predicate.h"
 #include "core/pattern.h"
 #include "ttap/compare.h"
-#include "ttap/fingerprint.h"
 #include "ttap/result.h"
 
 // What counts as close enough, for which tensor, and who said so.
 namespace ttap {
 
-// One comparison of one measure with a number: `cos>=0.999`, `max_abs<1e-3`, `ulp<=4`, `sqnr>40`. Several joined by
-// "," must all hold.
-class Predicate {
- public:
-  static Result<Predicate> parse(std::string_view text);
-  bool holds(const Measures& measures) const;  // a measure that is NaN or absent satisfies nothing
-  const std::string& text() const { return text_; }
-
- private:
-  struct Term {
-    std::string measure;
-    std::string compare;
-    double number;
-  };
-  std::string text_;
-  std::vector<Term> terms_;
-};
-
-// The tolerance that a dtype gets when nobody names one: rtol, and atol as a share of the root mean square of the
-// reference tensor. Integers and bool: exact.
+// The tolerance that a dtype gets when nobody names one: rtol, atol as a share of the root mean square of the reference
+// tensor, and the most that the error as a whole may be beside it. The first two catch one bad element, the last an
+// error that is small everywhere. Integers and bool: exact.
 struct DefaultTolerance {
   double rtol = 0;
   double atol_per_rms = 0;
+  double relative = 0;
 };
 DefaultTolerance default_tolerance(DType coarser);
 
@@ -51,16 +38,24 @@ struct ToleranceOptions {
 
 // How one tensor is judged.
 struct Judge {
-  Tolerance tolerance = {};
+  Tolerance tolerance = {};  // what the measures count `outside` by, also beside a predicate
+  // The most that rmse may be, as a share of the reference's root mean square; only the defaults ask for it.
+  double most_relative = std::numeric_limits<double>::infinity();
   std::optional<Predicate> predicate = {};  // in place of the tolerance
   std::string source = {};                  // "f32 default", "--rtol", "--tol 'REGEX'", "4 × noise"
+
+  // Whether a pair measured with `tolerance` is close enough. A predicate that does not speak of NaN accepts no
+  // mismatch of NaN, and so with infinity.
+  bool accepts(const Measures& measures) const;
 };
 
 class Tolerances {
  public:
   static Result<Tolerances> create(const ToleranceOptions& options);
 
-  // `rms_a` of the reference tensor (NaN: taken as 0); `noise`: the reference against itself, where it was measured.
+  // A rule of --tol before the noise, the noise before --rtol and --atol, those before the default of the dtype; but
+  // integers are exact to all but a predicate. `rms_a` of the reference tensor (NaN: taken as 0); `noise`: the
+  // reference against itself, where it was measured. May be called from several threads.
   Judge judge(std::string_view key, DType a, DType b, double rms_a, const Measures* noise = nullptr) const;
   // Rules of --tol that matched no key so far, for a warning.
   std::vector<std::string> unused() const;
@@ -69,9 +64,12 @@ class Tolerances {
   struct Rule {
     Pattern pattern;
     std::variant<Tolerance, Predicate> judge;
-    std::string text;
-    mutable bool used = false;
+    std::unique_ptr<std::atomic<bool>> used = std::make_unique<std::atomic<bool>>(false);
   };
+  static Result<Rule> parse_rule(std::string_view text);
+  Judge by_default(DType coarser, double rms_a) const;
+  Judge by_noise(DType coarser, const Measures& noise) const;
+
   ToleranceOptions options_;
   std::vector<Rule> rules_;
 };

@@ -1,0 +1,166 @@
+#include "analyze/diff/axis_errors.h"
+
+#include <algorithm>
+
+namespace ttap {
+namespace {
+
+constexpr uint64_t kMostBlockValues = 16 * 1024;
+constexpr uint64_t kRunValues = 2 * kPieceValues;
+// A run whose piece of an entry is smaller is rather kept by position.
+constexpr uint64_t kLeastRunValues = 256;
+
+}  // namespace
+
+AxisPlan::AxisPlan(std::span<const int64_t> shape, uint64_t parts, bool axes) {
+  uint64_t values = parts;
+  for (const int64_t length : shape) values *= static_cast<uint64_t>(length);
+  block_ = parts;
+  if (!axes || values == 0) {
+    blocks_ = values / block_;
+    run_blocks_ = kPieceValues / block_;
+  }
+  if (!axes) return;
+  bool inner = true;
+  uint64_t blocks = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    const auto length = static_cast<uint64_t>(shape[i]);
+    inner = inner && (values == 0 || block_ * length <= kMostBlockValues);
+    const uint64_t width = std::max<uint64_t>(1, (length + kMostAxisEntries - 1) / kMostAxisEntries);
+    axes_.push_back(
+        {static_cast<uint32_t>(i), length, width, (length + width - 1) / width, inner ? block_ : blocks, inner});
+    if (values == 0) continue;
+    if (!inner && length > 1) outer_.push_back(axes_.size() - 1);
+    (inner ? block_ : blocks) *= length;
+  }
+  if (values == 0) return;
+  blocks_ = blocks;
+  has_inner_ = std::ranges::any_of(axes_, [](const Axis& axis) { return axis.inner && axis.length > 1; });
+  by_position_ = has_inner_;
+  if (outer_.empty()) return;
+  const Axis& split = axes_[outer_.front()];
+  const uint64_t most = std::max<uint64_t>(1, kRunValues / block_);
+  if (split.width * block_ < kLeastRunValues) {
+    by_position_ = fold_each_run_ = true;
+    run_blocks_ = most;
+  } else {
+    run_blocks_ = std::min(split.width, most);
+  }
+}
+
+void AxisErrors::Errors::resize(size_t size) {
+  sq.resize(size);
+  max_abs.resize(size);
+  outside.resize(size);
+  nonfinite.resize(size);
+}
+
+void AxisErrors::Errors::clear() {
+  std::ranges::fill(sq, 0);
+  std::ranges::fill(max_abs, 0);
+  std::ranges::fill(outside, 0);
+  std::ranges::fill(nonfinite, 0);
+}
+
+void AxisErrors::Errors::add(size_t to, const Errors& from, size_t at) {
+  sq[to] += from.sq[at];
+  max_abs[to] = std::max(max_abs[to], from.max_abs[at]);
+  outside[to] += from.outside[at];
+  nonfinite[to] += from.nonfinite[at];
+}
+
+PositionErrors AxisErrors::Errors::at(size_t position) {
+  return {sq.data() + position, max_abs.data() + position, outside.data() + position, nonfinite.data() + position};
+}
+
+AxisErrors::AxisErrors(const AxisPlan& plan) : plan_(&plan), outer_(plan.outer_.size()) {
+  for (size_t i = 0; i < outer_.size(); ++i) outer_[i].resize(plan.axes_[plan.outer_[i]].entries);
+  if (!plan.by_position_) return;
+  run_.resize(plan.run_blocks_ * plan.block_ + kPiecePadding);
+  if (plan.has_inner_) inner_.resize(plan.block_);
+}
+
+void AxisErrors::clear() {
+  for (Errors& errors : outer_) errors.clear();
+  run_.clear();
+  inner_.clear();
+}
+
+uint64_t AxisErrors::run_length(uint64_t block, uint64_t end) const {
+  uint64_t length = std::min(end - block, plan_->run_blocks_);
+  if (!plan_->outer_.empty()) {
+    const AxisPlan::Axis& split = plan_->axes_[plan_->outer_.front()];
+    const uint64_t index = block / split.stride % split.length;
+    uint64_t left = split.length - index;
+    if (!plan_->fold_each_run_) left = std::min(left, split.width - index % split.width);
+    length = std::min(length, left);
+  }
+  return length;
+}
+
+void AxisErrors::add_outside(uint64_t block, const PairSums& sums) {
+  for (size_t i = plan_->fold_each_run_ ? 1 : 0; i < outer_.size(); ++i) {
+    const AxisPlan::Axis& axis = plan_->axes_[plan_->outer_[i]];
+    const uint64_t entry = block / axis.stride % axis.length / axis.width;
+    Errors& errors = outer_[i];
+    errors.sq[entry] += sums.sq;
+    errors.max_abs[entry] = std::max(errors.max_abs[entry], sums.max_abs);
+    errors.outside[entry] += sums.outside;
+    errors.nonfinite[entry] += sums.nonfinite;
+  }
+}
+
+// The positions of a run become those of a block (and entries of the axis around it), and start again.
+void AxisErrors::fold(uint64_t block, uint64_t blocks) {
+  const uint64_t length = plan_->block_;
+  for (uint64_t i = 0; i < blocks; ++i) {
+    if (plan_->fold_each_run_) {
+      const AxisPlan::Axis& split = plan_->axes_[plan_->outer_.front()];
+      const uint64_t entry = (block + i) / split.stride % split.length / split.width;
+      for (uint64_t at = 0; at < length; ++at) outer_.front().add(entry, run_, i * length + at);
+    }
+    if (!plan_->has_inner_) continue;
+    for (uint64_t at = 0; at < length; ++at) inner_.add(at, run_, i * length + at);
+  }
+  run_.clear();
+}
+
+void AxisErrors::merge(const AxisErrors& later) {
+  for (size_t i = 0; i < outer_.size(); ++i)
+    for (size_t entry = 0; entry < outer_[i].sq.size(); ++entry) outer_[i].add(entry, later.outer_[i], entry);
+  for (size_t at = 0; at < inner_.sq.size(); ++at) inner_.add(at, later.inner_, at);
+}
+
+std::vector<AxisError> AxisErrors::finish(const PairSums& all) const {
+  std::vector<AxisError> result(plan_->axes_.size());
+  const uint64_t values = plan_->block_ * plan_->blocks_;
+  for (size_t i = 0; i < plan_->axes_.size(); ++i) {
+    const AxisPlan::Axis& axis = plan_->axes_[i];
+    Errors errors;
+    errors.resize(axis.entries);
+    const auto outer = std::ranges::find(plan_->outer_, i);
+    if (values == 0) {
+      // Nothing but zeros.
+    } else if (outer != plan_->outer_.end()) {
+      errors = outer_[static_cast<size_t>(outer - plan_->outer_.begin())];
+    } else if (axis.length == 1) {
+      errors.sq[0] = all.sq;
+      errors.max_abs[0] = all.max_abs;
+      errors.outside[0] = all.outside;
+      errors.nonfinite[0] = all.nonfinite;
+    } else {
+      for (uint64_t at = 0; at < plan_->block_; ++at)
+        errors.add(at / axis.stride % axis.length / axis.width, inner_, at);
+    }
+    for (uint64_t entry = 0; entry < axis.entries; ++entry) {
+      const uint64_t indices = std::min(axis.width, axis.length - entry * axis.width);
+      const uint64_t finite = values / axis.length * indices - errors.nonfinite[entry];
+      if (finite != 0) errors.sq[entry] /= static_cast<double>(finite);
+    }
+    result[axis.axis] = {axis.axis, axis.width, std::move(errors.max_abs), std::move(errors.sq),
+                         std::move(errors.outside)};
+  }
+  return result;
+}
+
+}  // namespace ttap

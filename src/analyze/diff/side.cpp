@@ -1,0 +1,42 @@
+#include "analyze/diff/side.h"
+
+#include <fmt/format.h>
+
+#include "store/run_layout.h"
+
+namespace ttap {
+namespace {
+
+class PassSide final : public Side {
+ public:
+  PassSide(Pass pass, uint32_t rank) : pass_(std::move(pass)), rank_(rank) {}
+
+  size_t tensor_count() const override { return pass_.tensor_count(); }
+  TensorRecord tensor(size_t index) const override { return pass_.tensor(index); }
+  size_t event_count() const override { return pass_.event_count(); }
+  EventRecord event(size_t index) const override { return pass_.event(index); }
+  const PassInfo& info() const override { return pass_.info(); }
+
+  Result<SideBytes> read(size_t index) const override {
+    TTAP_ASSIGN(const TensorView view, pass_.read(index));
+    return SideBytes{.view = view};
+  }
+
+  // A file that TensorTap did not name has no rank and no number.
+  std::string place() const override {
+    const auto& path = pass_.info().path;
+    std::error_code ignored;
+    if (!parse_pass_name(path, std::filesystem::is_directory(path, ignored))) return path.filename().string();
+    return fmt::format("rank {}, pass {}", rank_, pass_.info().number);
+  }
+
+ private:
+  Pass pass_;
+  uint32_t rank_;
+};
+
+}  // namespace
+
+std::unique_ptr<Side> make_side(Pass pass, uint32_t rank) { return std::make_unique<PassSide>(std::move(pass), rank); }
+
+}  // namespace ttap
