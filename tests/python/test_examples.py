@@ -7,11 +7,17 @@ import sys
 import pytest
 import tensortap as tap
 import torch
-from ttap_command import ROOT, TTAP
+from ttap_command import ROOT, TTAP, read_json
 
 EXAMPLES = ROOT / "examples/python"
+<<<<<<< HEAD
 TESTED = {"embed_sentences", "record_serving", "record_tensor_parallel", "record_torchrun", "record_training",
           "record_transformers"}  # fmt: skip
+=======
+TESTED = {
+    "embed_sentences", "record_serving", "record_torchrun", "record_training", "record_transformers", "wrong_epsilon",
+}  # fmt: skip
+>>>>>>> wt-faults
 
 
 @pytest.fixture
@@ -86,6 +92,15 @@ def test_a_program_that_does_not_know_of_it(start, tmp_path):
     assert printed.splitlines()[0] == " 1.00  The pump has failed."
     (rank,) = tap.open(tmp_path / "run").ranks
     assert list(rank.passes) == [0] and len(rank.passes[0]) == 73
+
+
+def test_a_mistake_that_nobody_sees_is_named(start, tmp_path):
+    recorded = "--roles", "in,out", "--modules", "all", "--", sys.executable, EXAMPLES / "wrong_epsilon.py"
+    right = start(TTAP, "run", "-o", "right", *recorded)
+    assert right == start(TTAP, "run", "-o", "wrong", *recorded, "--wrong")
+    report, exit_code = read_json("diff", tmp_path / "right", tmp_path / "wrong")
+    tensors = [report["passes"][place["pass"]]["tensors"][place["tensor"]] for place in report["introduced"]]
+    assert ([tensor["key"] for tensor in tensors], exit_code) == (["encoder.layer.3.output.LayerNorm"], 1)
 
 
 def test_torchrun(start, tmp_path):
