@@ -198,7 +198,6 @@ def model_rows(scratch: Path) -> Iterator[Row]:
     yield row("a pass, all modules rejected", "no tap", ways.best_rejected, ways.best_without, 1.01)
 
 
-<<<<<<< HEAD
 def diff_rows(command: Path, scratch: Path) -> Iterator[Row]:
     found = diff_recordings.measure(command, scratch)
     ours = found.ours_s
@@ -207,7 +206,8 @@ def diff_rows(command: Path, scratch: Path) -> Iterator[Row]:
     yield Row("  its memory beyond the mapped files", "limit", 0, None, found.ours_rss_mib, "MiB", "<=", 256)
     rate = found.records / found.records_s / 1e6
     yield Row("diff of 1,000,000 hashes", "limit", found.records_s * 1e3, None, rate, "M/s", ">=", 1)
-=======
+
+
 def page_rows(scratch: Path) -> Iterator[Row]:
     if not report_page.can_measure():
         return
@@ -215,7 +215,6 @@ def page_rows(scratch: Path) -> Iterator[Row]:
     what = f"open a report of {report_page.TENSORS:,} tensors ({size / 1e6:.0f} MB)"
     yield Row(what, "limit", chart * 1e3, None, chart * 1e3, "ms", "<=", 3000)
     yield Row("  until its text is there", "limit", text * 1e3, None, text * 1e3, "ms")
->>>>>>> wt-page
 
 
 def table(rows: list[Row]) -> str:
@@ -238,11 +237,9 @@ def main() -> int:
     parser.add_argument("--build", type=Path, default=Path("build/dev"), help="where the programs were built")
     parser.add_argument("--scratch", type=Path, default=Path("build/bench"), help="on the disk to measure; about 7 GB")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-<<<<<<< HEAD
-    parser.add_argument("parts", nargs="*", help="measure these only: capture, record, fingerprint, open, model, diff")
-=======
-    parser.add_argument("parts", nargs="*", help="measure these only: capture, record, fingerprint, open, model, page")
->>>>>>> wt-page
+    parser.add_argument(
+        "parts", nargs="*", help="measure these only: capture, record, fingerprint, open, model, diff, page"
+    )
     options = parser.parse_args()
     program, command = options.build / "bench/recorder_bench", options.build / "cli/ttap"
     options.scratch.mkdir(parents=True, exist_ok=True)
@@ -256,11 +253,8 @@ def main() -> int:
         "fingerprint": lambda: fingerprint_rows(program, scratch),
         "open": lambda: open_rows(program, scratch, command),
         "model": lambda: model_rows(scratch),
-<<<<<<< HEAD
         "diff": lambda: diff_rows(command, scratch),
-=======
         "page": lambda: page_rows(scratch),
->>>>>>> wt-page
     }
     unknown = set(options.parts) - set(parts)
     if unknown:
