@@ -105,8 +105,7 @@ void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output
                {"max abs", kRight, 1},
                {"relative", kRight},
                {"cosine", kRight, 3},
-               {"outside", kRight, 2},
-               {"max ULP", kRight, 6}});
+               {"outside", kRight, 2}});
   size_t left_out = 0;
   for (uint32_t p = 0; p < report.passes.size(); ++p) {
     const PassDiff& pass = report.passes[p];
@@ -131,7 +130,6 @@ void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output
       table.add(m ? error_text(m->rmse / m->rms_a, least) : "");
       table.add(m && !std::isnan(m->cosine) ? fmt::format("{:.6f}", m->cosine) : "");
       table.add(m && !least ? share_text(m->outside, m->count) : "");
-      table.add(m && m->max_ulp ? fmt::format("{}", *m->max_ulp) : "");
     }
   }
   if (table.rows() == 0) return;
