@@ -38,10 +38,13 @@ bool same_bits(const TensorView& a, const TensorView& b) {
   return byte_count(a) == 0 || std::memcmp(a.data, b.data, byte_count(a)) == 0;
 }
 
-double rms_of(const TensorRecord& record, const TensorView* view) {
-  if (!record.has_fingerprint && view == nullptr) return std::nan("");
-  const Stats stats = record.has_fingerprint ? record.fingerprint.stats : fingerprint(*view).stats;
+double rms_of(const Stats& stats) {
   return stats.finite() == 0 ? std::nan("") : stats.l2 / std::sqrt(static_cast<double>(stats.finite()));
+}
+
+// As recorded, else from the bytes.
+double rms_of(const TensorRecord& record, const TensorView& view) {
+  return record.has_fingerprint ? rms_of(record) : rms_of(fingerprint(view).stats);
 }
 
 std::vector<AxisWorst> worst_of(std::span<const AxisError> axes) {
@@ -90,8 +93,8 @@ void compare_values(const PairContext& context, TensorDiff& tensor, unsigned thr
     return;
   }
   const std::optional<Measures> noise = noise_of(context, tensor.match.a, views->a.view);
-  tensor.judge = std::make_unique<Judge>(context.tolerances.judge(
-      to_string(a.key()), true_dtype(a), true_dtype(b), rms_of(a, &views->a.view), noise ? &*noise : nullptr));
+  tensor.judge = std::make_unique<Judge>(context.tolerances.judge(to_string(a.key()), true_dtype(a), true_dtype(b),
+                                                                  rms_of(a, views->a.view), noise ? &*noise : nullptr));
   tensor.measures = std::make_unique<Measures>(
       measure(views->a.view, views->b.view, {.tolerance = tensor.judge->tolerance, .axes = true, .threads = threads}));
   Measures& found = *tensor.measures;
@@ -113,7 +116,7 @@ void compare_replicas(const PairContext& context, TensorDiff& tensor, unsigned t
     if (tensor.judge == nullptr)
       tensor.judge = std::make_unique<Judge>(context.tolerances.judge(to_string(record.key()), true_dtype(record),
                                                                       true_dtype(context.b.tensor(tensor.match.b)),
-                                                                      rms_of(record, &a->view)));
+                                                                      rms_of(record, a->view)));
     Measures found =
         measure(a->view, b->view, {.tolerance = tensor.judge->tolerance, .axes = false, .threads = threads});
     const bool close = tensor.judge->accepts(found);
@@ -126,6 +129,10 @@ void compare_replicas(const PairContext& context, TensorDiff& tensor, unsigned t
 }
 
 }  // namespace
+
+double rms_of(const TensorRecord& record) {
+  return record.has_fingerprint ? rms_of(record.fingerprint.stats) : std::nan("");
+}
 
 Result<PairViews> read_pair(const Side& a, const Side& b, const Match& match) {
   PairViews views;

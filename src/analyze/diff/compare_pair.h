@@ -23,6 +23,9 @@ struct PairViews {
 };
 Result<PairViews> read_pair(const Side& a, const Side& b, const Match& match);
 
+// The root mean square of the finite values of a tensor whose statistics were recorded; NaN otherwise.
+double rms_of(const TensorRecord& record);
+
 // Fills in everything of `tensor` but its cause. Reads bytes only when the hashes do not settle it.
 void compare_pair(const PairContext& context, TensorDiff& tensor, unsigned threads);
 

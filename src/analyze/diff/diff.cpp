@@ -3,22 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <fstream>
-#include <mutex>
-#include <thread>
 
 #include "analyze/diff/cause.h"
-#include "analyze/diff/compare_pair.h"
+#include "analyze/diff/compare_pairs.h"
 #include "analyze/diff/pass_pairs.h"
 #include "analyze/diff/shards.h"
 
 namespace ttap {
 namespace {
 
-// Larger pairs are split among the threads; smaller ones are handed out whole.
-constexpr uint64_t kSplitBytes = 16 << 20;
 // A file beside the passes is read whole.
 constexpr std::streamoff kMostSideFileBytes = 64 << 20;
 
@@ -83,60 +78,6 @@ Result<std::shared_ptr<const Side>> open_side(const Parts& parts, const ShardRul
   return std::shared_ptr<const Side>(join_ranks(std::move(ranks), shards, reference));
 }
 
-// Progress, counted from several threads and told from one at a time.
-class Counter {
- public:
-  Counter(const DiffOptions& options, uint64_t total) : options_(options), total_(total) {}
-  void add(uint64_t bytes) {
-    done_ += bytes;
-    if (!options_.progress) return;
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (lock) options_.progress(done_, total_);
-  }
-
- private:
-  const DiffOptions& options_;
-  uint64_t total_;
-  std::atomic<uint64_t> done_ = 0;
-  std::mutex mutex_;
-};
-
-uint64_t bytes_of(const PassDiff& pass, const TensorDiff& tensor) {
-  return tensor.match.a == kNoTensor || tensor.match.b == kNoTensor ? 0 : pass.a->tensor(tensor.match.a).byte_count;
-}
-
-void compare_all(const PairContext& context, PassDiff& pass, const DiffOptions& options) {
-  const unsigned threads = options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
-  uint64_t total = 0;
-  for (const TensorDiff& tensor : pass.tensors) total += bytes_of(pass, tensor);
-  Counter counter(options, total);
-
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    constexpr size_t kBatch = 64;  // most pairs are settled by their hashes
-    for (size_t first; (first = next.fetch_add(kBatch)) < pass.tensors.size();) {
-      uint64_t bytes = 0;
-      for (size_t i = first; i < std::min(first + kBatch, pass.tensors.size()); ++i) {
-        const uint64_t size = bytes_of(pass, pass.tensors[i]);
-        if (size >= kSplitBytes) continue;
-        compare_pair(context, pass.tensors[i], 1);
-        bytes += size;
-      }
-      counter.add(bytes);
-    }
-  };
-  std::vector<std::jthread> crew;
-  for (unsigned i = 1; i < threads && pass.tensors.size() > 64; ++i) crew.emplace_back(work);
-  work();
-  crew.clear();
-  for (TensorDiff& tensor : pass.tensors) {
-    const uint64_t size = bytes_of(pass, tensor);
-    if (size < kSplitBytes) continue;
-    compare_pair(context, tensor, threads);
-    counter.add(size);
-  }
-}
-
 // For every tensor of A the one of the noise run; empty when there is no such run.
 struct Noise {
   std::shared_ptr<const Side> side = {};
@@ -183,7 +124,8 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
   for (size_t i = 0; i < matches.size(); ++i) pass.tensors[i].match = matches[i];
 
   TTAP_ASSIGN(const Noise noise, open_noise(options, pair.a, *pass.a, rules));
-  compare_all({*pass.a, *pass.b, *rules.tolerances, noise.side.get(), &noise.partner}, pass, options);
+  compare_pairs({*pass.a, *pass.b, *rules.tolerances, noise.side.get(), &noise.partner}, pass.tensors, options.threads,
+                options.progress);
   find_causes(*pass.a, *pass.b, pass.tensors);
   for (const auto& [name, side] : {std::pair("A", pass.a), std::pair("B", pass.b)}) {
     const PassInfo& info = side->info();
