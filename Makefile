@@ -12,7 +12,7 @@ help: ## this list
 	@echo "make TARGET [PYTHON=/path/to/python]"
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: build ## record a sentence encoder, then list, show, check and load it
+demo: build ## record a sentence encoder right and wrong, and find the operator that went wrong
 	@scripts/demo.sh
 
 test: build ## all C++ and Python tests
