@@ -28,6 +28,10 @@ function is_object(value) {
 function value_text(value) {
   if (value === null || value === undefined) return "–";
   if (Array.isArray(value)) return value.map(value_text).join(" ");
+  if (is_object(value) && typeof value.name === "string") {
+    const {name, type, why, ...rest} = value;
+    return name + (type ? ` (${type})` : "") + (why ? `: ${why}` : "") + (Object.keys(rest).length ? `: ${value_text(rest)}` : "");
+  }
   if (is_object(value)) return Object.entries(value).map(([name, inner]) => `${name} ${value_text(inner)}`).join(", ");
   return String(value);
 }

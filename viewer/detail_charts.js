@@ -42,7 +42,7 @@ function heat_caption(heat, shape) {
 
 function heat_section(tensor, heat) {
   const shape = tensor.shape || [heat.rows, heat.columns];
-  const cells = heat.cells.map(number_of);
+  const cells = numbers_of(heat.cells);
   const grid = (of) => Array.from({length: heat.cells_down}, (_, down) =>
     Array.from({length: heat.cells_right}, (__, right) => of(cells[down * heat.cells_right + right], down, right)));
   const finite = cells.filter((value) => value !== null && Number.isFinite(value));
@@ -83,7 +83,7 @@ function heat_section(tensor, heat) {
                    zmin: 0, zmax: 1, colorscale: [[0, color], [1, color]]});
     }
     await Plotly.react(box, traces, plot_layout({
-      height: 320, margin: {l: 50, r: 8, t: 8, b: 40},
+      height: 336, margin: {l: 50, r: 8, t: 26, b: 40},
       xaxis: plot_axis(shape.length <= 1 ? "" : `axis ${shape.length - 1}`, {showgrid: false, constrain: "domain"}),
       yaxis: plot_axis(shape.length <= 1 ? "" : shape.length === 2 ? "axis 0" : "row", {showgrid: false, autorange: "reversed"}),
     }), PLOT_CONFIG);
@@ -112,15 +112,13 @@ function histogram_section(histogram) {
     const Plotly = await plotly_ready;
     const trace = (counts, name, color, fill) => ({
       type: "scatter", mode: "lines", line: {shape: "hvh", color: css_color(color), width: 1.5}, x, y: counts, name,
-      fill: fill ? "tozeroy" : "none", fillcolor: fill ? `color-mix(in srgb, ${css_color(color)} 25%, transparent)` : undefined,
-      hoverinfo: "text",
+      fill: fill ? "tozeroy" : "none", fillcolor: css_color("--a-fill"), hoverinfo: "text",
       hovertext: counts.map((count, i) => `${name}: ${counted(count, "value")} in ${number_text(low + i * width)} … ${number_text(low + (i + 1) * width)}`),
     });
     const traces = [trace(histogram.a, "A", "--a", true), trace(histogram.b, "B", "--b", false)];
-    if (traces[0].fillcolor) traces[0].fillcolor = css_color("--a-fill");
     await Plotly.react(box, traces, plot_layout({
-      height: 220, margin: {l: 50, r: 8, t: 8, b: 36}, hovermode: "x unified", showlegend: true,
-      legend: {x: 1, xanchor: "right", y: 1, bgcolor: "rgba(0,0,0,0)"},
+      height: 236, margin: {l: 50, r: 8, t: 26, b: 36}, hovermode: "x unified", showlegend: true,
+      legend: {x: 0, y: 1, bgcolor: "rgba(0,0,0,0)"},
       xaxis: plot_axis("value"), yaxis: plot_axis("", {type: log ? "log" : "linear", rangemode: "tozero"}),
     }), PLOT_CONFIG);
   };
@@ -132,13 +130,13 @@ function histogram_section(histogram) {
 const AXIS_ERRORS = [["max_abs", "max |b − a|"], ["rmse", "RMSE"], ["outside", "out of tolerance"]];
 
 function axes_section(axes) {
-  let measure = axes.some((axis) => (axis.max_abs || []).some((value) => number_of(value) > 0)) ? "max_abs" : "outside";
+  let measure = axes.some((axis) => numbers_of(axis.max_abs).some((value) => value > 0)) ? "max_abs" : "outside";
   const boxes = axes.map((axis) => make("div", {class: "plot", role: "img", "aria-label": `Error along axis ${axis.axis}`}));
   const draw = async () => {
     const Plotly = await plotly_ready;
     await Promise.all(axes.map((axis, i) => {
       const width = axis.width || 1;
-      const y = (axis[measure] || []).map(number_of);
+      const y = numbers_of(axis[measure]);
       return Plotly.react(boxes[i], [{
         type: "bar", x: y.map((_, at) => at * width + (width - 1) / 2), y, width, marker: {color: css_color("--diverged"), line: {width: 0}},
         hoverinfo: "text",
@@ -148,7 +146,7 @@ function axes_section(axes) {
         height: 150, margin: {l: 50, r: 8, t: 6, b: 34}, bargap: 0,
         xaxis: plot_axis(`axis ${axis.axis}${width > 1 ? `, ${count_text(width)} indices a bar` : ""}`, {tickformat: ",d", showgrid: false}),
         yaxis: plot_axis("", {exponentformat: "power", nticks: 4, rangemode: "tozero"}),
-      }), PLOT_CONFIG);
+      }), {...PLOT_CONFIG, displayModeBar: false});
     }));
   };
   const part = detail_part("Error along each axis", [chooser("Error along the axes", AXIS_ERRORS, measure, (chosen) => {

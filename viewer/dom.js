@@ -41,6 +41,11 @@ function checkbox(label, checked, onchange, attributes = {}) {
   return make("label", {class: "check"}, box, label);
 }
 
+// A long name as text that may go on in the next line after any of its parts.
+function breakable(text) {
+  return String(text).split(/(?<=[./:_@])(?=[^./:_@])/).flatMap((part, i) => (i ? [make("wbr"), part] : [part]));
+}
+
 // Puts the first `most` items into a list, and a button for more, so that no report makes a page too heavy.
 function grow(list, items, most, draw) {
   let shown = 0;

@@ -9,6 +9,21 @@ function number_of(value) {
   return null;
 }
 
+// A list of numbers that are 0 or more, plain or packed (src/report/packed_numbers.h).
+function numbers_of(list) {
+  if (!list) return [];
+  if (Array.isArray(list)) return list.map(number_of);
+  const bytes = Uint8Array.from(atob(list.base64), (letter) => letter.charCodeAt(0));
+  const codes = new DataView(bytes.buffer);
+  const low = Math.log(number_of(list.low));
+  const step = (Math.log(number_of(list.high)) - low) / 65533;
+  return Array.from({length: bytes.length / 2}, (_, i) => {
+    const code = codes.getUint16(2 * i, true);
+    if (code === 0) return 0;
+    return code === 65535 ? Infinity : Math.exp(low + (code - 1) * step);
+  });
+}
+
 function number_text(value, digits = 3) {
   if (typeof value === "string" && number_of(value) === null) return value;  // an integer beyond what JSON can hold
   const number = number_of(value);

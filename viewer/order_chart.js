@@ -100,6 +100,14 @@ function chart_labels(marked, lanes, narrow) {
   }));
 }
 
+// In HTML: Plotly's own takes the chart's room on a narrow page.
+function draw_chart_legend(rows, marked) {
+  const seen = new Set(rows.map((row) => row.verdict));
+  const entries = VERDICTS.filter((verdict) => seen.has(verdict.id)).map((verdict) => make("span", {}, verdict_glyph(verdict), verdict.id));
+  if (marked.length) entries.push(make("span", {}, make("span", {class: "glyph"}, "◯"), "introduced"));
+  find("chart-legend").replaceChildren(...entries);
+}
+
 function chart_note(rows, marked, lanes) {
   const error = ERRORS.find((entry) => entry.id === selection.measure);
   const parts = [error.explain];
@@ -125,15 +133,15 @@ async function draw_order_chart(data) {
     const narrow = box.clientWidth < 520;
     const {traces, marked} = chart_traces(data, rows, lanes);
     const layout = plot_layout({
-      height: narrow ? 300 : 360, showlegend: traces.length > 1, hovermode: "closest",
-      legend: {orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: {size: 11}, itemsizing: "constant"},
-      margin: {l: 60, r: 12, t: 36, b: 44},
+      height: narrow ? 300 : 360, showlegend: false, hovermode: "closest",
+      margin: {l: 60, r: 12, t: 20, b: 44},
       xaxis: plot_axis("execution order", {range: rows.length ? undefined : [0, 1], tickformat: ",d"}),
       yaxis: plot_axis("", {type: "log", range: lanes.range, ...chart_ticks(lanes.range, lanes)}),
       annotations: rows.length ? chart_labels(marked, lanes, narrow)
         : [{text: "nothing to draw: no tensor passes the filters", showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5}],
     });
     await Plotly.react(box, traces, layout, PLOT_CONFIG);
+    draw_chart_legend(rows, marked);
     find("chart-note").textContent = chart_note(rows, marked, lanes);
   };
   await draw();

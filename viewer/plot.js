@@ -9,7 +9,8 @@ const plotly_ready = new Promise((resolve, reject) => {
 const PLOT_CONFIG = {
   responsive: true,
   displaylogo: false,
-  modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+  displayModeBar: "hover",
+  modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],  // none that leaves the page
 };
 
 // Plotly reads a little HTML in its texts; names are to be shown as they are.

@@ -1,14 +1,14 @@
 // The report as the page uses it: every tensor of every pass as one row of one list, in execution order.
 
 const VERDICTS = [
-  {id: "diverged", color: "--diverged", symbol: "diamond", explain: "out of tolerance"},
-  {id: "shape mismatch", color: "--shape", symbol: "x", explain: "nothing to compare element by element"},
-  {id: "inconclusive", color: "--inconclusive", symbol: "square",
+  {id: "diverged", color: "--diverged", symbol: "diamond", glyph: "◆", explain: "out of tolerance"},
+  {id: "shape mismatch", color: "--shape", symbol: "x", glyph: "✖", explain: "nothing to compare element by element"},
+  {id: "inconclusive", color: "--inconclusive", symbol: "square", glyph: "■",
    explain: "the bits differ, or one side kept nothing to compare, and there are no bytes to tell how far"},
-  {id: "missing", color: "--missing", symbol: "triangle-down", explain: "only A has it"},
-  {id: "extra", color: "--missing", symbol: "triangle-up", explain: "only B has it"},
-  {id: "within tolerance", color: "--within", symbol: "circle", explain: "different, and close enough"},
-  {id: "identical", color: "--identical", symbol: "circle", explain: "the same bits"},
+  {id: "missing", color: "--missing", symbol: "triangle-down", glyph: "▼", explain: "only A has it"},
+  {id: "extra", color: "--missing", symbol: "triangle-up", glyph: "▲", explain: "only B has it"},
+  {id: "within tolerance", color: "--within", symbol: "circle", glyph: "●", explain: "different, and close enough"},
+  {id: "identical", color: "--identical", symbol: "circle", glyph: "●", explain: "the same bits"},
 ];
 
 const CAUSES = {

@@ -9,13 +9,17 @@ function verdict_pill(verdict) {
   return pill(verdict, known ? known.color : "--muted", known ? known.explain : null);
 }
 
+function verdict_glyph(verdict) {
+  return make("span", {class: "glyph", style: `color: var(${verdict.color})`, "aria-hidden": "true"}, verdict.glyph);
+}
+
 function cause_pill(cause) {
   if (!cause) return null;
   return make("span", {class: `cause cause-${cause}`, title: CAUSES[cause] || null}, cause);
 }
 
 function row_link(row, text = row.key, attributes = {}) {
-  return button(text, () => open_row(row), {class: "link mono", ...attributes});
+  return button(breakable(text), () => open_row(row), {class: "link mono", ...attributes});
 }
 
 function draw_sides(report) {
@@ -31,17 +35,17 @@ function draw_summary(data) {
   const tone = parted ? "--diverged" : sure ? "--within" : "--inconclusive";
   const box = make("div", {class: "verdict", style: `--tone: var(${tone})`},
     make("p", {class: "eyebrow"}, verdict_pill(report.verdict || "unknown")),
-    make("h1", {id: "sentence"}, report.sentence || "No verdict was given."));
+    make("h1", {id: "sentence"}, breakable(report.sentence || "No verdict was given.")));
   if (first) {
     const {reason} = first.tensor;
     box.append(make("div", {class: "first", id: "first"},
       make("div", {class: "first-head"}, make("span", {class: "label"}, "first divergence"),
            row_link(first, first.key, {class: "link mono first-key"}), cause_pill(first.cause),
            data.passes.length > 1 && make("span", {class: "hint"}, data.passes[first.pass].a)),
-      reason ? make("p", {class: "reason"}, reason) : null));
+      reason ? make("p", {class: "reason"}, breakable(reason)) : null));
   }
   const lines = report.evidence || [];
-  if (lines.length) box.append(make("ul", {class: "evidence", id: "evidence"}, lines.map((line) => make("li", {}, line))));
+  if (lines.length) box.append(make("ul", {class: "evidence", id: "evidence"}, lines.map((line) => make("li", {}, breakable(line)))));
   const others = data.introduced.filter((row) => row !== first);
   if (others.length) {
     box.append(make("div", {class: "others", id: "others"}, make("span", {class: "label"}, "also introduced"),
@@ -70,12 +74,12 @@ function draw_chips(data) {
       if (!verdicts.delete(verdict.id)) verdicts.add(verdict.id);
       select({verdicts});
     };
-    return {chip: button([make("b", {}, count_text(count)), ` ${verdict.id}`], toggle,
+    return {chip: button([verdict_glyph(verdict), make("b", {}, count_text(count)), ` ${verdict.id}`], toggle,
                          {class: "chip", style: `--pill: var(${verdict.color})`, title: verdict.explain,
                           "data-verdict": verdict.id, disabled: !count}),
             pressed: () => selection.verdicts.has(verdict.id)};
   });
-  chips.push({chip: button([make("b", {}, count_text(data.introduced.length)), " introduced"],
+  chips.push({chip: button([make("span", {class: "glyph"}, "◯"), make("b", {}, count_text(data.introduced.length)), " introduced"],
                            () => select({introduced: !selection.introduced}),
                            {class: "chip chip-introduced", title: CAUSES.introduced, "data-verdict": "introduced",
                             disabled: !data.introduced.length}),

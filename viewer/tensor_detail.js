@@ -95,7 +95,7 @@ function tensor_detail(row, data, neighbour) {
     make("div", {class: "drawer-head"},
       make("div", {class: "tools"}, step(-1, "↑", "previous tensor of the table"), step(1, "↓", "next tensor of the table"),
            make("span", {class: "spring"}), button("✕", close, {class: "quiet", "aria-label": "close", id: "close"})),
-      make("h2", {class: "mono", id: "detail-key"}, row.key),
+      make("h2", {class: "mono", id: "detail-key"}, breakable(row.key)),
       make("p", {class: "pills"}, verdict_pill(row.verdict), tensor.evidence && make("span", {class: "hint"}, ` by ${tensor.evidence}`))),
     cause_part(row, data),
     facts([
@@ -105,7 +105,7 @@ function tensor_detail(row, data, neighbour) {
       ["shape", tensor.shape && both(shape_text(tensor.shape), tensor.shape_b && shape_text(tensor.shape_b))],
       ["kind", tensor.event_kind], ["parent", tensor.parent], ["order", tensor.order],
       ["pass", data.passes.length > 1 && both(pass.a, pass.b)],
-      ["ranks", tensor.ranks && tensor.ranks.length && tensor.ranks.join(", "), "whose part is out of tolerance"],
+      ["ranks", (tensor.ranks || []).join(", "), "whose part is out of tolerance"],
       ["note", tensor.note],
     ]),
     axis_lines(tensor).length ? make("ul", {class: "axis-lines"}, axis_lines(tensor)) : null,
@@ -114,7 +114,7 @@ function tensor_detail(row, data, neighbour) {
   const charts = [];
   const only_one = row.verdict === "missing" || row.verdict === "extra";
   if (detail) {
-    if (detail.heat && detail.heat.cells && detail.heat.cells.length) charts.push(heat_section(tensor, detail.heat));
+    if (detail.heat && detail.heat.cells_down && detail.heat.cells_right) charts.push(heat_section(tensor, detail.heat));
     if (detail.histogram && detail.histogram.a && detail.histogram.a.length) charts.push(histogram_section(detail.histogram));
     if (detail.axes && detail.axes.length) charts.push(axes_section(detail.axes));
   }

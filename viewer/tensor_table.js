@@ -11,12 +11,27 @@ const COLUMNS = [
                              sort: (row) => error_of(row.tensor, error.id)})),
 ];
 
+const CAUSE_MARKS = {introduced: "◉", inherited: "↳", unknown: "?"};
+
+function cause_mark(cause) {
+  return CAUSE_MARKS[cause] && make("span", {class: "cause-mark", title: `${cause}: ${CAUSES[cause]}`, "aria-label": cause}, CAUSE_MARKS[cause]);
+}
+
+// Where there is no room, a name loses its middle: its end says the most.
+function name_in_two(key) {
+  const steps = key.split(".");
+  let end = steps.pop();
+  while (steps.length && end.length + steps[steps.length - 1].length < 24) end = `${steps.pop()}.${end}`;
+  const begin = key.slice(0, key.length - end.length);
+  return [begin && make("span", {class: "begin"}, begin), make("span", {class: "end"}, end)];
+}
+
 function table_cell(row, column) {
   const {tensor} = row;
   if (column.id === "order") return String(tensor.order ?? row.index);
-  if (column.id === "verdict") return [verdict_pill(row.verdict), cause_pill(row.cause)];
+  if (column.id === "verdict") return [verdict_pill(row.verdict), cause_mark(row.cause)];
   if (column.id === "key") {
-    return [make("span", {class: "mono key"}, row.key),
+    return [make("span", {class: "mono key"}, name_in_two(row.key)),
             tensor.matched === "structure" && make("span", {class: "tag", title: "matched by structure"}, "guessed")];
   }
   const error = error_of(tensor, column.id);

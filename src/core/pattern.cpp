@@ -34,13 +34,15 @@ bool Pattern::found_in(std::string_view subject) const {
 }
 
 Result<std::string> Pattern::replaced(std::string_view subject, std::string_view replacement) const {
+  // A group on an alternative not taken caught nothing, and is no error.
+  constexpr uint32_t kSubstitute =
+      PCRE2_SUBSTITUTE_GLOBAL | PCRE2_SUBSTITUTE_OVERFLOW_LENGTH | PCRE2_SUBSTITUTE_UNSET_EMPTY;
   std::string out(subject.size() + replacement.size() + 64, '\0');
   while (true) {
     PCRE2_SIZE size = out.size();
     const int code = pcre2_substitute(code_.get(), reinterpret_cast<PCRE2_SPTR>(subject.data()), subject.size(), 0,
-                                      PCRE2_SUBSTITUTE_GLOBAL | PCRE2_SUBSTITUTE_OVERFLOW_LENGTH, nullptr, nullptr,
-                                      reinterpret_cast<PCRE2_SPTR>(replacement.data()), replacement.size(),
-                                      reinterpret_cast<PCRE2_UCHAR*>(out.data()), &size);
+                                      kSubstitute, nullptr, nullptr, reinterpret_cast<PCRE2_SPTR>(replacement.data()),
+                                      replacement.size(), reinterpret_cast<PCRE2_UCHAR*>(out.data()), &size);
     if (code == PCRE2_ERROR_NOMEMORY && size > out.size()) {
       out.resize(size);
       continue;

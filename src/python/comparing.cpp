@@ -17,6 +17,8 @@ namespace ttap::python {
 namespace {
 
 struct Diff {
+  Diff(DiffReport r, unsigned t) : report(std::move(r)), threads(t) {}
+  Diff(Diff&&) = default;  // and no copy, which a report does not have
   DiffReport report;
   unsigned threads;
 };
@@ -26,7 +28,7 @@ std::unique_ptr<Diff> compare(const std::string& a, const std::string& b, const 
     const nb::gil_scoped_release released;
     return diff(a, b, options);
   }();
-  return std::make_unique<Diff>(Diff{value_or_raise(std::move(report)), options.threads});
+  return std::make_unique<Diff>(value_or_raise(std::move(report)), options.threads);
 }
 
 template <class Write>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyze/diff/cause.h"
 #include "report/diff_report.h"
 #include "report/table.h"
 #include "report/text.h"
@@ -58,6 +59,13 @@ void draw_measures(const PassDiff& pass, const TensorDiff& tensor, Output& out) 
   }
 }
 
+std::string tolerance_text(const Judge& judge) {
+  if (judge.predicate) return fmt::format("{} ({})", judge.predicate->text(), judge.source);
+  std::string text = fmt::format("rtol {:.3g}, atol {:.3g}", judge.tolerance.rtol, judge.tolerance.atol);
+  if (std::isfinite(judge.most_relative)) text += fmt::format(", relative {:.3g}", judge.most_relative);
+  return fmt::format("{} ({})", text, judge.source);
+}
+
 void draw_first(const DiffReport& report, Output& out) {
   const auto place = report.first();
   if (!place) return;
@@ -78,10 +86,7 @@ void draw_first(const DiffReport& report, Output& out) {
   fact(out, "tensor", shapes_text(pass, tensor));
   if (tensor.measures != nullptr) draw_measures(pass, tensor, out);
   if (tensor.judge != nullptr)
-    fact(out, "tolerance",
-         tensor.judge->predicate ? fmt::format("{} ({})", tensor.judge->predicate->text(), tensor.judge->source)
-                                 : fmt::format("rtol {:.3g}, atol {:.3g} ({})", tensor.judge->tolerance.rtol,
-                                               tensor.judge->tolerance.atol, tensor.judge->source));
+    fact(out, "tolerance", tolerance_text(*tensor.judge));
   if (!tensor.note.empty()) fact(out, "note", printable(tensor.note));
   if (record.event < (tensor.match.a != kNoTensor ? pass.a : pass.b)->event_count()) {
     const EventRecord event = (tensor.match.a != kNoTensor ? pass.a : pass.b)->event(record.event);
@@ -100,14 +105,15 @@ void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output
                {"max abs", kRight, 1},
                {"relative", kRight},
                {"cosine", kRight, 3},
-               {"outside", kRight, 2},
-               {"max ULP", kRight, 6}});
+               {"outside", kRight, 2}});
   size_t left_out = 0;
   for (uint32_t p = 0; p < report.passes.size(); ++p) {
     const PassDiff& pass = report.passes[p];
     for (uint32_t i = 0; i < pass.tensors.size(); ++i) {
       const TensorDiff& tensor = pass.tensors[i];
-      if (!options.all && !parted(tensor.verdict)) continue;
+      // An input that parted is somebody's output: it has a row of its own only where that was not recorded.
+      const bool explained = is_input(record_of(pass, tensor).role) && tensor.cause == Cause::kInherited;
+      if (!options.all && (!parted(tensor.verdict) || explained)) continue;
       // An introduced one is never left out.
       if (!options.all && table.rows() >= options.rows && tensor.cause != Cause::kIntroduced) {
         ++left_out;
@@ -124,7 +130,6 @@ void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output
       table.add(m ? error_text(m->rmse / m->rms_a, least) : "");
       table.add(m && !std::isnan(m->cosine) ? fmt::format("{:.6f}", m->cosine) : "");
       table.add(m && !least ? share_text(m->outside, m->count) : "");
-      table.add(m && m->max_ulp ? fmt::format("{}", *m->max_ulp) : "");
     }
   }
   if (table.rows() == 0) return;

@@ -7,13 +7,14 @@
 #include <string_view>
 
 #include "report/terminal.h"
+#include "ttap/api.h"
 #include "ttap/result.h"
 
 namespace ttap {
 
 // Buffered text to a file descriptor, or into a string. A reader that has gone away (`| head`) is no error: what
 // follows is dropped.
-class Output {
+class TTAP_API Output {
  public:
   Output(int fd, Terminal terminal) : fd_(fd), terminal_(terminal) {}
   explicit Output(std::string& text, Terminal terminal = {}) : text_(&text), terminal_(terminal) {}

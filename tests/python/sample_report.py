@@ -1,7 +1,9 @@
 """Reports as `ttap diff --json` writes them, made up: an encoder whose layer 3 has a wrong LayerNorm."""
 
+import base64
 import math
 import random
+import struct
 
 PARTS = (
     "attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
@@ -62,6 +64,21 @@ def encoder(layers=6, seed=0):
     return tensors, fault
 
 
+def packed(numbers):
+    """As src/report/packed_numbers.h says."""
+    found = [number for number in numbers if 0 < number < math.inf]
+    low, high = min(found, default=0), max(found, default=0)
+    scale = 65533 / math.log(high / low) if low < high else 0
+
+    def code(number):
+        if number == 0:
+            return 0
+        return 1 + round(math.log(number / low) * scale) if number < math.inf else 65535
+
+    codes = struct.pack(f"<{len(numbers)}H", *map(code, numbers))
+    return {"low": low, "high": high, "base64": base64.b64encode(codes).decode()}
+
+
 def detail(pass_number, position, shape=(32, 128, 384), seed=0, side=64):
     rng = random.Random(seed)
     rows, columns = math.prod(shape[:-1]), shape[-1]
@@ -76,7 +93,7 @@ def detail(pass_number, position, shape=(32, 128, 384), seed=0, side=64):
         "pass": pass_number, "tensor": position,
         "heat": {
             "rows": rows, "columns": columns, "row_step": -(-rows // down), "column_step": -(-columns // right),
-            "cells_down": down, "cells_right": right, "cells": cells,
+            "cells_down": down, "cells_right": right, "cells": packed(cells) if side > 64 else cells,
         },
         "histogram": {"low": -4.0, "high": 4.0, "a": bell, "b": [*bell[2:], 40, 12]},
         "axes": [

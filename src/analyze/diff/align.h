@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analyze/diff/rule_file.h"
 #include "analyze/diff/side.h"
 #include "core/pattern.h"
 #include "ttap/result.h"
@@ -13,7 +14,7 @@
 namespace ttap {
 
 // A mapping file: a YAML map, or a list of maps, of regex → replacement. Each rule is tried in its order on the whole
-// text of a key of B, every match replaced; what comes out is looked for among A's keys.
+// text of a key of B, every match replaced; what comes out is looked for among A's keys. Not for several threads.
 class NameMap {
  public:
   static Result<NameMap> read(const std::string& path);
@@ -27,6 +28,7 @@ class NameMap {
     std::string replacement;
     mutable bool used = false;
   };
+  Status add(std::vector<RuleLine> lines, const std::string& path);
   std::vector<Rule> rules_;
 };
 
@@ -48,6 +50,9 @@ struct AlignOptions {
   const Pattern* filter = nullptr;  // keys (of A, or of B where A has none) to look at
 };
 
+// By key first, then by the map, then by structure: leftovers of the same role and number of elements, by the order
+// they have between matched tensors, shape, kind, parent and what their names say. What it would be less sure of than
+// kLeastConfidence (pairing.h) stays unmatched. A tensor whose key the other side has is never matched otherwise.
 // Every wanted tensor of both sides once: A's in execution order, with what only B has after the match (or unmatched
 // tensor) of A that it follows in B.
 std::vector<Match> align(const Side& a, const Side& b, const AlignOptions& options = {});

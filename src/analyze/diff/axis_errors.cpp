@@ -1,6 +1,7 @@
 #include "analyze/diff/axis_errors.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace ttap {
 namespace {
@@ -8,7 +9,7 @@ namespace {
 constexpr uint64_t kMostBlockValues = 16 * 1024;
 constexpr uint64_t kRunValues = 2 * kPieceValues;
 // A run whose piece of an entry is smaller is rather kept by position.
-constexpr uint64_t kLeastRunValues = 256;
+constexpr uint64_t kLeastRunValues = 64;
 
 }  // namespace
 
@@ -62,11 +63,34 @@ void AxisErrors::Errors::clear() {
   std::ranges::fill(nonfinite, 0);
 }
 
-void AxisErrors::Errors::add(size_t to, const Errors& from, size_t at) {
-  sq[to] += from.sq[at];
-  max_abs[to] = std::max(max_abs[to], from.max_abs[at]);
-  outside[to] += from.outside[at];
-  nonfinite[to] += from.nonfinite[at];
+AxisErrors::Errors::Range AxisErrors::Errors::range(size_t first, size_t count) const {
+  return {sq.data() + first, max_abs.data() + first, outside.data() + first, nonfinite.data() + first, count};
+}
+
+void AxisErrors::Errors::add(const Range& from, bool counts_too) {
+  const auto sum = [&]<class T>(T* to, const T* values) {
+    for (size_t i = 0; i < from.count; ++i) to[i] += values[i];
+  };
+  sum(sq.data(), from.sq);
+  double* most = max_abs.data();
+  for (size_t i = 0; i < from.count; ++i) most[i] = std::max(most[i], from.max_abs[i]);
+  if (!counts_too) return;
+  sum(outside.data(), from.outside);
+  sum(nonfinite.data(), from.nonfinite);
+}
+
+void AxisErrors::Errors::add_sum(size_t to, const Range& from, bool counts_too) {
+  double sum = 0;
+  double most = 0;
+  for (size_t i = 0; i < from.count; ++i) {
+    sum += from.sq[i];
+    most = std::max(most, from.max_abs[i]);
+  }
+  sq[to] += sum;
+  max_abs[to] = std::max(max_abs[to], most);
+  if (!counts_too) return;
+  outside[to] = std::accumulate(from.outside, from.outside + from.count, outside[to]);
+  nonfinite[to] = std::accumulate(from.nonfinite, from.nonfinite + from.count, nonfinite[to]);
 }
 
 PositionErrors AxisErrors::Errors::at(size_t position) {
@@ -111,24 +135,27 @@ void AxisErrors::add_outside(uint64_t block, const PairSums& sums) {
 }
 
 // The positions of a run become those of a block (and entries of the axis around it), and start again.
-void AxisErrors::fold(uint64_t block, uint64_t blocks) {
+void AxisErrors::fold(uint64_t block, uint64_t blocks, bool counts_too) {
   const uint64_t length = plan_->block_;
   for (uint64_t i = 0; i < blocks; ++i) {
+    const Errors::Range from = run_.range(i * length, length);
     if (plan_->fold_each_run_) {
       const AxisPlan::Axis& split = plan_->axes_[plan_->outer_.front()];
       const uint64_t entry = (block + i) / split.stride % split.length / split.width;
-      for (uint64_t at = 0; at < length; ++at) outer_.front().add(entry, run_, i * length + at);
+      outer_.front().add_sum(entry, from, counts_too);
     }
-    if (!plan_->has_inner_) continue;
-    for (uint64_t at = 0; at < length; ++at) inner_.add(at, run_, i * length + at);
+    if (plan_->has_inner_) inner_.add(from, counts_too);
   }
-  run_.clear();
+  std::fill_n(run_.sq.begin(), blocks * length, 0);
+  std::fill_n(run_.max_abs.begin(), blocks * length, 0);
+  if (!counts_too) return;
+  std::fill_n(run_.outside.begin(), blocks * length, 0);
+  std::fill_n(run_.nonfinite.begin(), blocks * length, 0);
 }
 
 void AxisErrors::merge(const AxisErrors& later) {
-  for (size_t i = 0; i < outer_.size(); ++i)
-    for (size_t entry = 0; entry < outer_[i].sq.size(); ++entry) outer_[i].add(entry, later.outer_[i], entry);
-  for (size_t at = 0; at < inner_.sq.size(); ++at) inner_.add(at, later.inner_, at);
+  for (size_t i = 0; i < outer_.size(); ++i) outer_[i].add(later.outer_[i].range(0, later.outer_[i].sq.size()), true);
+  inner_.add(later.inner_.range(0, later.inner_.sq.size()), true);
 }
 
 std::vector<AxisError> AxisErrors::finish(const PairSums& all) const {
@@ -150,7 +177,7 @@ std::vector<AxisError> AxisErrors::finish(const PairSums& all) const {
       errors.nonfinite[0] = all.nonfinite;
     } else {
       for (uint64_t at = 0; at < plan_->block_; ++at)
-        errors.add(at / axis.stride % axis.length / axis.width, inner_, at);
+        errors.add_sum(at / axis.stride % axis.length / axis.width, inner_.range(at, 1), true);
     }
     for (uint64_t entry = 0; entry < axis.entries; ++entry) {
       const uint64_t indices = std::min(axis.width, axis.length - entry * axis.width);

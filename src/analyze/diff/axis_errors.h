@@ -64,12 +64,22 @@ class AxisErrors {
     std::vector<uint64_t> outside, nonfinite;
     void resize(size_t size);
     void clear();
-    void add(size_t to, const Errors& from, size_t at);
+    // Some neighbouring ones.
+    struct Range {
+      const double* sq;
+      const double* max_abs;
+      const uint64_t* outside;
+      const uint64_t* nonfinite;
+      size_t count;
+    };
+    Range range(size_t first, size_t count) const;
+    void add(const Range& from, bool counts_too);                 // one by one, from the first on
+    void add_sum(size_t to, const Range& from, bool counts_too);  // all to one
     PositionErrors at(size_t position);
   };
   uint64_t run_length(uint64_t block, uint64_t end) const;
   void add_outside(uint64_t block, const PairSums& sums);
-  void fold(uint64_t block, uint64_t blocks);
+  void fold(uint64_t block, uint64_t blocks, bool counts_too);
 
   const AxisPlan* plan_;
   std::vector<Errors> outer_;  // as plan.outer_
@@ -83,16 +93,21 @@ void AxisErrors::walk(uint64_t first, uint64_t count, Visit&& visit) {
   for (uint64_t block = first; block < end;) {
     const uint64_t blocks = run_length(block, end);
     const uint64_t values = blocks * plan_->block_;
+    bool any_unequal = false;
+    bool any_counted = false;
     for (uint64_t at = 0; at < values; at += kPieceValues) {
       const size_t piece = static_cast<size_t>(std::min<uint64_t>(kPieceValues, values - at));
       const PairSums sums =
           visit(block * plan_->block_ + at, piece, plan_->by_position_ ? run_.at(at) : PositionErrors{});
       add_outside(block, sums);
+      any_unequal = any_unequal || sums.unequal != 0 || sums.nonfinite != 0;
+      any_counted = any_counted || sums.outside != 0 || sums.nonfinite != 0;
     }
-    if (plan_->fold_each_run_) fold(block, blocks);
+    // What is zero need not be added.
+    if (plan_->fold_each_run_ && any_unequal) fold(block, blocks, any_counted);
     block += blocks;
   }
-  if (plan_->by_position_ && !plan_->fold_each_run_) fold(first, plan_->run_blocks_);
+  if (plan_->by_position_ && !plan_->fold_each_run_) fold(first, plan_->run_blocks_, true);
 }
 
 }  // namespace ttap

@@ -166,12 +166,7 @@ class Measuring {
   uint64_t percentile(uint64_t rank) {
     while (true) {
       UlpCounts& all = workers_.front().ulps;
-      for (size_t i = 1; i < workers_.size(); ++i) {
-        const UlpCounts& other = workers_[i].ulps;
-        all.below += other.below;
-        all.zeros += other.zeros;
-        for (size_t bin = 0; bin < all.bins.size(); ++bin) all.bins[bin] += other.bins[bin];
-      }
+      for (size_t i = 1; i < workers_.size(); ++i) ttap::add(all, workers_[i].ulps);
       const auto found = narrow(rules_.window, all, rank, sums_.max_ulp);
       if (const auto* distance = std::get_if<uint64_t>(&found)) return *distance;
       rules_.window = std::get<UlpWindow>(found);

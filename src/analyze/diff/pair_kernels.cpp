@@ -9,10 +9,14 @@ namespace ttap {
 namespace {
 
 void count_ulp(uint64_t distance, const UlpWindow& window, UlpCounts& ulps) {
-  if (distance < window.low)
-    ++ulps.below;
-  else if (distance <= window.high)
-    ++ulps.bins[(distance - window.low) >> window.shift];
+  if (distance < window.low) ++ulps.below;
+  if (distance < window.low || distance > window.high) return;
+  ++ulps.bins[(distance - window.low) >> window.shift];
+  if (window.shift == 0) return;
+  if (ulps.kept.size() < kMostKeptUlps)
+    ulps.kept.push_back(distance - window.low);
+  else
+    ulps.all_kept = false;
 }
 
 PairSums compare(const PairPiece& piece, const PairRules& rules, double max_rel, const PositionErrors& positions,

@@ -26,10 +26,11 @@ struct PairPiece {
   size_t count = 0;
 };
 
-// The distances that are told apart, for a percentile: from `low` to `high`, 2^shift to a bin.
+// The distances that are told apart, for a percentile: from `low` to `high`, 2^shift to a bin. `low` is at least 1:
+// what is equal lies below every window.
 struct UlpWindow {
-  uint64_t low = 0;
-  uint64_t high = 0;
+  uint64_t low = 1;
+  uint64_t high = 1;
   int shift = 0;
 
   size_t bins() const { return static_cast<size_t>((high - low) >> shift) + 1; }
@@ -38,8 +39,12 @@ struct UlpWindow {
 struct UlpCounts {
   uint64_t below = 0;
   std::vector<uint64_t> bins = {};
+  std::vector<uint64_t> kept = {};  // those of a coarse window one by one, less `low`, as long as they are few
+  bool all_kept = true;
   uint64_t zeros = 0;  // counted as distance 0 though they are no finite pairs
 };
+
+inline constexpr size_t kMostKeptUlps = size_t{1} << 21;
 
 struct PairRules {
   Tolerance tolerance = {};

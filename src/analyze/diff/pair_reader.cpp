@@ -161,7 +161,7 @@ WorstPair PairReader::at(uint64_t value) const {
   const auto part = static_cast<uint8_t>(value % parts_);
   const auto number = [&](const SideOfPair& side) -> Number {
     std::array<std::byte, 16> bytes;
-    if (part >= side.parts) return side.is_float ? Number(0.0) : Number(int64_t{0});
+    if (part >= side.parts) return 0.0;
     side.copy.copy(element, 1, bytes.data());
     return number_at(side.dtype, bytes.data(), part);
   };

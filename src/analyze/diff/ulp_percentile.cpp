@@ -21,7 +21,7 @@ UlpWindow window_of(uint64_t low, uint64_t high) {
 
 UlpWindow guess_window(const PairReader& reader, const UlpScale& scale) {
   const uint64_t values = reader.values();
-  if (values < kSampledFrom) return window_of(0, std::clamp<uint64_t>(std::bit_ceil(values), 1024, 65536) - 1);
+  if (values < kSampledFrom) return window_of(1, std::clamp<uint64_t>(std::bit_ceil(values), 1024, 65536));
   const uint64_t runs = (values < (uint64_t{1} << 24) ? 16384 : 65536) / kSampleRun;
   const auto room = std::make_unique<PairReader::Room>();
   std::vector<uint64_t> sample;
@@ -33,7 +33,7 @@ UlpWindow guess_window(const PairReader& reader, const UlpScale& scale) {
       if (std::isfinite(piece.a[i]) && std::isfinite(piece.b[i]))
         sample.push_back(ulp_distance(scale, piece.a[i], piece.b[i]));
   }
-  if (sample.empty()) return window_of(0, kMostBins - 1);
+  if (sample.empty()) return window_of(1, kMostBins);
   // Eight standard deviations of the rank, as neighbours are alike.
   const auto size = static_cast<double>(sample.size());
   const double margin = 8 * std::sqrt(0.99 * 0.01 / size);
@@ -42,16 +42,31 @@ UlpWindow guess_window(const PairReader& reader, const UlpScale& scale) {
     std::ranges::nth_element(sample, sample.begin() + rank);
     return sample[static_cast<size_t>(rank)];
   };
-  const uint64_t low = quantile(0.99 - margin);
-  return window_of(low, quantile(0.99 + margin));
+  const uint64_t low = std::max<uint64_t>(1, quantile(0.99 - margin));
+  return window_of(low, std::max(low, quantile(0.99 + margin)));
 }
 
-std::variant<uint64_t, UlpWindow> narrow(const UlpWindow& window, const UlpCounts& counts, uint64_t rank,
-                                         uint64_t most) {
+void add(UlpCounts& to, const UlpCounts& from) {
+  to.below += from.below;
+  to.zeros += from.zeros;
+  for (size_t bin = 0; bin < to.bins.size(); ++bin) to.bins[bin] += from.bins[bin];
+  to.kept.insert(to.kept.end(), from.kept.begin(), from.kept.end());
+  to.all_kept = to.all_kept && from.all_kept;
+}
+
+std::variant<uint64_t, UlpWindow> narrow(const UlpWindow& window, UlpCounts& counts, uint64_t rank, uint64_t most) {
   // The zeros that are no pairs stand before all others.
   rank += counts.zeros;
-  if (rank <= counts.below) return window_of(0, window.low - 1);
+  if (rank <= counts.below) {
+    if (window.low == 1) return uint64_t{0};
+    return window_of(1, window.low - 1);
+  }
   uint64_t seen = counts.below;
+  if (window.shift != 0 && counts.all_kept && rank - seen <= counts.kept.size()) {
+    const auto place = counts.kept.begin() + static_cast<std::ptrdiff_t>(rank - seen - 1);
+    std::ranges::nth_element(counts.kept, place);
+    return window.low + *place;
+  }
   for (size_t bin = 0; bin < counts.bins.size(); ++bin) {
     seen += counts.bins[bin];
     if (rank > seen) continue;

@@ -105,24 +105,30 @@ class WindowCounter {
       within_ += hn::CompressStore(from_low, within, d, aside_ + within_);
   }
   // Distance 0, for a whole vector.
-  HWY_INLINE void add_zeros() { zeros_ += hn::Lanes(Words()); }
+  HWY_INLINE void add_zeros() { below_ += hn::Lanes(Words()); }
 
   HWY_INLINE void finish() {
     counts_.below += below_;
-    (window_.low == 0 ? counts_.bins[0] : counts_.below) += zeros_;
     if (window_.high == window_.low) {
       counts_.bins[0] += within_;
     } else {
       for (size_t i = 0; i < within_; ++i) ++counts_.bins[aside_[i] >> window_.shift];
+      if (window_.shift != 0) keep();
     }
   }
 
  private:
+  HWY_INLINE void keep() {
+    if (counts_.kept.size() + within_ <= kMostKeptUlps)
+      counts_.kept.insert(counts_.kept.end(), aside_, aside_ + within_);
+    else
+      counts_.all_kept = false;
+  }
+
   const UlpWindow& window_;
   UlpCounts& counts_;
   WordVector low_, span_;
   uint64_t below_ = 0;
-  uint64_t zeros_ = 0;
   size_t within_ = 0;
   HWY_ALIGN uint64_t aside_[kPieceValues + 2 * kPiecePadding];
 };

@@ -1,0 +1,54 @@
+#include "analyze/diff/align.h"
+
+#include <algorithm>
+
+#include "analyze/diff/pairing.h"
+
+namespace ttap {
+namespace {
+
+// A's tensors in order, and what only B has after the tensor of A that B's tensor before it belongs to.
+std::vector<Match> in_order(const Pairing& pairing) {
+  struct Extra {
+    size_t after;  // how many tensors of A come before it
+    uint32_t b;
+  };
+  std::vector<Extra> extras;
+  size_t after = 0;
+  for (uint32_t b = 0; b < pairing.count_b(); ++b) {
+    if (pairing.has_b(b)) {
+      after = pairing.a_of(b) + size_t{1};
+    } else {
+      extras.push_back({after, b});
+    }
+  }
+  std::ranges::stable_sort(extras, {}, &Extra::after);
+
+  std::vector<Match> matches;
+  matches.reserve(pairing.count_a() + extras.size());
+  auto extra = extras.begin();
+  for (size_t a = 0; a <= pairing.count_a(); ++a) {
+    for (; extra != extras.end() && extra->after == a; ++extra) matches.push_back({.b = extra->b});
+    if (a < pairing.count_a()) matches.push_back(pairing.of_a(a));
+  }
+  return matches;
+}
+
+}  // namespace
+
+std::vector<Match> align(const Side& a, const Side& b, const AlignOptions& options) {
+  Pairing pairing(a.tensor_count(), b.tensor_count());
+  match_by_key(a, b, pairing);
+  if (options.map != nullptr) match_by_map(a, b, *options.map, pairing);
+  if (options.structure) match_by_structure(a, b, pairing);
+  std::vector<Match> matches = in_order(pairing);
+  // Only now: what the filter hides still helps to tell the rest apart, and its counterpart is not left over.
+  if (options.filter != nullptr)
+    std::erase_if(matches, [&](const Match& match) {
+      const TensorRecord record = match.a != kNoTensor ? a.tensor(match.a) : b.tensor(match.b);
+      return !options.filter->found_in(to_string(record.key()));
+    });
+  return matches;
+}
+
+}  // namespace ttap

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <vector>
+
+#include "analyze/diff/align.h"
+
+// Alignment on its way: keys, then the map, then structure each add to one Pairing.
+namespace ttap {
+
+// Who belongs to whom so far, seen from both sides.
+class Pairing {
+ public:
+  Pairing(size_t count_a, size_t count_b) : of_a_(count_a), of_b_(count_b, kNoTensor) {
+    for (size_t i = 0; i < count_a; ++i) of_a_[i].a = static_cast<uint32_t>(i);
+  }
+
+  size_t count_a() const { return of_a_.size(); }
+  size_t count_b() const { return of_b_.size(); }
+  const Match& of_a(size_t a) const { return of_a_[a]; }
+  bool has_a(size_t a) const { return of_a_[a].b != kNoTensor; }
+  bool has_b(size_t b) const { return of_b_[b] != kNoTensor; }
+  uint32_t a_of(size_t b) const { return of_b_[b]; }
+
+  void join(size_t a, size_t b, MatchedBy by, float confidence = 1) {
+    of_a_[a] = {static_cast<uint32_t>(a), static_cast<uint32_t>(b), by, confidence};
+    of_b_[b] = static_cast<uint32_t>(a);
+  }
+  void part(size_t a) {
+    of_b_[of_a_[a].b] = kNoTensor;
+    of_a_[a] = {.a = static_cast<uint32_t>(a)};
+  }
+
+ private:
+  std::vector<Match> of_a_;
+  std::vector<uint32_t> of_b_;
+};
+
+void match_by_key(const Side& a, const Side& b, Pairing& pairing);
+void match_by_map(const Side& a, const Side& b, const NameMap& map, Pairing& pairing);
+// Guesses at what is left, and leaves alone what it would be less sure of than kLeastConfidence.
+void match_by_structure(const Side& a, const Side& b, Pairing& pairing);
+inline constexpr float kLeastConfidence = 0.5F;
+
+}  // namespace ttap
