@@ -16,9 +16,11 @@ demo: build ## record a sentence encoder, then list, show, check and load it
 	@scripts/demo.sh
 
 test: build ## all C++ and Python tests
+	@scripts/setup.sh browser || echo "test: no browser, so the tests of the report page are skipped"
 	@scripts/test.sh
 
 bench: build ## the benchmarks
+	@scripts/setup.sh browser || echo "bench: no browser, so opening the report page is not measured"
 	@scripts/bench.sh
 
 lint: ## formatting, clang-tidy and ruff

@@ -2,6 +2,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -14,8 +15,8 @@ namespace {
 constexpr int64_t kPairs = int64_t{1} << 24;
 
 // How far the two tensors are apart: `kSame` not at all, `kClose` the last bits of every value, `kFar` a third of the
-// values by a good part.
-enum class Apart { kSame, kClose, kFar };
+// values by a good part. `kMasked`: not at all, and half of both is −inf.
+enum class Apart { kSame, kClose, kFar, kMasked };
 
 template <class T, class Make>
 std::vector<std::byte> fill(Make make) {
@@ -38,6 +39,7 @@ std::vector<std::byte> sample(DType dtype, Apart apart) {
   const auto value = [&](size_t i) {
     const double x = normal[i % normal.size()];
     if (apart == Apart::kSame) return x;
+    if (apart == Apart::kMasked) return i % 4096 > 2048 ? -std::numeric_limits<double>::infinity() : x;
     const double e = noise[i % noise.size()];
     if (apart == Apart::kClose) return x + x * unit * e;
     return i % 3 == 0 ? x + 0.1 * e : x;
@@ -60,12 +62,14 @@ std::vector<std::byte> sample(DType dtype, Apart apart) {
 }
 
 void compare(benchmark::State& state, DType a, DType b, Apart apart, std::vector<int64_t> shape, unsigned threads) {
-  const auto bytes_a = sample(a, Apart::kSame);
+  const auto bytes_a = sample(a, apart == Apart::kMasked ? apart : Apart::kSame);
   const auto bytes_b = sample(b, apart);
   const MeasureOptions options{.tolerance = {.rtol = 1e-5, .atol = 1e-6}, .threads = threads};
   for (auto _ : state)
     benchmark::DoNotOptimize(measure({bytes_a.data(), a, shape, {}}, {bytes_b.data(), b, shape, {}}, options));
-  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * kPairs);
+  int64_t pairs = 1;
+  for (const int64_t length : shape) pairs *= length;
+  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * pairs);
 }
 
 void add(const std::string& title, DType a, DType b, Apart apart, const std::vector<int64_t>& shape,
@@ -86,10 +90,13 @@ void add_all() {
   }
   add("mixed/f32_bf16", DType::kF32, DType::kBF16, Apart::kClose, matrix);
   add("mixed/i64_f32", DType::kI64, DType::kF32, Apart::kClose, matrix);
+  add("masked/f32", DType::kF32, DType::kF32, Apart::kMasked, matrix);
   add("shape/one_axis", DType::kF32, DType::kF32, Apart::kClose, {kPairs});
   add("shape/heads", DType::kF32, DType::kF32, Apart::kClose, {8, 32, kPairs / 8 / 32 / 64, 64});
   add("shape/tiny_inner", DType::kF32, DType::kF32, Apart::kClose, {kPairs / 8, 1, 2, 1, 4});
   add("shape/odd_middle", DType::kF32, DType::kF32, Apart::kClose, {kPairs / 4096 / 8, 4096, 8});
+  add("small/32x32", DType::kF32, DType::kF32, Apart::kClose, {32, 32});
+  add("small/128x768", DType::kF32, DType::kF32, Apart::kClose, {128, 768});
   add("threads2/f32", DType::kF32, DType::kF32, Apart::kClose, matrix, 2);
 }
 

@@ -23,6 +23,7 @@ from pathlib import Path
 import diff_recordings
 import model_recording
 import numpy as np
+import report_page
 import safetensors
 import safetensors.torch
 import torch
@@ -207,6 +208,15 @@ def diff_rows(command: Path, scratch: Path) -> Iterator[Row]:
     yield Row("diff of 1,000,000 hashes", "limit", found.records_s * 1e3, None, rate, "M/s", ">=", 1)
 
 
+def page_rows(scratch: Path) -> Iterator[Row]:
+    if not report_page.can_measure():
+        return
+    text, chart, size = report_page.measure(scratch)
+    what = f"open a report of {report_page.TENSORS:,} tensors ({size / 1e6:.0f} MB)"
+    yield Row(what, "limit", chart * 1e3, None, chart * 1e3, "ms", "<=", 3000)
+    yield Row("  until its text is there", "limit", text * 1e3, None, text * 1e3, "ms")
+
+
 def table(rows: list[Row]) -> str:
     def cell(row: Row) -> list[str]:
         target = f"{row.sense} {row.target:g} {row.unit}" if row.target is not None else ""
@@ -227,7 +237,9 @@ def main() -> int:
     parser.add_argument("--build", type=Path, default=Path("build/dev"), help="where the programs were built")
     parser.add_argument("--scratch", type=Path, default=Path("build/bench"), help="on the disk to measure; about 7 GB")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    parser.add_argument("parts", nargs="*", help="measure these only: capture, record, fingerprint, open, model, diff")
+    parser.add_argument(
+        "parts", nargs="*", help="measure these only: capture, record, fingerprint, open, model, diff, page"
+    )
     options = parser.parse_args()
     program, command = options.build / "bench/recorder_bench", options.build / "cli/ttap"
     options.scratch.mkdir(parents=True, exist_ok=True)
@@ -242,6 +254,7 @@ def main() -> int:
         "open": lambda: open_rows(program, scratch, command),
         "model": lambda: model_rows(scratch),
         "diff": lambda: diff_rows(command, scratch),
+        "page": lambda: page_rows(scratch),
     }
     unknown = set(options.parts) - set(parts)
     if unknown:
@@ -254,7 +267,7 @@ def main() -> int:
         rows += part()
     if sys.stderr.isatty():
         print("\r" + " " * 24 + "\r", end="", file=sys.stderr)
-    shutil.rmtree(scratch)
+    shutil.rmtree(scratch, ignore_errors=True)
 
     text = json.dumps([asdict(row) | {"verdict": row.verdict} for row in rows], indent=2)
     (options.scratch / "ratios.json").write_text(text + "\n")

@@ -11,7 +11,7 @@ check() {
   "$@" || failed=1
 }
 
-mapfile -t sources < <(git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
+mapfile -t sources < <(git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' '*.js')
 check clang-format clang-format-14 --dry-run -Werror "${sources[@]}"
 check clang-tidy logged clang-tidy run-clang-tidy-14 -quiet -p build/dev "$PWD/(src|cli)/"
 check "ruff check" .venv/bin/python -m ruff check --quiet .

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# setup.sh [test] [lint] [clang]: brings this machine to where TensorTap builds. Always the apt packages of the build;
+# setup.sh [test] [lint] [clang] [browser]: brings this machine to where TensorTap builds. Always the apt packages of the build;
 #   test, lint   .venv/ with the packages of python/requirements-{test,lint}.txt
 #   clang        the apt packages of the sanitizers, the fuzzers and the linters
+#   browser      those of the tests that open the report page
 # Quiet about what is there already. Nothing outside the checkout is touched but by apt. When something is missing
 # that it cannot install, it prints one list of all that is missing and exits with 2.
 set -euo pipefail
@@ -12,7 +13,7 @@ apt_lists=(scripts/apt-packages.txt)
 pip_lists=()
 for word in "$@"; do
   case $word in
-    clang) apt_lists+=(scripts/apt-packages-clang.txt) ;;
+    clang | browser) apt_lists+=("scripts/apt-packages-$word.txt") ;;
     test | lint) pip_lists+=("python/requirements-$word.txt") ;;
     *) say "unknown word '$word'"; exit 2 ;;
   esac

@@ -4,12 +4,24 @@ const MOST_CHILDREN = 200;  // of a node, before a button for more
 const MOST_UNFOLDED = 12;   // introduced errors that the tree is opened for
 
 function new_node(name, path, parent) {
-  return {name, path, parent, children: new Map(), rows: [], first: 0, end: 0, parted: 0, introduced: 0, worst: null,
-          open: false, element: null};
+  return {
+    name,
+    path,
+    parent,
+    children: new Map(),
+    rows: [],
+    first: 0,
+    end: 0,
+    parted: 0,
+    introduced: 0,
+    worst: null,
+    open: false,
+    element: null
+  };
 }
 
 function build_tree(data) {
-  const root = new_node("", "", null);
+  const root = new_node('', '', null);
   for (const row of data.rows) {
     let node = root;
     for (const step of module_path(row.tensor)) {
@@ -35,7 +47,7 @@ function build_tree(data) {
         node.introduced += child.introduced;
       }
       for (const row of node.rows) {
-        if (["diverged", "inconclusive", "shape mismatch"].includes(row.verdict)) ++node.parted;
+        if (['diverged', 'inconclusive', 'shape mismatch'].includes(row.verdict)) ++node.parted;
         if (data.introduced_ids.has(row.id)) ++node.introduced;
       }
       continue;
@@ -64,7 +76,7 @@ function measure_tree(root, data) {
       range.low = Math.min(range.low, error);
       range.high = Math.max(range.high, error);
     }
-    for (let node = row.node; node && !(node.worst >= error && node.worst !== null); node = node.parent) node.worst = error;
+    for (let {node} = row; node && (node.worst === null || node.worst < error); node = node.parent) node.worst = error;
   }
   return range;
 }
@@ -88,51 +100,71 @@ function without_chain(node) {
 }
 
 function draw_module_tree(data, root) {
-  const box = find("tree");
+  const box = find('tree');
   let range = measure_tree(root, data);
-  const list = make("ul", {role: "tree", "aria-labelledby": "tree-title", class: "tree"});
+  const list = make('ul', {role: 'tree', 'aria-labelledby': 'tree-title', class: 'tree'});
   box.append(list);
 
   const swatch = (error) => {
     const known = error !== null;
-    return make("span", {class: known ? "swatch" : "swatch unknown",
-                         style: known ? `background:${scale_color(error_share(error, range))}` : null});
+    return make('span', {
+      class: known ? 'swatch' : 'swatch unknown',
+      style: known ? `background:${scale_color(error_share(error, range))}` : null
+    });
   };
-  const error_text = (error) => (error === null ? "–" : error === 0 ? "equal" : number_text(error, 2));
+  const error_text = (error) => (error === null ? '–' : error === 0 ? 'equal' : number_text(error, 2));
   const mark = (introduced) => introduced > 0 &&
-    make("span", {class: "mark", title: introduced === 1 ? "an error was introduced here" : `${introduced} errors were introduced below`}, "◉");
+      make('span',
+           {
+             class: 'mark',
+             title: introduced === 1 ? 'an error was introduced here' : `${introduced} errors were introduced below`
+           },
+           '◉');
 
   const row_item = (row, level, label) => {
-    const item = make("li", {role: "treeitem", "aria-level": level, tabindex: -1},
-      make("div", {class: "tree-row", style: `--level:${level}`, title: row.key}, make("span", {class: "caret"}),
-           swatch(error_of(row.tensor, selection.measure)), make("span", {class: "mono tree-name"}, label),
-           mark(data.introduced_ids.has(row.id) ? 1 : 0),
-           make("span", {class: "tree-error"}, error_text(error_of(row.tensor, selection.measure)))));
+    const item = make(
+        'li', {role: 'treeitem', 'aria-level': level, tabindex: -1},
+        make(
+            'div', {class: 'tree-row', style: `--level:${level}`, title: row.key}, make('span', {class: 'caret'}),
+            swatch(error_of(row.tensor, selection.measure)), make('span', {class: 'mono tree-name'}, label),
+            mark(data.introduced_ids.has(row.id) ? 1 : 0),
+            make('span', {class: 'tree-error'}, error_text(error_of(row.tensor, selection.measure)))));
     item.activate = () => open_row(row);
     return item;
   };
 
   const node_item = (node, level) => {
     const {end, label} = without_chain(node);
-    if (!end.children.size && end.rows.length === 1) return row_item(end.rows[0], level, label + split_key(end.rows[0].key)[1]);
-    const caret = make("span", {class: "caret", "aria-hidden": "true"}, "▸");
-    const group = make("ul", {role: "group", hidden: true});
+    if (!end.children.size && end.rows.length === 1)
+      return row_item(end.rows[0], level, label + split_key(end.rows[0].key)[1]);
+    const caret = make('span', {class: 'caret', 'aria-hidden': 'true'}, '▸');
+    const group = make('ul', {role: 'group', hidden: true});
     const total = end.end - end.first;
-    const item = make("li", {role: "treeitem", "aria-level": level, "aria-expanded": "false", tabindex: -1, "data-path": end.path},
-      make("div", {class: "tree-row", style: `--level:${level}`, title: `${end.path}: ${counted(end.parted, "tensor")} of ${count_text(total)} differ`},
-           caret, swatch(end.worst), make("span", {class: "mono tree-name"}, label), mark(end.introduced),
-           make("span", {class: "tree-count"}, end.parted ? make("b", {}, count_text(end.parted)) : null,
-                `${end.parted ? "/" : ""}${count_text(total)}`),
-           make("span", {class: "tree-error"}, error_text(end.worst))),
-      group);
+    const item = make(
+        'li', {role: 'treeitem', 'aria-level': level, 'aria-expanded': 'false', tabindex: -1, 'data-path': end.path},
+        make(
+            'div', {
+              class: 'tree-row',
+              style: `--level:${level}`,
+              title: `${end.path}: ${counted(end.parted, 'tensor')} of ${count_text(total)} differ`
+            },
+            caret, swatch(end.worst), make('span', {class: 'mono tree-name'}, label), mark(end.introduced),
+            make(
+                'span', {class: 'tree-count'}, end.parted ? make('b', {}, count_text(end.parted)) : null,
+                `${end.parted ? '/' : ''}${count_text(total)}`),
+            make('span', {class: 'tree-error'}, error_text(end.worst))),
+        group);
     item.fold = (open) => {
       end.open = open;
       if (open && !group.childElementCount) {
-        grow(group, [...end.rows, ...end.children.values()], MOST_CHILDREN, (entry) => (entry.tensor
-          ? row_item(entry, level + 1, split_key(entry.key)[1] || "output") : node_item(entry, level + 1)));
+        grow(
+            group, [...end.rows, ...end.children.values()], MOST_CHILDREN,
+            (entry) =>
+                (entry.tensor ? row_item(entry, level + 1, split_key(entry.key)[1] || 'output')
+                              : node_item(entry, level + 1)));
       }
       group.hidden = !open;
-      item.setAttribute("aria-expanded", String(open));
+      item.setAttribute('aria-expanded', String(open));
     };
     item.folds = () => end.open;
     item.activate = () => select({under: selection.under === end ? null : end});
@@ -145,16 +177,18 @@ function draw_module_tree(data, root) {
     range = measure_tree(root, data);
     list.replaceChildren();
     grow(list, [...root.children.values()], MOST_CHILDREN, (node) => node_item(node, 1));
-    const first = list.querySelector("[role=treeitem]");
+    const first = list.querySelector('[role=treeitem]');
     if (first) first.tabIndex = 0;
-    if (selection.under && selection.under.element) selection.under.element.classList.add("chosen");
+    if (selection.under && selection.under.element) selection.under.element.classList.add('chosen');
     draw_tree_legend(range);
   };
 
   // Opened down to where errors were made; everything else stays folded.
   const marked = data.introduced.length ? data.introduced : data.first ? [data.first] : [];
   for (const row of marked.slice(0, MOST_UNFOLDED)) {
-    for (let node = row.node.rows.length > 1 || row.node.children.size ? row.node : row.node.parent; node; node = node.parent) node.open = true;
+    const alone =
+        row.node.rows.length === 1 && !row.node.children.size;  // such a node is a line, and has none below it
+    for (let node = alone ? row.node.parent : row.node; node; node = node.parent) node.open = true;
   }
   if (root.children.size === 1) without_chain(root.children.values().next().value).end.open = true;
   const fold_all = () => {
@@ -166,54 +200,58 @@ function draw_module_tree(data, root) {
     }
     draw();
   };
-  find("tree-tools").append(button("fold all", fold_all, {class: "quiet", id: "fold"}));
+  find('tree-tools').append(button('fold all', fold_all, {class: 'quiet', id: 'fold'}));
   draw();
   follow_tree(list);
   on_selection((names) => {
-    if (names.has("measure")) draw();
-    if (names.has("under")) {
-      list.querySelectorAll(".chosen").forEach((item) => item.classList.remove("chosen"));
-      if (selection.under && selection.under.element) selection.under.element.classList.add("chosen");
+    if (names.has('measure')) draw();
+    if (names.has('under')) {
+      list.querySelectorAll('.chosen').forEach((item) => item.classList.remove('chosen'));
+      if (selection.under && selection.under.element) selection.under.element.classList.add('chosen');
     }
   });
   on_theme(draw);
 }
 
 function draw_tree_legend(range) {
-  const legend = find("tree-legend");
+  const legend = find('tree-legend');
   if (!(range.high > 0)) {
     legend.replaceChildren();
     return;
   }
-  const steps = [0, 0.25, 0.5, 0.75, 1].map((share) => scale_color(share)).join(",");
-  legend.replaceChildren(make("span", {}, number_text(range.low, 1)),
-                         make("span", {class: "ramp", style: `background:linear-gradient(90deg,${steps})`}),
-                         make("span", {}, number_text(range.high, 2)),
-                         make("span", {class: "hint"}, "largest error below"));
+  const steps = [0, 0.25, 0.5, 0.75, 1].map((share) => scale_color(share)).join(',');
+  legend.replaceChildren(
+      make('span', {}, number_text(range.low, 1)),
+      make('span', {class: 'ramp', style: `background:linear-gradient(90deg,${steps})`}),
+      make('span', {}, number_text(range.high, 2)), make('span', {class: 'hint'}, 'largest error below'));
 }
 
 // Mouse and keys, as trees are used everywhere.
 function follow_tree(list) {
-  const visible = () => [...list.querySelectorAll("[role=treeitem]")].filter((item) => !item.closest("[role=group][hidden]"));
+  const visible =
+      () => [...list.querySelectorAll('[role=treeitem]')].filter((item) => !item.closest('[role=group][hidden]'));
   const focus = (item) => {
     if (!item) return;
-    list.querySelectorAll("[role=treeitem][tabindex='0']").forEach((other) => { other.tabIndex = -1; });
+    list.querySelectorAll('[role=treeitem][tabindex=\'0\']').forEach((other) => {
+      other.tabIndex = -1;
+    });
     item.tabIndex = 0;
     item.focus();
   };
-  list.addEventListener("click", (event) => {
-    const item = event.target.closest("[role=treeitem]");
-    if (!item || event.target.closest(".more")) return;
+  list.addEventListener('click', (event) => {
+    const item = event.target.closest('[role=treeitem]');
+    if (!item || event.target.closest('.more')) return;
     focus(item);
-    if (item.fold && event.target.closest(".caret")) item.fold(!item.folds());
+    if (item.fold && event.target.closest('.caret'))
+      item.fold(!item.folds());
     else {
       if (item.fold && !item.folds()) item.fold(true);
       item.activate();
     }
   });
-  list.addEventListener("keydown", (event) => {
-    const item = event.target.closest("[role=treeitem]");
-    if (!item || event.target.closest("button")) return;
+  list.addEventListener('keydown', (event) => {
+    const item = event.target.closest('[role=treeitem]');
+    if (!item || event.target.closest('button')) return;
     const items = visible();
     const at = items.indexOf(item);
     const keys = {
@@ -222,9 +260,10 @@ function follow_tree(list) {
       Home: () => focus(items[0]),
       End: () => focus(items[items.length - 1]),
       ArrowRight: () => (item.fold && !item.folds() ? item.fold(true) : focus(items[at + 1])),
-      ArrowLeft: () => (item.fold && item.folds() ? item.fold(false) : focus(item.parentElement.closest("[role=treeitem]"))),
+      ArrowLeft: () =>
+          (item.fold && item.folds() ? item.fold(false) : focus(item.parentElement.closest('[role=treeitem]'))),
       Enter: () => item.activate(),
-      " ": () => item.activate(),
+      ' ': () => item.activate(),
     };
     if (!keys[event.key]) return;
     event.preventDefault();

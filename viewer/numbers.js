@@ -2,10 +2,10 @@
 // people read them.
 
 function number_of(value) {
-  if (typeof value === "number") return value;
-  if (value === "nan") return NaN;
-  if (value === "inf") return Infinity;
-  if (value === "-inf") return -Infinity;
+  if (typeof value === 'number') return value;
+  if (value === 'nan') return NaN;
+  if (value === 'inf') return Infinity;
+  if (value === '-inf') return -Infinity;
   return null;
 }
 
@@ -25,19 +25,19 @@ function numbers_of(list) {
 }
 
 function number_text(value, digits = 3) {
-  if (typeof value === "string" && number_of(value) === null) return value;  // an integer beyond what JSON can hold
+  if (typeof value === 'string' && number_of(value) === null) return value;  // an integer beyond what JSON can hold
   const number = number_of(value);
-  if (number === null) return "–";
-  if (Number.isNaN(number)) return "nan";
-  if (!Number.isFinite(number)) return number > 0 ? "inf" : "-inf";
+  if (number === null) return '–';
+  if (Number.isNaN(number)) return 'nan';
+  if (!Number.isFinite(number)) return number > 0 ? 'inf' : '-inf';
   if (Number.isInteger(number) && Math.abs(number) < 1e6) return String(number);
   const size = Math.abs(number);
   if (size >= 1e-3 && size < 1e5) return String(Number(number.toPrecision(digits)));
-  return number.toExponential(digits - 1).replace(/\.?0+e/, "e").replace("e+", "e");
+  return number.toExponential(digits - 1).replace(/\.?0+e/, 'e').replace('e+', 'e');
 }
 
 function count_text(number) {
-  return Number(number).toLocaleString("en");
+  return Number(number).toLocaleString('en');
 }
 
 function counted(number, one, many = `${one}s`) {
@@ -45,25 +45,25 @@ function counted(number, one, many = `${one}s`) {
 }
 
 function share_text(part, whole) {
-  if (!whole) return "–";
+  if (!whole) return '–';
   const share = (100 * part) / whole;
-  if (part && share < 0.01) return "< 0.01 %";
+  if (part && share < 0.01) return '< 0.01 %';
   return `${Number(share.toPrecision(3))} %`;
 }
 
 function shape_text(shape) {
-  return Array.isArray(shape) ? `[${shape.join(", ")}]` : "–";
+  return Array.isArray(shape) ? `[${shape.join(', ')}]` : '–';
 }
 
 // `[0, 3]`, with what an element of two values calls its second part.
 function place_text(index, part, dtype) {
-  const where = Array.isArray(index) ? `[${index.join(", ")}]` : "–";
+  const where = Array.isArray(index) ? `[${index.join(', ')}]` : '–';
   if (!part) return where;
-  return where + (String(dtype).startsWith("c") ? ".imag" : ".high");
+  return where + (String(dtype).startsWith('c') ? '.imag' : '.high');
 }
 
 // 10^exponent for an axis.
 function power_text(exponent) {
   if (exponent >= -2 && exponent <= 3) return String(Number((10 ** exponent).toPrecision(2)));
-  return `10<sup>${exponent < 0 ? "−" : ""}${Math.abs(exponent)}</sup>`;
+  return `10<sup>${exponent < 0 ? '−' : ''}${Math.abs(exponent)}</sup>`;
 }

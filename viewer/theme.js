@@ -1,12 +1,11 @@
 // Light and dark: what the system prefers, until the button says otherwise.
 
-const THEME_KEY = "ttap-theme";
-const dark_system = window.matchMedia("(prefers-color-scheme: dark)");
+const THEME_KEY = 'ttap-theme';
 const theme_listeners = [];
 
+// The head of the page has asked the system already, before anything is drawn.
 function is_dark() {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : dark_system.matches;
+  return document.documentElement.dataset.theme === 'dark';
 }
 
 function on_theme(listener) {
@@ -17,26 +16,38 @@ function css_color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function start_theme() {
-  // A page opened from a file may be denied its storage.
+// A page opened from a file may be denied its storage; the choice then lasts as long as the page.
+function kept_theme() {
   try {
-    const kept = window.localStorage.getItem(THEME_KEY);
-    if (kept === "dark" || kept === "light") document.documentElement.dataset.theme = kept;
-  } catch { /* then it is chosen anew each time */ }
-  const changed = () => {
-    find("theme").textContent = is_dark() ? "☀ Light" : "☾ Dark";
+    return window.localStorage.getItem(THEME_KEY);
+  } catch {
+    return null;
+  }
+}
+
+function keep_theme(theme) {
+  try {
+    window.localStorage.setItem(THEME_KEY, theme);
+  } catch {
+    // as above
+  }
+}
+
+function start_theme() {
+  let chosen = kept_theme();
+  const set = (theme) => {
+    document.documentElement.dataset.theme = theme;
+    find('theme').textContent = is_dark() ? '☀ Light' : '☾ Dark';
     theme_listeners.forEach((listener) => listener());
   };
-  find("theme").addEventListener("click", () => {
-    const next = is_dark() ? "light" : "dark";
-    document.documentElement.dataset.theme = next;
-    try {
-      window.localStorage.setItem(THEME_KEY, next);
-    } catch { /* as above */ }
-    changed();
+  find('theme').addEventListener('click', () => {
+    chosen = is_dark() ? 'light' : 'dark';
+    keep_theme(chosen);
+    set(chosen);
   });
-  dark_system.addEventListener("change", changed);
-  changed();
+  const system = window.matchMedia('(prefers-color-scheme: dark)');
+  system.addEventListener('change', () => chosen || set(system.matches ? 'dark' : 'light'));
+  set(chosen === 'dark' || chosen === 'light' ? chosen : document.documentElement.dataset.theme);
 }
 
 // Errors from small to large. One hue whose lightness only rises (or, on dark, falls) reads the same to every eye.
@@ -53,5 +64,5 @@ function scale_color(share) {
   const at = Math.min(1, Math.max(0, share)) * (stops.length - 1);
   const below = Math.min(stops.length - 2, Math.floor(at));
   const mixed = stops[below].map((low, i) => Math.round(low + (at - below) * (stops[below + 1][i] - low)));
-  return `rgb(${mixed.join(",")})`;
+  return `rgb(${mixed.join(',')})`;
 }

@@ -54,8 +54,8 @@ void draw_measures(const PassDiff& pass, const TensorDiff& tensor, Output& out) 
   if (m.worst) {
     const Located place{m.worst->element, m.worst->part, m.worst->a};
     fact(out, "worst at",
-         fmt::format("{}: A {}, B {}", place_text(place, record.dtype, record.shape), number_text(m.worst->a, 9),
-                     number_text(m.worst->b, 9)));
+         fmt::format("{}: A {}, B {}", place_text(place, record.dtype, record.shape), number_text(m.worst->a, 6),
+                     number_text(m.worst->b, 6)));
   }
 }
 
@@ -85,8 +85,7 @@ void draw_first(const DiffReport& report, Output& out) {
                          : fmt::format("structure, confidence {:.0f} %", 100 * tensor.match.confidence)));
   fact(out, "tensor", shapes_text(pass, tensor));
   if (tensor.measures != nullptr) draw_measures(pass, tensor, out);
-  if (tensor.judge != nullptr)
-    fact(out, "tolerance", tolerance_text(*tensor.judge));
+  if (tensor.judge != nullptr) fact(out, "tolerance", tolerance_text(*tensor.judge));
   if (!tensor.note.empty()) fact(out, "note", printable(tensor.note));
   if (record.event < (tensor.match.a != kNoTensor ? pass.a : pass.b)->event_count()) {
     const EventRecord event = (tensor.match.a != kNoTensor ? pass.a : pass.b)->event(record.event);

@@ -110,13 +110,16 @@ std::vector<std::string> evidence_lines(const DiffReport& report) {
       lines.push_back(
           fmt::format("{} NaN and {} infinities do not match", found->nan_mismatches, found->inf_mismatches));
   }
-  for (const AxisWorst& axis : tensor.axes)
-    if (axis.share > 0.5)
-      lines.push_back(axis.width == 1
-                          ? fmt::format("index {} of axis {} holds {:.0f} % of the squared error", axis.first,
-                                        axis.axis, 100 * axis.share)
-                          : fmt::format("indices {} to {} of axis {} hold {:.0f} % of the squared error", axis.first,
-                                        axis.first + axis.width - 1, axis.axis, 100 * axis.share));
+  for (const AxisWorst& axis : tensor.axes) {
+    // Half of it in one of two halves says nothing.
+    const auto entries =
+        static_cast<double>(record_of(pass, tensor).shape[axis.axis]) / static_cast<double>(axis.width);
+    if (axis.share < 0.5 || axis.share < 3 / entries) continue;
+    const std::string which = axis.width == 1 ? fmt::format("index {} of axis {} holds", axis.first, axis.axis)
+                                              : fmt::format("indices {} to {} of axis {} hold", axis.first,
+                                                            axis.first + axis.width - 1, axis.axis);
+    lines.push_back(fmt::format("{} {:.0f} % of the squared error", which, 100 * axis.share));
+  }
   for (const uint32_t rank : tensor.ranks) lines.push_back(fmt::format("it is rank {}'s part", rank));
   if (report.earliest && *report.earliest != *place && report.earliest->pass == place->pass)
     lines.push_back(fmt::format("{} parted before it", key_text_at(report, *report.earliest)));

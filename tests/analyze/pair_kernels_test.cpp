@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <tuple>
 
 #include "core/element.h"
 
@@ -110,6 +111,15 @@ TEST(PairKernels, EveryPathKnowsSpecialValues) {
               {.tolerance = {rtol, atol, equal_nan}, .ulp = true, .scale = ulp_scale(dtype), .window = {1, 100, 0}});
 }
 
+TEST(PairKernels, EveryPathLeavesOutAMask) {
+  Piece piece;
+  for (size_t i = 0; i < 700; ++i) {
+    const bool masked = i % 7 < 3 || (i > 100 && i < 200);
+    piece.add(masked ? -INFINITY : 1, masked ? -INFINITY : i % 2 == 0 ? 1 : 1.25);
+  }
+  expect_paths_agree(piece, {.ulp = true, .scale = ulp_scale(DType::kBF16), .window = {1, 100, 0}});
+}
+
 TEST(PairKernels, EveryPathCountsTheSameSteps) {
   std::mt19937_64 random(1);
   std::normal_distribution<double> normal;
@@ -125,6 +135,44 @@ TEST(PairKernels, EveryPathCountsTheSameSteps) {
          {UlpWindow{1, 1, 0}, UlpWindow{1, 2048, 0}, UlpWindow{2, 3, 0}, UlpWindow{500, 10'000'000, 9}})
       expect_paths_agree(piece, {.ulp = true, .scale = ulp_scale(dtype), .window = window});
   }
+}
+
+// Where both sides have one dtype, steps are counted from the bits.
+template <class Word>
+void expect_steps_from_bits(DType dtype, uint32_t step) {
+  SCOPED_TRACE(std::string(name(dtype)));
+  std::mt19937 random(1);
+  std::vector<Word> a(999), b(999);
+  for (size_t i = 0; i < a.size(); ++i) {
+    a[i] = static_cast<Word>(random());
+    b[i] = i % 5 == 0 ? static_cast<Word>(random()) : static_cast<Word>(a[i] + random() % step);
+  }
+  const auto* words_a = reinterpret_cast<const std::byte*>(a.data());
+  const auto* words_b = reinterpret_cast<const std::byte*>(b.data());
+  Piece piece;
+  for (size_t i = 0; i < a.size(); ++i) piece.add(value_of(dtype, &a[i]), value_of(dtype, &b[i]));
+  for (const UlpWindow window : {UlpWindow{1, 1, 0}, UlpWindow{1, 60, 0}, UlpWindow{20, uint64_t{1} << 33, 20},
+                                 UlpWindow{uint64_t{1} << 34, uint64_t{1} << 35, 20}}) {
+    const PairRules rules{.ulp = true, .scale = ulp_scale(dtype), .window = window, .words = word_format(dtype, dtype)};
+    ASSERT_EQ(rules.words.bytes, sizeof(Word));
+    const auto steps = [&](const PairKernels& kernels) {
+      UlpCounts counts{.bins = std::vector<uint64_t>(window.bins())};
+      const uint64_t most =
+          kernels.compare({piece.a, piece.b, nullptr, piece.count, words_a, words_b}, rules, 0, {}, counts).max_ulp;
+      std::ranges::sort(counts.kept);
+      return std::tuple(most, counts.below - counts.zeros, counts.bins, counts.kept);
+    };
+    for (const SimdPath path : {SimdPath::kAvx2, SimdPath::kBest})
+      EXPECT_TRUE(steps(pair_kernels(path)) == steps(plain_pair_kernels())) << pair_kernels(path).name;
+  }
+}
+
+TEST(PairKernels, EveryPathCountsTheSameStepsFromTheBits) {
+  expect_steps_from_bits<uint32_t>(DType::kF32, 3000);
+  expect_steps_from_bits<uint16_t>(DType::kBF16, 40);
+  expect_steps_from_bits<uint16_t>(DType::kF16, 40);
+  expect_steps_from_bits<uint8_t>(DType::kF8E4M3FN, 4);
+  expect_steps_from_bits<uint8_t>(DType::kF8E5M2, 4);
 }
 
 TEST(PairKernels, EveryPathWidensExactly) {

@@ -25,9 +25,10 @@ std::string error_of(ToleranceOptions options) {
 TEST(DefaultTolerance, GrowsWithTheStepOfTheDtype) {
   double last = 0;
   for (DType dtype : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3FN, DType::kF8E5M2}) {
-    EXPECT_GT(default_tolerance(dtype).rtol, last) << name(dtype);
+    EXPECT_GT(default_tolerance(dtype).relative, last) << name(dtype);
+    EXPECT_GT(default_tolerance(dtype).rtol, default_tolerance(dtype).relative) << name(dtype);
     EXPECT_GT(default_tolerance(dtype).atol_per_rms, 0) << name(dtype);
-    last = default_tolerance(dtype).rtol;
+    last = default_tolerance(dtype).relative;
   }
   EXPECT_EQ(default_tolerance(DType::kC64).rtol, default_tolerance(DType::kF32).rtol);
   EXPECT_EQ(default_tolerance(DType::kC128).rtol, default_tolerance(DType::kF64).rtol);

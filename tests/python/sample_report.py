@@ -20,8 +20,9 @@ def measures(relative, shape, ulp, rng):
     worst = {"index": [n // 2 for n in shape], "part": 0, "a": rms, "b": rms + 6 * rmse}
     return {
         "count": count, "finite": count, "unequal": count // 2, "outside": count // 7 if relative > 1e-5 else 0,
-        "nan_mismatches": 0, "inf_mismatches": 0, "max_abs": 6 * rmse, "mean_abs": 0.8 * rmse, "max_rel": 900 * relative,
-        "rmse": rmse, "cosine": 1 - relative**2 / 2, "sqnr_db": -20 * math.log10(relative), "rms_a": rms,
+        "nan_mismatches": 0, "inf_mismatches": 0, "max_abs": 6 * rmse, "mean_abs": 0.8 * rmse,
+        "max_rel": 900 * relative, "rmse": rmse, "cosine": 1 - relative**2 / 2, "sqnr_db": -20 * math.log10(relative),
+        "rms_a": rms,
         "rms_b": rms * (1 + relative), "max_ulp": ulp, "p99_ulp": ulp // 3, "worst": worst,
     }  # fmt: skip
 
@@ -29,8 +30,9 @@ def measures(relative, shape, ulp, rng):
 def tensor(order, key, verdict, shape=(32, 128, 384), **more):
     return {
         "order": order, "key": key, "matched": "key", "confidence": 1, "event_kind": "module",
-        "parent": key.rpartition(".")[0], "dtype": "f32", "shape": list(shape), "verdict": verdict, "evidence": "values",
-        "cause": "", "reason": "", "from": None, "ranks": [], "note": "", "measures": None, "axes": [],
+        "parent": key.rpartition(".")[0], "dtype": "f32", "shape": list(shape), "verdict": verdict,
+        "evidence": "values", "cause": "", "reason": "", "from": None, "ranks": [], "note": "",
+        "measures": None, "axes": [],
         "tolerance": {"rtol": 1e-5, "atol": 1.3e-7, "predicate": None, "source": "f32 default"},
     } | more  # fmt: skip
 
@@ -88,6 +90,10 @@ def detail(pass_number, position, shape=(32, 128, 384), seed=0, side=64):
         0 if rng.random() < 0.02 else float(f"{10 ** rng.gauss(-1 if i % right == stripe else -2.5, 0.5):.3g}")
         for i in range(down * right)
     ]
+
+    def noise(size):
+        return [round(abs(rng.gauss(0, 0.1)), 4) for _ in range(size)]
+
     bell = [int(40000 * math.exp(-(((i - 24) / 7) ** 2))) for i in range(48)]
     return {
         "pass": pass_number, "tensor": position,
@@ -97,12 +103,12 @@ def detail(pass_number, position, shape=(32, 128, 384), seed=0, side=64):
         },
         "histogram": {"low": -4.0, "high": 4.0, "a": bell, "b": [*bell[2:], 40, 12]},
         "axes": [
-            {"axis": axis, "width": 1, **{name: [round(abs(rng.gauss(0, 0.1)), 4) for _ in range(size)] for name in ("max_abs", "rmse")},
-             "outside": [rng.randrange(50) for _ in range(size)]}
+            {"axis": axis, "width": 1, "max_abs": noise(size), "rmse": noise(size), "outside": noise(size)}
             for axis, size in enumerate(shape)
         ],
         "worst": [
-            {"index": [rng.randrange(n) for n in shape], "part": 0, "a": rng.gauss(0, 1), "b": rng.gauss(0, 1)} for _ in range(10)
+            {"index": [rng.randrange(n) for n in shape], "part": 0, "a": rng.gauss(0, 1), "b": rng.gauss(0, 1)}
+            for _ in range(10)
         ],
     }  # fmt: skip
 
@@ -130,7 +136,8 @@ def report(passes, details=(), **more):
     counts = {verdict: sum(tensor["verdict"] == verdict for tensor in everything) for verdict in VERDICTS}
     return {
         "format": "ttap-diff", "version": 1, "verdict": "diverged" if counts["diverged"] else "identical",
-        "sentence": "No tensor diverged.", "evidence": [], "a": run("runs/reference"), "b": run("runs/changed", threads=4),
+        "sentence": "No tensor diverged.", "evidence": [],
+        "a": run("runs/reference"), "b": run("runs/changed", threads=4),
         "counts": counts, "options": {"rtol": None, "atol": None, "noise": None, "details": 200},
         "first": places[0] if places else None, "introduced": places,
         "passes": [

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import tensortap as tap
 import torch
@@ -94,7 +93,7 @@ def test_special_values():
     b = torch.tensor([y for _ in special for y in special])
     check(a, b)
     check(a, b, equal_nan=True)
-    check(a.double() * 1e250, b.double() * 1e250, rtol=0.0, atol=0.0)
+    check(a.double() * 1e100, b.double() * 1e100, rtol=0.0, atol=0.0)
 
 
 def test_finite_against_infinite_is_outside_whatever_the_tolerance():
@@ -173,4 +172,4 @@ def test_the_result_does_not_depend_on_the_threads():
     a, b = spread((3000, 700), torch.float32)
     one, many = (tap.diff({"x": a}, {"x": b}, threads=n)["x"] for n in (1, 5))
     assert one.measures == many.measures and one.axes == many.axes
-    assert one.rmse == pytest.approx(float(np.sqrt(((b.double() - a.double()) ** 2).mean())), rel=1e-9)
+    assert one.rmse == pytest.approx(float(((b.double() - a.double()) ** 2).mean().sqrt()), rel=1e-9)

@@ -11,7 +11,8 @@ from ttap_command import ROOT, TTAP, read_json
 
 EXAMPLES = ROOT / "examples/python"
 TESTED = {
-    "embed_sentences", "record_serving", "record_torchrun", "record_training", "record_transformers", "wrong_epsilon",
+    "embed_sentences", "record_serving", "record_tensor_parallel", "record_torchrun", "record_training",
+    "record_transformers", "wrong_epsilon",
 }  # fmt: skip
 
 

@@ -103,6 +103,12 @@ def test_only_the_clang_targets_ask_for_clang(machine):
     assert listed(machine("clang"), "apt") == ["clang-14", "clang-tidy-14"]
 
 
+def test_only_the_tests_ask_for_a_browser(machine):
+    machine.tool("dpkg-query", installed(machine.checkout, but=("chromium", "chromium-driver")))
+    assert machine().returncode == 0
+    assert listed(machine("browser"), "apt") == ["chromium", "chromium-driver"]
+
+
 def test_an_interpreter_that_has_everything_needs_no_network(machine):
     # That of this environment: torch and the rest come from it through a path file.
     environment = {"PYTHON": sys.executable, "PIP_NO_INDEX": "1"}

@@ -176,8 +176,15 @@ std::vector<AxisError> AxisErrors::finish(const PairSums& all) const {
       errors.outside[0] = all.outside;
       errors.nonfinite[0] = all.nonfinite;
     } else {
-      for (uint64_t at = 0; at < plan_->block_; ++at)
-        errors.add_sum(at / axis.stride % axis.length / axis.width, inner_.range(at, 1), true);
+      const uint64_t round = axis.stride * axis.length;
+      for (uint64_t at = 0; at < plan_->block_; at += round) {
+        if (axis.stride == 1 && axis.width == 1) {
+          errors.add(inner_.range(at, axis.length), true);
+          continue;
+        }
+        for (uint64_t index = 0; index < axis.length; ++index)
+          errors.add_sum(index / axis.width, inner_.range(at + index * axis.stride, axis.stride), true);
+      }
     }
     for (uint64_t entry = 0; entry < axis.entries; ++entry) {
       const uint64_t indices = std::min(axis.width, axis.length - entry * axis.width);

@@ -16,7 +16,7 @@ bool mismatched(double a, double b, const Tolerance& tolerance) {
 // Calls visit(first value, piece, distance) for all pairs in order; distance(i) is |b − a|.
 template <class Visit>
 void for_each_pair_piece(const PairReader& reader, Visit&& visit) {
-  const auto room = std::make_unique<PairReader::Room>();
+  const auto room = std::make_unique_for_overwrite<PairReader::Room>();
   for (uint64_t first = 0; first < reader.values(); first += kPieceValues) {
     const auto count = static_cast<size_t>(std::min<uint64_t>(kPieceValues, reader.values() - first));
     const PairPiece piece = reader.read(first, count, *room);

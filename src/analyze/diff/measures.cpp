@@ -17,12 +17,15 @@ namespace {
 // What is summed up on its own. Where chunks begin depends on the shape alone.
 constexpr uint64_t kChunkValues = uint64_t{1} << 21;
 
+// A percentile takes no more passes than this, unless somebody writes to the data meanwhile.
+constexpr int kMostPasses = 8;
+
 // The piece that holds the worst pair; where in it is looked up at the end.
 struct WorstPiece {
   bool mismatch = false;
   double max_abs = 0;
   uint64_t first = 0;
-  uint64_t count = 0;
+  size_t count = 0;
 
   // Pieces come in order: of equals the first stays.
   void consider(const WorstPiece& other) {
@@ -51,7 +54,7 @@ void add(PairSums& to, const PairSums& from) {
 struct Worker {
   explicit Worker(const AxisPlan& plan) : axes(plan) {}
 
-  std::unique_ptr<PairReader::Room> room = std::make_unique<PairReader::Room>();
+  std::unique_ptr<PairReader::Room> room = std::make_unique_for_overwrite<PairReader::Room>();
   PairSums sums = {};  // of a chunk, as what follows
   AxisErrors axes;
   WorstPiece worst = {};
@@ -72,6 +75,7 @@ class Measuring {
     rules_.ulp = reader_.both_float() && reader_.values() != 0;
     if (rules_.ulp) {
       rules_.scale = ulp_scale(coarser(a.dtype, b.dtype));
+      rules_.words = word_format(a.dtype, b.dtype);
       rules_.window = guess_window(reader_, rules_.scale);
     }
     uint64_t threads = options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
@@ -145,15 +149,16 @@ class Measuring {
     return m;
   }
 
-  std::optional<WorstPair> find_worst() const {
+  std::optional<WorstPair> find_worst() {
     if (worst_.count == 0) return std::nullopt;
-    const Tolerance& tolerance = rules_.tolerance;
-    for (uint64_t value = worst_.first; value < worst_.first + worst_.count; ++value) {
-      const WorstPair pair = reader_.at(value);
-      const bool finite = is_finite(pair.a) && is_finite(pair.b);
-      if (worst_.mismatch ? !finite && !is_close(to_double(pair.b), to_double(pair.a), tolerance)
-                          : finite && distance_of(pair.a, pair.b) == worst_.max_abs)
-        return pair;
+    const PairPiece piece = reader_.read(worst_.first, worst_.count, *workers_.front().room);
+    for (size_t i = 0; i < piece.count; ++i) {
+      const double a = piece.a[i];
+      const double b = piece.b[i];
+      const bool finite = std::isfinite(a) && std::isfinite(b);
+      const double distance = piece.distance != nullptr ? piece.distance[i] : std::fabs(b - a);
+      if (worst_.mismatch ? !finite && !is_close(b, a, rules_.tolerance) : finite && distance == worst_.max_abs)
+        return reader_.at(worst_.first + i);
     }
     return std::nullopt;
   }
@@ -164,7 +169,7 @@ class Measuring {
   }
 
   uint64_t percentile(uint64_t rank) {
-    while (true) {
+    for (int pass = 0; pass < kMostPasses; ++pass) {
       UlpCounts& all = workers_.front().ulps;
       for (size_t i = 1; i < workers_.size(); ++i) ttap::add(all, workers_[i].ulps);
       const auto found = narrow(rules_.window, all, rank, sums_.max_ulp);
@@ -175,6 +180,7 @@ class Measuring {
           chunks_, workers_, [&](Worker& worker, uint64_t chunk) { count_ulps(worker, chunk); },
           [](Worker&, uint64_t) {});
     }
+    return rules_.window.low;
   }
 
   void count_ulps(Worker& worker, uint64_t chunk) {

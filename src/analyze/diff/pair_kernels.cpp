@@ -101,6 +101,19 @@ void distance(const std::byte* a, const std::byte* b, size_t count, double* to) 
 
 }  // namespace
 
+WordFormat word_format(DType a, DType b) {
+  if (a != b) return {};
+  switch (a) {
+    case DType::kF32:
+    case DType::kC64: return {4, 0x7F800000};
+    case DType::kBF16: return {2, 0x7F800000};
+    case DType::kF16: return {2, 0x7C000000};
+    case DType::kF8E4M3FN: return {1, 0x7F000000};
+    case DType::kF8E5M2: return {1, 0x7C000000};
+    default: return {};
+  }
+}
+
 const PairKernels& plain_pair_kernels() {
   static constexpr PairKernels kernels = {
       "scalar",          compare,           count_ulps, widen<DType::kF32>, widen<DType::kF16>, widen<DType::kBF16>,

@@ -24,7 +24,19 @@ struct PairPiece {
   const double* b = nullptr;
   const double* distance = nullptr;
   size_t count = 0;
+  // The values as they are written, where PairRules::words says how to read them.
+  const std::byte* words_a = nullptr;
+  const std::byte* words_b = nullptr;
 };
+
+// A float of `bytes` bytes, sign and magnitude, whose bits are its number in the format: the same on both sides, so
+// that steps can be counted without rounding. `nonfinite` is the smallest magnitude that is NaN or infinite, and it as
+// well as the value stand in the upper bits of 32. No bytes: read it from the doubles.
+struct WordFormat {
+  int bytes = 0;
+  uint32_t nonfinite = 0;
+};
+WordFormat word_format(DType a, DType b);
 
 // The distances that are told apart, for a percentile: from `low` to `high`, 2^shift to a bin. `low` is at least 1:
 // what is equal lies below every window.
@@ -51,6 +63,7 @@ struct PairRules {
   bool ulp = false;
   UlpScale scale = {};
   UlpWindow window = {};
+  WordFormat words = {};
 };
 
 // Sums, maxima and counts over finite pairs, but for the counts that say otherwise.

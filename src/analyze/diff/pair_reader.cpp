@@ -125,7 +125,7 @@ PairPiece PairReader::read(uint64_t first, size_t count, Room& room) const {
   if (b_.parts < parts_) spread(room.b, elements);
   std::fill_n(room.a + count, kPiecePadding, 0.0);
   std::fill_n(room.b + count, kPiecePadding, 0.0);
-  PairPiece piece{room.a, room.b, nullptr, count};
+  PairPiece piece{room.a, room.b, nullptr, count, bytes_a, bytes_b};
   if (a_.is_wide || b_.is_wide) {
     find_distances(bytes_a, bytes_b, elements, room);
     std::fill_n(room.distance + count, kPiecePadding, 0.0);

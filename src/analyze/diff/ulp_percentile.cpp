@@ -23,7 +23,7 @@ UlpWindow guess_window(const PairReader& reader, const UlpScale& scale) {
   const uint64_t values = reader.values();
   if (values < kSampledFrom) return window_of(1, std::clamp<uint64_t>(std::bit_ceil(values), 1024, 65536));
   const uint64_t runs = (values < (uint64_t{1} << 24) ? 16384 : 65536) / kSampleRun;
-  const auto room = std::make_unique<PairReader::Room>();
+  const auto room = std::make_unique_for_overwrite<PairReader::Room>();
   std::vector<uint64_t> sample;
   sample.reserve(runs * kSampleRun);
   for (uint64_t run = 0; run < runs; ++run) {
@@ -74,6 +74,7 @@ std::variant<uint64_t, UlpWindow> narrow(const UlpWindow& window, UlpCounts& cou
     if (window.shift == 0) return first;
     return window_of(first, std::min(window.high, first + ((uint64_t{1} << window.shift) - 1)));
   }
+  if (window.high >= most) return most;
   return window_of(window.high + 1, most);
 }
 

@@ -1,5 +1,6 @@
 // Included once per vector target by foreach_target.h; see Highway's documentation.
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 
 #include "analyze/diff/pair_kernels.h"

@@ -83,6 +83,14 @@ struct Steps {
   hn::Vec<Integers> beyond;
 };
 
+template <class T>
+void keep(UlpCounts& counts, const T* distances, size_t count) {
+  if (counts.kept.size() + count <= kMostKeptUlps)
+    counts.kept.insert(counts.kept.end(), distances, distances + count);
+  else
+    counts.all_kept = false;
+}
+
 // Counts distances into the bins of a window. What falls into it is few, as a rule, and put aside first.
 class WindowCounter {
  public:
@@ -113,18 +121,11 @@ class WindowCounter {
       counts_.bins[0] += within_;
     } else {
       for (size_t i = 0; i < within_; ++i) ++counts_.bins[aside_[i] >> window_.shift];
-      if (window_.shift != 0) keep();
+      if (window_.shift != 0) keep(counts_, aside_, within_);
     }
   }
 
  private:
-  HWY_INLINE void keep() {
-    if (counts_.kept.size() + within_ <= kMostKeptUlps)
-      counts_.kept.insert(counts_.kept.end(), aside_, aside_ + within_);
-    else
-      counts_.all_kept = false;
-  }
-
   const UlpWindow& window_;
   UlpCounts& counts_;
   WordVector low_, span_;
@@ -133,33 +134,126 @@ class WindowCounter {
   HWY_ALIGN uint64_t aside_[kPieceValues + 2 * kPiecePadding];
 };
 
+// ---- the same from the bits ----
+
+// Distances of formats of up to 32 bits whose bits are their numbers.
+template <class Word>
+uint64_t count_words(const PairPiece& piece, const PairRules& rules, UlpCounts& counts) {
+  const hn::ScalableTag<uint32_t> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<Word, decltype(d)> from;
+  constexpr int kShift = 32 - 8 * static_cast<int>(sizeof(Word));
+  const size_t lanes = hn::Lanes(d);
+  // A window beyond what there can be counts nothing, and all is below it.
+  const UlpWindow& window = rules.window;
+  constexpr uint64_t kMost = 0xFFFFFFFF;
+  const bool reachable = window.low <= kMost;
+  const auto low = hn::Set(d, static_cast<uint32_t>(std::min(window.low, kMost)));
+  const auto span = hn::Set(d, static_cast<uint32_t>(std::min(window.high, kMost) - std::min(window.low, kMost)));
+  const auto magnitude_bits = hn::Set(di, 0x7FFFFFFF);
+  const auto nonfinite = hn::Set(di, static_cast<int32_t>(rules.words.nonfinite));
+  auto most = hn::Zero(d);
+  uint64_t below = 0;
+  uint64_t left_out = 0;
+  size_t within_count = 0;
+  HWY_ALIGN uint32_t aside[kPieceValues + 4 * kPiecePadding];
+  const auto load = [&](const Word* words) HWY_ATTR {
+    if constexpr (sizeof(Word) == 4) {
+      return hn::BitCast(di, hn::LoadU(d, words));
+    } else {
+      return hn::BitCast(di, hn::ShiftLeft<kShift>(hn::PromoteTo(d, hn::LoadU(from, words))));
+    }
+  };
+  const auto number = [&](auto bits) HWY_ATTR {
+    const auto sign = hn::BroadcastSignBit(bits);
+    return hn::Sub(hn::Xor(hn::And(bits, magnitude_bits), sign), sign);
+  };
+  const auto take = [&](const Word* words_a, const Word* words_b) HWY_ATTR {
+    auto a = load(words_a);
+    auto b = load(words_b);
+    const auto finite =
+        hn::And(hn::Lt(hn::And(a, magnitude_bits), nonfinite), hn::Lt(hn::And(b, magnitude_bits), nonfinite));
+    if (!hn::AllTrue(di, finite)) {
+      left_out += lanes - hn::CountTrue(di, finite);
+      a = hn::IfThenElseZero(finite, a);
+      b = hn::IfThenElseZero(finite, b);
+    }
+    const auto number_a = number(a);
+    const auto number_b = number(b);
+    const auto steps =
+        hn::ShiftRight<kShift>(hn::BitCast(d, hn::Sub(hn::Max(number_a, number_b), hn::Min(number_a, number_b))));
+    most = hn::Max(most, steps);
+    below += hn::CountTrue(d, hn::Lt(steps, low));
+    const auto from_low = hn::Sub(steps, low);
+    const auto within = hn::Not(hn::Lt(span, from_low));
+    if (hn::AllFalse(d, within)) return;
+    if (window.high == window.low)
+      within_count += hn::CountTrue(d, within);
+    else
+      within_count += hn::CompressStore(from_low, within, d, aside + within_count);
+  };
+  const auto* a = reinterpret_cast<const Word*>(piece.words_a);
+  const auto* b = reinterpret_cast<const Word*>(piece.words_b);
+  size_t i = 0;
+  for (; i + lanes <= piece.count; i += lanes) take(a + i, b + i);
+  if (const size_t rest = piece.count - i; rest != 0) {
+    Word last_a[hn::MaxLanes(d)] = {};
+    Word last_b[hn::MaxLanes(d)] = {};
+    std::memcpy(last_a, a + i, rest * sizeof(Word));
+    std::memcpy(last_b, b + i, rest * sizeof(Word));
+    take(last_a, last_b);
+    left_out += lanes - rest;
+  }
+  counts.zeros += left_out;
+  counts.below += below;
+  if (!reachable) {
+    // Nothing lies at the largest number a word can hold.
+  } else if (window.high == window.low) {
+    counts.bins[0] += within_count;
+  } else {
+    for (size_t k = 0; k < within_count; ++k) ++counts.bins[aside[k] >> window.shift];
+    if (window.shift != 0) keep(counts, aside, within_count);
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, most));
+}
+
 // ---- one piece ----
 
 // Counts what is not finite in one vector and takes it out: such a pair becomes two zeros.
 HWY_NOINLINE void take_out_nonfinite(const PairRules& rules, const PositionErrors& positions, size_t at,
                                      DoubleVector& a, DoubleVector& b, DoubleVector& distance, PairSums& sums) {
   const Doubles d;
-  HWY_ALIGN double values_a[hn::MaxLanes(Doubles())];
-  HWY_ALIGN double values_b[hn::MaxLanes(Doubles())];
-  hn::Store(a, d, values_a);
-  hn::Store(b, d, values_b);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) {
-    const double x = values_a[i];
-    const double y = values_b[i];
-    if (x - x == 0 && y - y == 0) continue;
-    const bool nan_x = x != x;
-    const bool nan_y = y != y;
-    const bool close = is_close(y, x, rules.tolerance);
-    sums.nan_mismatches += (nan_x || nan_y) && !close;
-    sums.inf_mismatches += !nan_x && !nan_y && !close;
-    sums.unequal += x != y && !(nan_x && nan_y);
-    sums.outside += !close;
-    ++sums.nonfinite;
-    if (positions.sq == nullptr) continue;
-    positions.outside[at + i] += !close;
-    ++positions.nonfinite[at + i];
-  }
+  const Words dw;
   const auto finite = hn::And(hn::IsFinite(a), hn::IsFinite(b));
+  if (hn::AllTrue(d, hn::Or(finite, hn::Eq(a, b)))) {
+    // The same infinities on both sides, as in a mask.
+    sums.nonfinite += hn::Lanes(d) - hn::CountTrue(d, finite);
+    if (positions.sq != nullptr) {
+      const auto one = hn::IfThenZeroElse(hn::RebindMask(dw, finite), hn::Set(dw, uint64_t{1}));
+      hn::StoreU(hn::Add(hn::LoadU(dw, positions.nonfinite + at), one), dw, positions.nonfinite + at);
+    }
+  } else {
+    HWY_ALIGN double values_a[hn::MaxLanes(Doubles())];
+    HWY_ALIGN double values_b[hn::MaxLanes(Doubles())];
+    hn::Store(a, d, values_a);
+    hn::Store(b, d, values_b);
+    for (size_t i = 0; i < hn::Lanes(d); ++i) {
+      const double x = values_a[i];
+      const double y = values_b[i];
+      if (x - x == 0 && y - y == 0) continue;
+      const bool nan_x = x != x;
+      const bool nan_y = y != y;
+      const bool close = is_close(y, x, rules.tolerance);
+      sums.nan_mismatches += (nan_x || nan_y) && !close;
+      sums.inf_mismatches += !nan_x && !nan_y && !close;
+      sums.unequal += x != y && !(nan_x && nan_y);
+      sums.outside += !close;
+      ++sums.nonfinite;
+      if (positions.sq == nullptr) continue;
+      positions.outside[at + i] += !close;
+      ++positions.nonfinite[at + i];
+    }
+  }
   a = hn::IfThenElseZero(finite, a);
   b = hn::IfThenElseZero(finite, b);
   distance = hn::IfThenElseZero(finite, distance);
@@ -260,7 +354,17 @@ PairSums compare_with(const PairPiece& piece, const PairRules& rules, double max
 PairSums compare(const PairPiece& piece, const PairRules& rules, double max_rel, const PositionErrors& positions,
                  UlpCounts& ulps) {
   if (piece.distance != nullptr) return compare_with<true, UlpKind::kNone>(piece, rules, max_rel, positions, ulps);
-  if (!rules.ulp) return compare_with<false, UlpKind::kNone>(piece, rules, max_rel, positions, ulps);
+  if (!rules.ulp || rules.words.bytes != 0) {
+    PairSums sums = compare_with<false, UlpKind::kNone>(piece, rules, max_rel, positions, ulps);
+    if (sums.unequal == 0) {
+      ulps.below += piece.count - sums.nonfinite;
+      return sums;
+    }
+    if (rules.words.bytes == 4) sums.max_ulp = count_words<uint32_t>(piece, rules, ulps);
+    if (rules.words.bytes == 2) sums.max_ulp = count_words<uint16_t>(piece, rules, ulps);
+    if (rules.words.bytes == 1) sums.max_ulp = count_words<uint8_t>(piece, rules, ulps);
+    return sums;
+  }
   return rules.scale.shift() == 0 ? compare_with<false, UlpKind::kF64>(piece, rules, max_rel, positions, ulps)
                                   : compare_with<false, UlpKind::kOther>(piece, rules, max_rel, positions, ulps);
 }
@@ -301,6 +405,8 @@ void widen(const std::byte* from, size_t count, double* to) {
   const auto* source = reinterpret_cast<const Source*>(from);
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
+    // The values are first touched here: while this piece is worked on, the next one is fetched.
+    __builtin_prefetch(source + i + kPieceValues);
     const auto v = hn::LoadU(hn::Rebind<Source, Doubles>(), source + i);
     if constexpr (kDType == DType::kF32) {
       hn::Store(hn::PromoteTo(d, v), d, to + i);
