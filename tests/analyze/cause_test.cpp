@@ -39,6 +39,17 @@ class CauseTest : public ::testing::Test {
       diffs[index].evidence = Evidence::kHash;
     }
   }
+  // The relative error of a tensor, as a whole and at its worst, where its bytes were compared.
+  void err(std::initializer_list<uint32_t> indices, Verdict verdict, double whole, double worst) {
+    for (const uint32_t index : indices) {
+      diffs[index].verdict = verdict;
+      diffs[index].evidence = Evidence::kValues;
+      diffs[index].measures = std::make_unique<Measures>();
+      diffs[index].measures->rms_a = 2;
+      diffs[index].measures->rmse = 2 * whole;
+      diffs[index].measures->max_abs = 2 * worst;
+    }
+  }
   void drop_inputs() {
     std::erase_if(diffs, [&](const TensorDiff& diff) { return side.tensor(diff.match.a).role == "in"; });
   }
@@ -97,6 +108,50 @@ TEST_F(CauseTest, WhatCameInDifferentBlamesNobody) {
   EXPECT_EQ(cause(root_in), Cause::kUnknown);
   EXPECT_EQ(cause(norm_out), Cause::kInherited);
   for (const TensorDiff& diff : diffs) EXPECT_NE(diff.cause, Cause::kIntroduced);
+}
+
+TEST_F(CauseTest, AnErrorThatCameInAndGrewPastTheToleranceIsInherited) {
+  err({norm_out}, Verdict::kDiverged, 1e-3, 1e-2);
+  err({attention_in, query_in}, Verdict::kWithin, 1e-5, 1e-4);
+  err({query_out, attention_out}, Verdict::kDiverged, 3e-5, 5e-4);
+  find();
+  EXPECT_EQ(cause(norm_out), Cause::kIntroduced);
+  EXPECT_EQ(cause(query_out), Cause::kInherited);
+  EXPECT_EQ(diffs[query_out].source, norm_out);
+  EXPECT_EQ(cause(attention_out), Cause::kInherited);
+}
+
+TEST_F(CauseTest, WhatGrowsInsideACallIsNotTheCallsOwnHoweverMuchItGrows) {
+  err({attention_in, query_in}, Verdict::kWithin, 1e-5, 1e-4);
+  err({query_out}, Verdict::kDiverged, 5e-5, 5e-4);
+  err({attention_out}, Verdict::kDiverged, 5e-4, 5e-3);
+  find();
+  EXPECT_EQ(cause(attention_out), Cause::kInherited);
+}
+
+TEST_F(CauseTest, OfWhatGrowsTheCallIsBlamedIntoWhichNoErrorCame) {
+  err({query_in}, Verdict::kWithin, 1e-5, 1e-4);
+  err({query_out, attention_out}, Verdict::kDiverged, 3e-5, 5e-4);
+  find();
+  EXPECT_EQ(cause(query_out), Cause::kInherited);
+  EXPECT_EQ(cause(attention_out), Cause::kIntroduced);
+}
+
+TEST_F(CauseTest, AnErrorThatIsFarLargerThanWhatCameInIsItsOwn) {
+  err({norm_in, mlp_in}, Verdict::kWithin, 1e-6, 1e-5);
+  err({norm_out}, Verdict::kDiverged, 1e-4, 1e-4);  // everywhere
+  err({mlp_out}, Verdict::kDiverged, 3e-6, 1e-2);   // in one place
+  find();
+  EXPECT_EQ(cause(norm_out), Cause::kIntroduced);
+  EXPECT_EQ(cause(mlp_out), Cause::kIntroduced);
+}
+
+TEST_F(CauseTest, ANanIsNoErrorThatGrew) {
+  err({mlp_in, mlp_out}, Verdict::kWithin, 1e-6, 1e-5);
+  diffs[mlp_out].verdict = Verdict::kDiverged;
+  diffs[mlp_out].measures->nan_mismatches = 1;
+  find();
+  EXPECT_EQ(cause(mlp_out), Cause::kIntroduced);
 }
 
 TEST_F(CauseTest, WithoutInputsTheFirstIsBlamedByOrderAndTheRestIsUnknown) {

@@ -3,7 +3,6 @@
 import faults
 import pytest
 import torch
-from torch import nn
 from ttap_command import read_json
 
 SAME = ("identical", "within tolerance")
@@ -46,6 +45,25 @@ def test_the_planted_module_is_blamed_and_no_other(fault, level, reference, tmp_
     assert {tensor["name"] for tensor in answer.introduced} == {fault.blamed}
 
 
+@pytest.mark.parametrize("fault", faults.FAULTS, ids=str)
+def test_it_is_found_among_rounding_errors(fault, reference, tmp_path):
+    model, passes = fault.planted()
+    faults.sum_all_in_two_halves(model)
+    answer = Answer(reference(fault.architecture), faults.record(model, passes, tmp_path / "faulty"))
+    assert {tensor["name"] for tensor in answer.introduced} == {fault.blamed}
+    assert answer.first["pass"] == fault.in_pass
+
+
+@pytest.mark.parametrize("epsilon", [3e-4, 1e-4, 3e-5])
+@pytest.mark.parametrize("layer", [1, 3])
+def test_where_a_small_fault_grows_past_the_tolerance_nobody_else_is_blamed(layer, epsilon, reference, tmp_path):
+    model, passes = faults.make("minilm")
+    blamed = f"encoder.layer.{layer}.attention.output.LayerNorm"
+    model.get_submodule(blamed).eps = epsilon
+    answer = Answer(reference("minilm"), faults.record(model, passes, tmp_path / "faulty"))
+    assert {tensor["name"] for tensor in answer.introduced} == {blamed}
+
+
 @pytest.mark.parametrize("level", ["full", "fingerprint"])
 def test_faults_side_by_side_are_all_listed(level, reference, tmp_path):
     model, passes = faults.make("minilm")
@@ -86,9 +104,7 @@ def test_another_thread_count_is_within_the_default_tolerance(architecture, tmp_
 def test_another_order_of_summation_is_within_the_default_tolerance(architecture, reference, tmp_path):
     """Whatever kernels the machine has: here each product is summed in two halves."""
     model, passes = faults.make(architecture)
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            faults.sums_in_two_halves(module)
+    faults.sum_all_in_two_halves(model)
     answer = Answer(reference(architecture), faults.record(model, passes, tmp_path / "halves"))
     assert (answer.exit_code, answer.verdict, answer.first) == (0, "within tolerance", None)
     assert answer.verdicts == set(SAME)
