@@ -67,7 +67,7 @@ function measure_tree(root, data) {
   while (clear.length) {
     const node = clear.pop();
     node.worst = null;
-    clear.push(...node.children.values());
+    for (const child of node.children.values()) clear.push(child);
   }
   for (const row of data.rows) {
     const error = error_of(row.tensor, selection.measure);
@@ -196,7 +196,7 @@ function draw_module_tree(data, root) {
     while (stack.length) {
       const node = stack.pop();
       node.open = false;
-      stack.push(...node.children.values());
+      for (const child of node.children.values()) stack.push(child);
     }
     draw();
   };

@@ -64,7 +64,7 @@ function draw_summary(data) {
 
 // What is not whole about this page, before anyone relies on it.
 function draw_notes(report) {
-  const note = (title, lines, kind) => lines && lines.length &&
+  const note = (title, lines, kind) => lines && lines.length > 0 &&
       make('div', {class: `note ${kind}`, id: kind}, make('b', {}, title),
            make('ul', {}, lines.map((line) => make('li', {}, line))));
   append(

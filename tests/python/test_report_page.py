@@ -67,6 +67,25 @@ def test_what_was_left_out_and_warnings_are_stated(show):
     assert page.texts("#warnings li") == ["--tol 'decoder' matched no tensor"]
 
 
+def test_where_nothing_was_left_out_nothing_is_said(show):
+    page = show(sample.report([sample.encoder()[0]]))
+    assert page.texts("#notes") == [""]
+
+
+def test_one_of_several_passes_is_looked_at_by_itself(show):
+    passes = [sample.encoder(seed=seed)[0] for seed in (0, 1)]
+    page = show(sample.report(passes))
+    page.shown("116 tensors")
+    page.find("#pass").send_keys("rank 0, pass 1")
+    page.shown("58 of 116 tensors")
+    assert page.chart("Math.min(...chart.data.flatMap(trace => trace.x))") == 58
+    page.click("[data-verdict='introduced']")
+    page.shown("1 of 116 tensors")
+    page.click(".lines .line")
+    assert page.driver.current_url.endswith("#t=1.38")
+    assert "rank 0, pass 1" in page.text("#detail")
+
+
 def test_a_report_of_another_version_is_not_guessed_at(driver, tmp_path):
     page = browser.Page(driver, browser.write(sample.sample() | {"version": 2}, tmp_path / "page.html"))
     assert "version 1, not 2" in page.text(".problem[role=alert]")
