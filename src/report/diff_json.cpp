@@ -185,7 +185,7 @@ void write_diff_json(const DiffReport& report, Output& out) {
   write_run(json, report.b);
   json.key("counts").begin_line();
   for (int v = 0; v < kVerdicts; ++v) json.member(to_string(static_cast<Verdict>(v)), report.counts[v]);
-  json.end().key("first");
+  json.end().member("not_compared", report.not_compared).key("first");
   write_place(json, report.first());
   json.key("earliest");
   write_place(json, report.earliest);

@@ -104,7 +104,8 @@ void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output
                {"max abs", kRight, 1},
                {"relative", kRight},
                {"cosine", kRight, 3},
-               {"outside", kRight, 2}});
+               {"outside", kRight, 2},
+               {"NaN/Inf", kRight, 2}});
   size_t left_out = 0;
   for (uint32_t p = 0; p < report.passes.size(); ++p) {
     const PassDiff& pass = report.passes[p];
@@ -112,7 +113,7 @@ void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output
       const TensorDiff& tensor = pass.tensors[i];
       // An input that parted is somebody's output: it has a row of its own only where that was not recorded.
       const bool explained = is_input(record_of(pass, tensor).role) && tensor.cause == Cause::kInherited;
-      if (!options.all && (!parted(tensor.verdict) || explained)) continue;
+      if (!options.all && (!parted(tensor) || explained)) continue;
       // An introduced one is never left out.
       if (!options.all && table.rows() >= options.rows && tensor.cause != Cause::kIntroduced) {
         ++left_out;
@@ -129,6 +130,8 @@ void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output
       table.add(m ? error_text(m->rmse / m->rms_a, least) : "");
       table.add(m && !std::isnan(m->cosine) ? fmt::format("{:.6f}", m->cosine) : "");
       table.add(m && !least ? share_text(m->outside, m->count) : "");
+      const uint64_t mismatches = m ? m->nan_mismatches + m->inf_mismatches : 0;
+      table.add(mismatches > 0 ? fmt::format("{}", mismatches) : "", Style::kRed);
     }
   }
   if (table.rows() == 0) return;
@@ -160,6 +163,18 @@ void draw_unmatched(const DiffReport& report, const DrawDiffOptions& options, Ou
   }
 }
 
+void draw_not_compared(const DiffReport& report, Output& out) {
+  if (report.not_compared == 0) return;
+  out.write(Style::kYellow, "not compared");
+  out.print(": {}\n", count_text(report.not_compared, "tensor", "tensors"));
+  size_t shown = 0;
+  for (const PassDiff& pass : report.passes)
+    for (const TensorDiff& tensor : pass.tensors)
+      if (tensor.verdict == Verdict::kInconclusive && !parted(tensor) && ++shown <= 4)
+        out.print("  {}: {}\n", printable(key_of(pass, tensor)), printable(tensor.reason));
+  if (report.not_compared > 4) out.print("  ... and {} more (--all)\n", report.not_compared - 4);
+}
+
 void draw_guesses(const DiffReport& report, Output& out) {
   uint64_t guessed = 0;
   float least = 1;
@@ -185,6 +200,7 @@ void draw_diff(const DiffReport& report, const DrawDiffOptions& options, Output&
   draw_first(report, out);
   draw_table(report, options, out);
   draw_unmatched(report, options, out);
+  draw_not_compared(report, out);
   draw_guesses(report, out);
   for (const std::string& warning : report.warnings) {
     out.write(Style::kYellow, "warning");

@@ -18,7 +18,7 @@ std::string key_text_at(const DiffReport& report, DiffPlace place) {
 uint64_t compared(const DiffReport& report) {
   uint64_t total = 0;
   for (const uint64_t count : report.counts) total += count;
-  return total - report.count(Verdict::kMissing) - report.count(Verdict::kExtra);
+  return total - report.count(Verdict::kMissing) - report.count(Verdict::kExtra) - report.not_compared;
 }
 
 // The pair that is furthest apart among those within tolerance.
@@ -40,6 +40,7 @@ std::string unmatched_text(const DiffReport& report) {
   std::string text;
   if (missing > 0) text += fmt::format("; {} only in A", count_text(missing, "tensor is", "tensors are"));
   if (extra > 0) text += fmt::format("; {} only in B", count_text(extra, "tensor is", "tensors are"));
+  if (report.not_compared > 0) text += fmt::format("; {} could not be compared", report.not_compared);
   return text;
 }
 
@@ -58,6 +59,8 @@ std::string parted_sentence(const DiffReport& report) {
   }
   if (is_input(record_of(report.passes[place.pass], tensor).role))
     return fmt::format("{}: {} came in different{}; no recorded operator introduced it", word, key, where);
+  if (tensor.cause == Cause::kInherited)
+    return fmt::format("{}: an error that was within tolerance grew past it at {}{}", word, key, where);
   return fmt::format("{}: the runs part first at {}{}; whether it introduced the error is unknown", word, key, where);
 }
 
@@ -65,12 +68,11 @@ std::string parted_sentence(const DiffReport& report) {
 
 std::string verdict_sentence(const DiffReport& report) {
   const uint64_t pairs = compared(report);
-  if (pairs == 0) return "inconclusive: no tensor of A has a counterpart in B" + unmatched_text(report);
   if (report.earliest) return parted_sentence(report);
-  if (report.verdict == Verdict::kInconclusive)
-    return fmt::format("inconclusive: {} nothing to compare was kept of{}",
-                       count_text(report.count(Verdict::kInconclusive), "tensor that", "tensors that"),
-                       unmatched_text(report));
+  if (pairs == 0)
+    return (report.not_compared > 0 ? "inconclusive: nothing could be compared"
+                                    : "inconclusive: no tensor of A has a counterpart in B") +
+           unmatched_text(report);
   if (report.verdict == Verdict::kIdentical)
     return fmt::format("identical: {} the same bits{}", count_text(pairs, "tensor has", "tensors have"),
                        unmatched_text(report));

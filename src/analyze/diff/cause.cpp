@@ -66,7 +66,7 @@ class Blame {
 
   void find() {
     for (uint32_t i = 0; i < tensors_.size(); ++i) {
-      if (!parted(tensors_[i].verdict)) {
+      if (!parted(tensors_[i])) {
         agreed_before_ |= tensors_[i].verdict == Verdict::kIdentical || tensors_[i].verdict == Verdict::kWithin;
         continue;
       }
@@ -125,13 +125,12 @@ class Blame {
     if (backward)
       if (const auto forward = nodes_.find({record.name, record.call, false}); forward != nodes_.end())
         for (const uint32_t output : forward->second.outputs)
-          if (parted(tensors_[output].verdict))
+          if (parted(tensors_[output]))
             return set(i, Cause::kInherited, fmt::format("its forward parted: {}", key_at(output)), output);
     uint64_t alone = 0;  // inputs that only one side has, or that nothing can be said of
     for (const uint32_t input : node.inputs) {
       const Verdict verdict = tensors_[input].verdict;
-      if (verdict == Verdict::kDiverged || verdict == Verdict::kShapeMismatch ||
-          (verdict == Verdict::kInconclusive && tensors_[input].evidence != Evidence::kNothing)) {
+      if (parted(tensors_[input])) {
         const uint32_t source = tensors_[input].source;
         return set(i, Cause::kInherited, fmt::format("its input {} parted", key_at(input)),
                    source == kNoTensor ? input : source);
@@ -236,7 +235,7 @@ class Blame {
 bool is_input(std::string_view role) { return role == "in" || role == "grad_out"; }
 
 void find_causes(const Side& a, const Side& b, std::span<TensorDiff> tensors) {
-  if (std::ranges::none_of(tensors, [](const TensorDiff& tensor) { return parted(tensor.verdict); })) return;
+  if (std::ranges::none_of(tensors, [](const TensorDiff& tensor) { return parted(tensor); })) return;
   Blame(a, b, tensors).find();
 }
 

@@ -71,7 +71,7 @@ std::optional<Measures> noise_of(const PairContext& context, uint32_t a, const T
 }
 
 void name_ranks(const PairContext& context, TensorDiff& tensor) {
-  if (tensor.measures == nullptr || !tensor.measures->worst || !parted(tensor.verdict)) return;
+  if (tensor.measures == nullptr || !tensor.measures->worst || !parted(tensor)) return;
   for (const auto& [side, index] : {std::pair(&context.a, tensor.match.a), std::pair(&context.b, tensor.match.b)})
     for (const uint32_t rank : side->ranks_of(index, tensor.measures->worst->element))
       if (std::ranges::find(tensor.ranks, rank) == tensor.ranks.end()) tensor.ranks.push_back(rank);

@@ -138,22 +138,22 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
 }
 
 void summarize(DiffReport& report) {
+  uint64_t unsettled = 0;  // the bits differ, and there are no bytes to tell how far
   for (uint32_t p = 0; p < report.passes.size(); ++p) {
     const PassDiff& pass = report.passes[p];
     for (uint32_t i = 0; i < pass.tensors.size(); ++i) {
       const TensorDiff& tensor = pass.tensors[i];
       ++report.counts[static_cast<size_t>(tensor.verdict)];
       report.compared_values |= tensor.evidence == Evidence::kValues;
-      // What only metadata was kept of says nothing about where the runs part.
-      const bool tells = tensor.verdict != Verdict::kInconclusive || tensor.evidence != Evidence::kNothing;
-      if (parted(tensor.verdict) && tells && !report.earliest) report.earliest = DiffPlace{p, i};
+      unsettled += tensor.verdict == Verdict::kInconclusive && parted(tensor);
+      if (parted(tensor) && !report.earliest) report.earliest = DiffPlace{p, i};
       if (tensor.cause == Cause::kIntroduced) report.introduced.push_back({p, i});
     }
   }
-  const uint64_t matched = report.count(Verdict::kIdentical) + report.count(Verdict::kWithin);
+  report.not_compared = report.count(Verdict::kInconclusive) - unsettled;
   if (report.count(Verdict::kDiverged) + report.count(Verdict::kShapeMismatch) > 0) {
     report.verdict = Verdict::kDiverged;
-  } else if (report.count(Verdict::kInconclusive) > 0 || matched == 0) {
+  } else if (unsettled > 0 || report.count(Verdict::kIdentical) + report.count(Verdict::kWithin) == 0) {
     report.verdict = Verdict::kInconclusive;
   } else if (report.count(Verdict::kWithin) > 0) {
     report.verdict = Verdict::kWithin;

@@ -56,9 +56,10 @@ struct DiffReport {
   std::vector<std::string> only_a = {};  // passes without a counterpart, as Side::place() says
   std::vector<std::string> only_b = {};
   std::array<uint64_t, kVerdicts> counts = {};
-  Verdict verdict = Verdict::kIdentical;                       // identical, within tolerance, diverged or inconclusive
-  std::optional<DiffPlace> earliest = {};                      // the first tensor that parted, input or output
-  std::vector<DiffPlace> introduced = {};                      // in execution order
+  uint64_t not_compared = 0;               // pairs of which nothing to compare was kept, or could be read
+  Verdict verdict = Verdict::kIdentical;   // identical, within tolerance, diverged or inconclusive
+  std::optional<DiffPlace> earliest = {};  // the first tensor that parted, input or output
+  std::vector<DiffPlace> introduced = {};  // in execution order
   std::vector<std::pair<DiffPlace, PairDetail>> details = {};  // add_details()
   uint64_t details_left_out = 0;
   std::vector<std::string> warnings = {};

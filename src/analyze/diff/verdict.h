@@ -24,11 +24,6 @@ enum class Verdict : uint8_t {
 inline constexpr int kVerdicts = 7;
 std::string_view to_string(Verdict verdict);  // "identical", "within tolerance", …
 
-// Whether the two sides do not agree here, as far as is known.
-inline bool parted(Verdict verdict) {
-  return verdict == Verdict::kDiverged || verdict == Verdict::kInconclusive || verdict == Verdict::kShapeMismatch;
-}
-
 enum class Cause : uint8_t { kNone, kIntroduced, kInherited, kUnknown };
 std::string_view to_string(Cause cause);  // "", "introduced", "inherited", "unknown"
 
@@ -59,5 +54,11 @@ struct TensorDiff {
   std::vector<uint32_t> ranks = {};  // of a tensor put together: whose part is out of tolerance
   std::string note = {};
 };
+
+// Whether the two sides are known not to agree here. What only metadata was kept of tells nothing.
+inline bool parted(const TensorDiff& tensor) {
+  return tensor.verdict == Verdict::kDiverged || tensor.verdict == Verdict::kShapeMismatch ||
+         (tensor.verdict == Verdict::kInconclusive && tensor.evidence != Evidence::kNothing);
+}
 
 }  // namespace ttap
