@@ -48,11 +48,23 @@ struct Arguments {
   bool keys_only = false;
 };
 
+constexpr const char* kWritable = "name a file in a folder that exists and can be written";
+
+Error as_unwritable(Error error, const std::string& path) {
+  if (error.code != ErrorCode::kUnsupported) {
+    error.path = path;
+    error.hint = kWritable;
+  }
+  return error;
+}
+
 Result<void> write_file(const std::string& path, const std::function<void(Output&)>& write) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0)
-    return Error{
-        .code = ErrorCode::kIo, .message = fmt::format("cannot write: {}", std::strerror(errno)), .path = path};
+    return Error{.code = ErrorCode::kIo,
+                 .message = fmt::format("cannot write: {}", std::strerror(errno)),
+                 .path = path,
+                 .hint = kWritable};
   Output out(fd, {});
   write(out);
   Status status = out.finish();
@@ -68,17 +80,20 @@ Result<ExitCode> run_diff(Arguments& arguments, Output& out) {
   Progress progress("comparing", 0);
   arguments.diff.progress = [&](uint64_t done, uint64_t total) { progress.set(done, total); };
   TTAP_ASSIGN(DiffReport report, diff(arguments.a, arguments.b, arguments.diff));
+  progress.wipe();
+  arguments.selection.json ? write_diff_json(report, out) : draw_diff(report, arguments.draw, out);
+  out.flush();
+  // The answer first: a file that cannot be written does not cost it.
   if (!arguments.csv.empty()) {
     TTAP_TRY(write_file(arguments.csv, [&](Output& file) { write_diff_csv(report, file); }));
   }
   if (!arguments.html.empty()) {
     add_details(report, arguments.details, arguments.diff.threads, arguments.diff.progress);
-    TTAP_TRY(write_diff_page(report, arguments.html));
-    report.details.clear();
+    progress.wipe();
+    const Status written = write_diff_page(report, arguments.html);
+    if (!written.ok()) return as_unwritable(written.error(), arguments.html);
+    if (!arguments.selection.json) out.print("page: {}\n", arguments.html);
   }
-  progress.wipe();
-  arguments.selection.json ? write_diff_json(report, out) : draw_diff(report, arguments.draw, out);
-  if (!arguments.html.empty() && !arguments.selection.json) out.print("page: {}\n", arguments.html);
   return is_same(report, fail_on) ? kFine : kFinding;
 }
 

@@ -7,7 +7,7 @@ const ERRORS = [
     name: 'relative error',
     short: 'relative',
     explain: 'RMSE / RMS of A: the size of the error against the size of the tensor. The measure to begin with.',
-    of: (m) => ratio(number_of(m.rmse), number_of(m.rms_a))
+    of: (m) => 'relative' in m ? number_of(m.relative) : ratio(number_of(m.rmse), number_of(m.rms_a))
   },
   {
     id: 'max_abs',

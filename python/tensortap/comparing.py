@@ -114,7 +114,7 @@ class Diff:
 
     def to_csv(self, path: str | os.PathLike) -> None:
         """Write one line per tensor."""
-        Path(path).write_text(self._core.csv())
+        Path(path).write_bytes(self._core.csv())
 
 
 def diff(
@@ -190,6 +190,8 @@ def diff(
 
 
 def _tolerance(value: str | Sequence[float]) -> str:
+    if not isinstance(value, str | Sequence) or (not isinstance(value, str) and len(value) != 2):
+        raise TypeError(f"a tolerance is (rtol, atol) or a predicate such as 'cos>=0.999', not {value!r}")
     return value if isinstance(value, str) else ",".join(repr(float(number)) for number in value)
 
 
@@ -204,11 +206,25 @@ def _path(side: Comparable, stack: ExitStack) -> str:
         import torch
 
         file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ttap-diff-"))) / "tensors.pt"
-        torch.save({name: tensor.detach().cpu() for name, tensor in side.items()}, file)
+        torch.save(_tensors(side), file)
         return str(file)
     raise TypeError(
         f"cannot compare {type(side).__name__}: give a path, a run, a rank, a pass, or a mapping of tensors"
     )
+
+
+def _tensors(side: Mapping[str, Any]) -> dict[str, Any]:
+    import torch
+
+    def plain(name: str, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: plain(f"{name}.{key}", part) for key, part in value.items()}
+        try:
+            return torch.as_tensor(value).detach().cpu()
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(f"cannot compare {name!r}, a {type(value).__name__}: give tensors or arrays") from error
+
+    return {name: plain(str(name), value) for name, value in side.items()}
 
 
 def _rules_file(rules: str | os.PathLike | Mapping[str, str] | None, stack: ExitStack) -> str:

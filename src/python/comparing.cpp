@@ -46,7 +46,11 @@ std::string written(Write&& write, Terminal terminal = {}) {
 void init_comparing(nb::module_& m) {
   nb::class_<Diff>(m, "Diff")
       .def("json", [](const Diff& self) { return written([&](Output& out) { write_diff_json(self.report, out); }); })
-      .def("csv", [](const Diff& self) { return written([&](Output& out) { write_diff_csv(self.report, out); }); })
+      .def("csv",
+           [](const Diff& self) {  // names may hold any bytes
+             const std::string text = written([&](Output& out) { write_diff_csv(self.report, out); });
+             return nb::bytes(text.data(), text.size());
+           })
       .def(
           "text",
           [](const Diff& self, bool all, size_t rows) {

@@ -39,7 +39,7 @@ void write_diff_csv(const DiffReport& report, Output& out) {
       if (const Measures* m = tensor.measures.get()) {
         out.print(",{},{},{},{},{},{},{},{},{},{},{}", m->count, m->outside, m->nan_mismatches, m->inf_mismatches,
                   number(m->max_abs), number(m->mean_abs), number(m->max_rel), number(m->rmse),
-                  number(m->rmse / m->rms_a), number(m->cosine), number(m->sqnr_db));
+                  number(relative_error(tensor)), number(m->cosine), number(m->sqnr_db));
         out.print(",{},{}", m->max_ulp ? fmt::format("{}", *m->max_ulp) : "",
                   m->p99_ulp ? fmt::format("{}", *m->p99_ulp) : "");
         if (m->worst) {

@@ -7,6 +7,7 @@
 #include "report/diff_page.h"
 #include "report/diff_report.h"
 #include "report/json_writer.h"
+#include "report/packed_numbers.h"
 #include "report/text.h"
 
 namespace ttap {
@@ -37,13 +38,13 @@ void write_pair(JsonWriter& json, const WorstPair& worst, std::span<const int64_
   json.member("a", worst.a).member("b", worst.b).end();
 }
 
-void write_measures(JsonWriter& json, const Measures& m, std::span<const int64_t> shape) {
+void write_measures(JsonWriter& json, const Measures& m, double relative, std::span<const int64_t> shape) {
   json.begin_line();
   json.member("count", m.count).member("finite", m.finite).member("unequal", m.unequal).member("outside", m.outside);
   json.member("nan_mismatches", m.nan_mismatches).member("inf_mismatches", m.inf_mismatches);
   json.member("max_abs", m.max_abs).member("mean_abs", m.mean_abs).member("max_rel", m.max_rel);
   json.member("rmse", m.rmse).member("cosine", m.cosine).member("sqnr_db", m.sqnr_db);
-  json.member("rms_a", m.rms_a).member("rms_b", m.rms_b);
+  json.member("rms_a", m.rms_a).member("rms_b", m.rms_b).member("relative", relative);
   const auto steps = [&](std::string_view name, const std::optional<uint64_t>& count) {
     json.key(name);
     count ? json.value(*count) : json.null();
@@ -113,7 +114,7 @@ void write_tensor(JsonWriter& json, const PassDiff& pass, uint32_t position) {
   }
   json.key("measures");
   if (tensor.measures != nullptr) {
-    write_measures(json, *tensor.measures, record.shape);
+    write_measures(json, *tensor.measures, relative_error(tensor), record.shape);
   } else {
     json.null();
   }
@@ -125,17 +126,9 @@ void write_tensor(JsonWriter& json, const PassDiff& pass, uint32_t position) {
   json.end().end();
 }
 
-template <class Numbers>
-void write_numbers(JsonWriter& json, std::string_view name, const Numbers& numbers) {
+void write_counts(JsonWriter& json, std::string_view name, std::span<const uint64_t> counts) {
   json.key(name).begin_list();
-  for (const auto number : numbers) {
-    // What the page draws needs no more digits than an eye sees.
-    if constexpr (std::is_floating_point_v<std::decay_t<decltype(number)>>) {
-      std::isfinite(number) ? json.raw(fmt::format("{:.4g}", number)) : json.value(static_cast<double>(number));
-    } else {
-      json.value(number);
-    }
-  }
+  for (const uint64_t count : counts) json.value(count);
   json.end();
 }
 
@@ -146,19 +139,19 @@ void write_detail(JsonWriter& json, const DiffReport& report, DiffPlace place, c
   json.key("heat").begin_line().member("rows", heat.rows).member("columns", heat.columns);
   json.member("row_step", heat.row_step).member("column_step", heat.column_step);
   json.member("cells_down", heat.cells_down).member("cells_right", heat.cells_right);
-  write_numbers(json, "cells", heat.cells);
+  write_packed(json.key("cells"), std::span<const float>(heat.cells));
   json.end().key("histogram").begin_line();
   json.member("low", detail.histogram.low).member("high", detail.histogram.high);
-  write_numbers(json, "a", detail.histogram.a);
-  write_numbers(json, "b", detail.histogram.b);
+  write_counts(json, "a", detail.histogram.a);
+  write_counts(json, "b", detail.histogram.b);
   json.end().key("axes").begin_list();
   for (const AxisError& axis : detail.axes) {
     json.begin_line().member("axis", axis.axis).member("width", axis.width);
-    write_numbers(json, "max_abs", axis.max_abs);
+    write_packed(json.key("max_abs"), std::span<const double>(axis.max_abs));
     std::vector<double> rmse(axis.mean_sq.size());
     std::ranges::transform(axis.mean_sq, rmse.begin(), [](double mean_sq) { return std::sqrt(mean_sq); });
-    write_numbers(json, "rmse", rmse);
-    write_numbers(json, "outside", axis.outside);
+    write_packed(json.key("rmse"), std::span<const double>(rmse));
+    write_counts(json, "outside", axis.outside);
     json.end();
   }
   json.end().key("worst").begin_list();

@@ -46,7 +46,8 @@ void draw_measures(const PassDiff& pass, const TensorDiff& tensor, Output& out) 
   const bool least = tensor.evidence != Evidence::kValues;
   fact(out, "error",
        fmt::format("max {}, mean {}, rmse {}, relative {}{}", error_text(m.max_abs), error_text(m.mean_abs),
-                   error_text(m.rmse), error_text(m.rmse / m.rms_a), least ? "  (at least: by the statistics)" : ""));
+                   error_text(m.rmse), error_text(relative_error(tensor)),
+                   least ? "  (at least: by the statistics)" : ""));
   if (least) return;
   std::string more = fmt::format("cosine {:.9g}, SQNR {:.4g} dB", m.cosine, m.sqnr_db);
   if (m.max_ulp) more += fmt::format(", ULP max {}, 99 % within {}", *m.max_ulp, *m.p99_ulp);
@@ -127,7 +128,7 @@ void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output
       table.add(to_string(tensor.verdict), style_of(tensor.verdict));
       table.add(to_string(tensor.cause), tensor.cause == Cause::kIntroduced ? Style::kRed : Style::kPlain);
       table.add(m ? error_text(m->max_abs, least) : "");
-      table.add(m ? error_text(m->rmse / m->rms_a, least) : "");
+      table.add(m ? error_text(relative_error(tensor), least) : "");
       table.add(m && !std::isnan(m->cosine) ? fmt::format("{:.6f}", m->cosine) : "");
       table.add(m && !least ? share_text(m->outside, m->count) : "");
       const uint64_t mismatches = m ? m->nan_mismatches + m->inf_mismatches : 0;

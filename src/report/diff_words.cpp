@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 #include "analyze/diff/cause.h"
 #include "report/diff_report.h"
@@ -13,6 +14,12 @@ namespace {
 
 std::string key_text_at(const DiffReport& report, DiffPlace place) {
   return printable(key_of(report.passes[place.pass], report.at(place)));
+}
+
+bool both_nan(const Measures& found) {
+  if (!found.worst) return false;
+  const double a = to_double(found.worst->a), b = to_double(found.worst->b);
+  return a != a && b != b;
 }
 
 uint64_t compared(const DiffReport& report) {
@@ -27,7 +34,7 @@ std::optional<DiffPlace> largest_error(const DiffReport& report, double& error) 
   for (uint32_t p = 0; p < report.passes.size(); ++p)
     for (uint32_t i = 0; i < report.passes[p].tensors.size(); ++i) {
       const auto& measures = report.passes[p].tensors[i].measures;
-      const double relative = measures == nullptr ? 0 : measures->rmse / measures->rms_a;
+      const double relative = measures == nullptr ? 0 : relative_error(report.passes[p].tensors[i]);
       if (!(relative > error) || !std::isfinite(relative)) continue;
       error = relative;
       largest = DiffPlace{p, i};
@@ -40,8 +47,20 @@ std::string unmatched_text(const DiffReport& report) {
   std::string text;
   if (missing > 0) text += fmt::format("; {} only in A", count_text(missing, "tensor is", "tensors are"));
   if (extra > 0) text += fmt::format("; {} only in B", count_text(extra, "tensor is", "tensors are"));
+  const auto passes = [&](const std::vector<std::string>& only, std::string_view side) {
+    if (!only.empty()) text += fmt::format("; {} only in {}", count_text(only.size(), "pass is", "passes are"), side);
+  };
+  passes(report.only_a, "A");
+  passes(report.only_b, "B");
   if (report.not_compared > 0) text += fmt::format("; {} could not be compared", report.not_compared);
   return text;
+}
+
+uint64_t parted_count(const DiffReport& report) {
+  uint64_t count = 0;
+  for (const PassDiff& pass : report.passes)
+    count += std::ranges::count_if(pass.tensors, [](const TensorDiff& tensor) { return parted(tensor); });
+  return count;
 }
 
 std::string parted_sentence(const DiffReport& report) {
@@ -61,7 +80,19 @@ std::string parted_sentence(const DiffReport& report) {
     return fmt::format("{}: {} came in different{}; no recorded operator introduced it", word, key, where);
   if (tensor.cause == Cause::kInherited)
     return fmt::format("{}: an error that was within tolerance grew past it at {}{}", word, key, where);
+  if (report.passes[place.pass].a->info().format != Format::kSegment)
+    return fmt::format("{}: {} of the tensors differ; the first in the file is {}{}", word,
+                       share_text(parted_count(report), compared(report)), key, where);
   return fmt::format("{}: the runs part first at {}{}; whether it introduced the error is unknown", word, key, where);
+}
+
+// What cannot be measured does not pass for small: other shapes, and NaN unless the predicate speaks of it.
+bool fails(const TensorDiff& tensor, const Predicate& predicate) {
+  if (tensor.verdict == Verdict::kShapeMismatch) return true;
+  if (tensor.verdict == Verdict::kInconclusive) return parted(tensor);
+  if (tensor.measures == nullptr) return false;
+  return predicate.holds(*tensor.measures) || (tensor.measures->nan_mismatches > 0 && !predicate.judges_nan()) ||
+         (tensor.measures->inf_mismatches > 0 && !predicate.judges_inf());
 }
 
 }  // namespace
@@ -105,12 +136,13 @@ std::vector<std::string> evidence_lines(const DiffReport& report) {
     if (found->outside > 0)
       lines.push_back(fmt::format("{} of its values are out of tolerance ({})",
                                   share_text(found->outside, found->count), tensor.judge->source));
-    if (found->rmse > tensor.judge->most_relative * found->rms_a)
+    if (relative_error(tensor) > tensor.judge->most_relative)
       lines.push_back(fmt::format("its error as a whole is {:.2g} of its size, more than {:.2g} ({})",
-                                  found->rmse / found->rms_a, tensor.judge->most_relative, tensor.judge->source));
+                                  relative_error(tensor), tensor.judge->most_relative, tensor.judge->source));
     if (found->nan_mismatches + found->inf_mismatches > 0)
-      lines.push_back(
-          fmt::format("{} NaN and {} infinities do not match", found->nan_mismatches, found->inf_mismatches));
+      lines.push_back(fmt::format("{} NaN and {} infinities do not match{}", found->nan_mismatches,
+                                  found->inf_mismatches,
+                                  both_nan(*found) ? " (NaN on both sides: --equal-nan lets it agree)" : ""));
   }
   for (const AxisWorst& axis : tensor.axes) {
     // Half of it in one of two halves says nothing.
@@ -123,10 +155,15 @@ std::vector<std::string> evidence_lines(const DiffReport& report) {
     lines.push_back(fmt::format("{} {:.0f} % of the squared error", which, 100 * axis.share));
   }
   for (const uint32_t rank : tensor.ranks) lines.push_back(fmt::format("it is rank {}'s part", rank));
-  if (report.earliest && *report.earliest != *place && report.earliest->pass == place->pass)
-    lines.push_back(fmt::format("{} parted before it", key_text_at(report, *report.earliest)));
-  if (report.introduced.size() > 1)
-    lines.push_back(fmt::format("{} operators introduced an error of their own", report.introduced.size()));
+  if (report.earliest && *report.earliest != *place)
+    lines.push_back(fmt::format("first seen at {}{}", key_text_at(report, *report.earliest),
+                                report.earliest->pass == place->pass
+                                    ? std::string()
+                                    : fmt::format(" in {}", report.passes[report.earliest->pass].a->place())));
+  std::set<std::string_view> names;
+  for (const DiffPlace each : report.introduced)
+    names.insert(record_of(report.passes[each.pass], report.at(each)).name);
+  if (names.size() > 1) lines.push_back(fmt::format("{} operators introduced an error", names.size()));
   return lines;
 }
 
@@ -151,15 +188,19 @@ Result<FailOn> FailOn::parse(const std::vector<std::string>& texts) {
 }
 
 bool FailOn::holds(const DiffReport& report) const {
+  const auto asks = [&](Verdict verdict) { return std::ranges::find(words_, to_string(verdict)) != words_.end(); };
+  if (asks(Verdict::kMissing) && !report.only_a.empty()) return true;
+  if (asks(Verdict::kExtra) && !report.only_b.empty()) return true;
+  bool compared = false;
   for (const PassDiff& pass : report.passes)
     for (const TensorDiff& tensor : pass.tensors) {
+      compared |= tensor.verdict == Verdict::kIdentical || tensor.evidence != Evidence::kNothing;
       for (const std::string& word : words_)
         if (word == to_string(tensor.verdict) || word == to_string(tensor.cause)) return true;
-      if (tensor.measures != nullptr)
-        for (const Predicate& predicate : predicates_)
-          if (predicate.holds(*tensor.measures)) return true;
+      for (const Predicate& predicate : predicates_)
+        if (fails(tensor, predicate)) return true;
     }
-  return false;
+  return !compared;  // nothing was shown to be well
 }
 
 bool is_same(const DiffReport& report, const FailOn& fail_on) {

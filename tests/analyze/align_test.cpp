@@ -111,12 +111,19 @@ TEST(NameMap, ErrorsNameFileAndLine) {
   EXPECT_EQ(NameMap::read("/nobody/map.yaml").error().code, ErrorCode::kNotFound);
 }
 
-TEST(Align, TheMapIsTriedOnWhatKeysLeave) {
+TEST(Align, WhatTheMapRenamesGoesByItsNewNameAndTheRestByKey) {
   const auto map = NameMap::parse("'^h\\.(\\d+)': layers.$1", "map.yaml");
   ASSERT_TRUE(map.ok());
   const MemorySide a{{"layers.0"}, {"layers.1"}, {"layers.2", {8}}}, b{{"layers.0"}, {"h.0"}, {"h.1"}, {"h.7", {9}}};
   EXPECT_EQ(aligned(a, b, {.map = &*map}),
-            (Lines{"layers.0 = layers.0", "- h.0", "layers.1 map h.1", "- h.7", "layers.2 -"}));
+            (Lines{"- layers.0", "layers.0 map h.0", "layers.1 map h.1", "- h.7", "layers.2 -"}));
+}
+
+TEST(Align, TheMapCanMoveCalls) {
+  const auto map = NameMap::parse("- '^x::call3': 'x::call2'\n", "map.yaml");
+  ASSERT_TRUE(map.ok());
+  const MemorySide a{{"x"}, {"x::call2"}}, b{{"x"}, {"x::call2"}, {"x::call3"}};
+  EXPECT_EQ(aligned(a, b, {.map = &*map}), (Lines{"x = x", "- x::call2", "x::call2 map x::call3"}));
 }
 
 }  // namespace

@@ -214,6 +214,55 @@ TEST_F(CauseTest, AFaultInTheBackwardAloneIsFound) {
   EXPECT_EQ(cause(grad_in), Cause::kIntroduced);
 }
 
+TEST_F(CauseTest, ARealFaultBehindASmallOneThatPartedIsStillIntroduced) {
+  err({norm_out}, Verdict::kDiverged, 2.1e-5, 1e-4);
+  err({attention_in, query_in, query_out, attention_out}, Verdict::kDiverged, 2.2e-5, 1e-4);
+  err({mlp_in}, Verdict::kDiverged, 2.2e-5, 1e-4);
+  err({mlp_out}, Verdict::kDiverged, 4, 9);
+  find();
+  EXPECT_EQ(cause(mlp_out), Cause::kIntroduced);
+  EXPECT_EQ(cause(query_out), Cause::kInherited);
+}
+
+TEST_F(CauseTest, UnrelatedDataIsIntroducedHoweverWideTheTolerance) {
+  err({mlp_in}, Verdict::kWithin, 0.2, 0.5);
+  err({mlp_out}, Verdict::kDiverged, 1.45, 2.5);
+  find();
+  EXPECT_EQ(cause(mlp_out), Cause::kIntroduced);
+}
+
+TEST_F(CauseTest, ACallIsNotExcusedByASmallErrorThatGrewInsideIt) {
+  err({attention_in, query_in}, Verdict::kWithin, 1e-5, 1e-4);
+  err({query_out}, Verdict::kDiverged, 3e-5, 3e-4);
+  err({attention_out}, Verdict::kDiverged, 2, 5);
+  find();
+  EXPECT_EQ(cause(query_out), Cause::kInherited);
+  EXPECT_EQ(cause(attention_out), Cause::kIntroduced);
+}
+
+TEST_F(CauseTest, ASecondBackwardIsATurnOfItsOwn) {
+  const uint32_t mlp = 4;
+  add(mlp, "grad_out");
+  add(mlp, "grad_in");
+  const uint32_t grad_out = add(mlp, "grad_out_2"), grad_in = add(mlp, "grad_in_2");
+  part({grad_out, grad_in});
+  find();
+  EXPECT_EQ(cause(grad_out), Cause::kUnknown);  // it came in different: the loss
+  EXPECT_EQ(cause(grad_in), Cause::kInherited);
+}
+
+TEST_F(CauseTest, AFaultOfTheRecomputationIsNotTheBackwardsOfWhatIsAround) {
+  const uint32_t attention = 2, query = 3;
+  const uint32_t recompute_in = add(query, "recompute_in"), recompute = add(query, "recompute");
+  add(attention, "grad_out");
+  const uint32_t grad_in = add(attention, "grad_in");
+  part({recompute, grad_in});
+  find();
+  EXPECT_EQ(cause(recompute_in), Cause::kNone);
+  EXPECT_EQ(cause(recompute), Cause::kIntroduced);
+  EXPECT_EQ(cause(grad_in), Cause::kInherited);
+}
+
 TEST(CauseWithoutEvents, NamesTellWhatIsInsideWhat) {
   MadeSide side;
   std::vector<TensorDiff> diffs;

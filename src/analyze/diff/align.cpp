@@ -38,8 +38,9 @@ std::vector<Match> in_order(const Pairing& pairing) {
 
 std::vector<Match> align(const Side& a, const Side& b, const AlignOptions& options) {
   Pairing pairing(a.tensor_count(), b.tensor_count());
-  match_by_key(a, b, pairing);
+  // What a rule renames is what somebody asked for; the rest goes by its key.
   if (options.map != nullptr) match_by_map(a, b, *options.map, pairing);
+  match_by_key(a, b, pairing);
   if (options.structure) match_by_structure(a, b, pairing);
   std::vector<Match> matches = in_order(pairing);
   // Only now: what the filter hides still helps to tell the rest apart, and its counterpart is not left over.

@@ -8,27 +8,28 @@
 #include <optional>
 #include <unordered_map>
 
+#include "analyze/diff/role_flow.h"
+
 namespace ttap {
 namespace {
 
-// One direction of one call: what went in and what came out, as positions in the list of tensors.
+// One turn of one call: what went in and what came out, as positions in the list of tensors.
 struct Node {
   std::vector<uint32_t> inputs = {};
   std::vector<uint32_t> outputs = {};
-  bool contains_introduced = false;  // of a call inside this one
-  uint32_t introduced = kNoTensor;   // its tensor, for the reader
-  bool contains_grown = false;       // a call inside this one let a small error grow past the tolerance
+  uint32_t introduced = kNoTensor;  // by a call inside this one
+  double grown = 0;                 // the error that a call inside this one let grow past the tolerance
 };
 
 struct NodeKey {
   std::string_view name;
   uint32_t call;
-  bool backward;
+  uint32_t turn;
   bool operator==(const NodeKey&) const = default;
 };
 struct NodeHash {
   size_t operator()(const NodeKey& key) const {
-    return std::hash<std::string_view>()(key.name) * 31 + key.call * 2 + (key.backward ? 1 : 0);
+    return std::hash<std::string_view>()(key.name) * 31 + key.call * 4 + key.turn;
   }
 };
 
@@ -36,11 +37,15 @@ struct BitsHash {
   size_t operator()(const Hash128& hash) const { return hash.low; }
 };
 
-bool is_backward(std::string_view role) { return role.starts_with("grad"); }
-
 // An error that came in within tolerance and left beyond it, having grown less than this many times, is not the
 // operator's own. Sound operators of real models let it grow up to 6 times (a GELU, a LayerNorm after cancellation).
 constexpr double kOwnGrowth = 8;
+// Unrelated data is off by 1.4 times its size: where the tolerance is wide, an error cannot grow much before that.
+constexpr double kUnrelated = 0.5;
+constexpr double kOwnGrowthToUnrelated = 3;
+// An error that came in beyond tolerance may grow more before it is the operator's own: a norm makes large what was
+// small beside one huge token.
+constexpr double kOwnGrowthOfParted = 1000;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 // How large an error is beside what it is an error of: as a whole, and at its worst.
@@ -50,8 +55,10 @@ struct Relative {
 };
 Relative relative(const TensorDiff& tensor) {
   if (tensor.verdict == Verdict::kIdentical) return {};
-  if (tensor.measures == nullptr) return {std::nan(""), std::nan("")};
-  return {tensor.measures->rmse / tensor.measures->rms_a, tensor.measures->max_abs / tensor.measures->rms_a};
+  // What the statistics give is the least it can be, and no measure of growth.
+  if (tensor.measures == nullptr || tensor.evidence != Evidence::kValues) return {std::nan(""), std::nan("")};
+  const double whole = relative_error(tensor);
+  return {whole, tensor.measures->max_abs / tensor.measures->rmse * whole};
 }
 
 class Blame {
@@ -59,8 +66,9 @@ class Blame {
   Blame(const Side& a, const Side& b, std::span<TensorDiff> tensors) : a_(a), b_(b), tensors_(tensors) {
     for (uint32_t i = 0; i < tensors.size(); ++i) {
       const TensorRecord record = record_at(i);
-      Node& node = nodes_[{record.name, record.call, is_backward(record.role)}];
-      (is_input(record.role) ? node.inputs : node.outputs).push_back(i);
+      const RoleFlow flow = flow_of(record.role);
+      Node& node = nodes_[{record.name, record.call, flow.turn}];
+      (flow.input ? node.inputs : node.outputs).push_back(i);
     }
   }
 
@@ -111,39 +119,40 @@ class Blame {
 
   void blame_input(uint32_t i) {
     const uint32_t source = made_by(i);
-    if (source != kNoTensor) return set(i, Cause::kInherited, fmt::format("after {}", key_at(source)), source);
+    if (source != kNoTensor) return set(i, Cause::kInherited, fmt::format("parted after {}", key_at(source)), source);
     if (!agreed_before_) return set(i, Cause::kUnknown, "it came in different: nothing was recorded before it");
     set(i, Cause::kUnknown, "it came in different, and everything recorded before it agrees: made by code between");
   }
 
   void blame_output(uint32_t i) {
     const TensorRecord record = record_at(i);
-    const bool backward = is_backward(record.role);
-    Node& node = nodes_[{record.name, record.call, backward}];
-    if (node.contains_introduced)
-      return set(i, Cause::kInherited, fmt::format("from inside it: {}", key_at(node.introduced)), node.introduced);
-    if (backward)
-      if (const auto forward = nodes_.find({record.name, record.call, false}); forward != nodes_.end())
-        for (const uint32_t output : forward->second.outputs)
-          if (parted(tensors_[output]))
-            return set(i, Cause::kInherited, fmt::format("its forward parted: {}", key_at(output)), output);
+    const uint32_t turn = flow_of(record.role).turn;
+    Node& node = nodes_[{record.name, record.call, turn}];
+    if (inherits_from_a_turn(i, record, turn)) return;
     uint64_t alone = 0;  // inputs that only one side has, or that nothing can be said of
+    uint32_t parted_input = kNoTensor;
     for (const uint32_t input : node.inputs) {
       const Verdict verdict = tensors_[input].verdict;
       if (parted(tensors_[input])) {
-        const uint32_t source = tensors_[input].source;
-        return set(i, Cause::kInherited, fmt::format("its input {} parted", key_at(input)),
-                   source == kNoTensor ? input : source);
+        if (parted_input == kNoTensor) parted_input = input;
+      } else {
+        alone += verdict != Verdict::kIdentical && verdict != Verdict::kWithin;
       }
-      alone += verdict != Verdict::kIdentical && verdict != Verdict::kWithin;
     }
-    if (alone > 0) {
+    const double growth = growth_of(i, node);
+    if (parted_input != kNoTensor) {
+      if (std::isfinite(growth) && growth >= kOwnGrowthOfParted)
+        return introduce(i, record,
+                         fmt::format("its input {} parted already; the relative error grew {:.2g} times here",
+                                     key_at(parted_input), growth));
+      const uint32_t source = tensors_[parted_input].source;
+      return set(i, Cause::kInherited, fmt::format("its input {} parted", key_at(parted_input)),
+                 source == kNoTensor ? parted_input : source);
+    }
+    if (alone > 0)
       return set(i, Cause::kUnknown, fmt::format("{} of its {} inputs cannot be compared", alone, node.inputs.size()));
-    }
     if (!node.inputs.empty()) {
-      const double growth = growth_of(i, node);
-      if (std::isfinite(growth) && (growth < kOwnGrowth || node.contains_grown))
-        return inherit_grown(i, record, growth);
+      if (is_grown(i, node, growth)) return inherit_grown(i, record, growth);
       return introduce(i, record, inputs_text(node, growth));
     }
     if (*first_parted_ != i) {
@@ -152,16 +161,49 @@ class Blame {
                              key_at(*first_parted_)));
     }
     if (!agreed_before_) return set(i, Cause::kUnknown, "it is the first recorded, and its inputs were not recorded");
+    if (a_.info().format != Format::kSegment)
+      return set(i, Cause::kUnknown, "the file does not say what ran before it, and its inputs are not in it");
     introduce(i, record, "everything recorded before it agrees; its own inputs were not recorded");
+  }
+
+  // From a call inside it, or, of a backward or a recomputation, from a turn before it.
+  bool inherits_from_a_turn(uint32_t i, const TensorRecord& record, uint32_t turn) {
+    for (uint32_t t = 0; t <= turn; ++t) {
+      const auto found = nodes_.find({record.name, record.call, t});
+      if (found == nodes_.end()) continue;
+      if (const uint32_t inside = found->second.introduced; inside != kNoTensor) {
+        set(i, Cause::kInherited, fmt::format("from inside it: {}", key_at(inside)), inside);
+        return true;
+      }
+      if (t == turn) return false;
+      for (const auto* tensors : {&found->second.inputs, &found->second.outputs})
+        for (const uint32_t other : *tensors)
+          if (other < i && parted(tensors_[other])) {
+            set(i, Cause::kInherited, fmt::format("its forward parted: {}", key_at(other)), other);
+            return true;
+          }
+    }
+    return false;
+  }
+
+  // Whether what left is what came in within tolerance, grown, rather than made here.
+  bool is_grown(uint32_t i, const Node& node, double growth) const {
+    if (!std::isfinite(growth)) return false;
+    const double whole = relative(tensors_[i]).whole;
+    if (node.grown > 0 && whole < kOwnGrowthOfParted * node.grown) return true;
+    return growth < (whole > kUnrelated ? kOwnGrowthToUnrelated : kOwnGrowth);
   }
 
   // How many times the error that came in has grown; infinite where none came in, or where it is of another kind.
   double growth_of(uint32_t i, const Node& node) const {
     const Measures* measures = tensors_[i].measures.get();
-    if (measures == nullptr || measures->nan_mismatches + measures->inf_mismatches > 0) return kInfinite;
+    if (measures == nullptr || tensors_[i].evidence != Evidence::kValues) return kInfinite;
+    if (measures->nan_mismatches + measures->inf_mismatches > 0) return kInfinite;
     Relative most;
     for (const uint32_t input : node.inputs) {
       const Relative error = relative(tensors_[input]);
+      // Nobody knows how much came in.
+      if (parted(tensors_[input]) && !std::isfinite(error.whole)) return kInfinite;
       most.whole = std::max(most.whole, error.whole);
       most.worst = std::max(most.worst, error.worst);
     }
@@ -175,14 +217,14 @@ class Blame {
         fmt::format("its inputs bring an error within tolerance, which grew {:.2g} times", growth),
         last_parted_.value_or(kNoTensor));
     for_each_around(i, record, [&](std::string_view name, uint32_t call) {
-      if (const auto found = nodes_.find({name, call, is_backward(record.role)}); found != nodes_.end())
-        found->second.contains_grown = true;
+      if (const auto found = nodes_.find({name, call, flow_of(record.role).turn}); found != nodes_.end())
+        found->second.grown = std::max(found->second.grown, relative(tensors_[i]).whole);
     });
   }
 
   std::string inputs_text(const Node& node, double growth) const {
     const size_t count = node.inputs.size();
-    const std::string which = count == 1 ? "its input agrees" : fmt::format("its {} inputs agree", count);
+    const std::string which = count == 1 ? "its input agrees" : fmt::format("its {} input tensors agree", count);
     if (std::ranges::all_of(node.inputs, [&](uint32_t i) { return tensors_[i].verdict == Verdict::kIdentical; }))
       return which + " bit for bit";
     return std::isfinite(growth)
@@ -192,12 +234,11 @@ class Blame {
 
   void introduce(uint32_t i, const TensorRecord& record, std::string reason) {
     set(i, Cause::kIntroduced, std::move(reason));
-    const bool backward = is_backward(record.role);
+    const uint32_t turn = flow_of(record.role).turn;
     for_each_around(i, record, [&](std::string_view name, uint32_t call) {
-      const auto found = nodes_.find({name, call, backward});
-      if (found == nodes_.end() || found->second.contains_introduced) return;
-      found->second.contains_introduced = true;
-      found->second.introduced = i;
+      // Made where it is missing: what is around may have only gradients of its own.
+      Node& node = nodes_[{name, call, turn}];
+      if (node.introduced == kNoTensor) node.introduced = i;
     });
   }
 
@@ -232,7 +273,7 @@ class Blame {
 
 }  // namespace
 
-bool is_input(std::string_view role) { return role == "in" || role == "grad_out"; }
+bool is_input(std::string_view role) { return flow_of(role).input; }
 
 void find_causes(const Side& a, const Side& b, std::span<TensorDiff> tensors) {
   if (std::ranges::none_of(tensors, [](const TensorDiff& tensor) { return parted(tensor); })) return;

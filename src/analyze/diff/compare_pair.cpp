@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "analyze/diff/statistics.h"
+#include "core/element.h"
 
 namespace ttap {
 namespace {
@@ -45,6 +46,37 @@ double rms_of(const Stats& stats) {
 // As recorded, else from the bytes.
 double rms_of(const TensorRecord& record, const TensorView& view) {
   return record.has_fingerprint ? rms_of(record) : rms_of(fingerprint(view).stats);
+}
+
+// A value this large is rarely data: masks are filled with −1e4, −1e9 or the lowest number there is.
+constexpr double kSentinel = 9999;
+
+struct Scale {
+  double rms = 0;    // of A's values that differ in B
+  double whole = 0;  // such that rmse / whole is the error of those values beside their size
+};
+
+// Where a mask is part of a tensor, its root mean square is that of the mask, and nothing else counts. What differs is
+// then judged by its own size.
+std::optional<Scale> scale_without_mask(const TensorView& a, const TensorView& b) {
+  const auto plain = [](const TensorView& view) {
+    return info(view.dtype).kind == DTypeKind::kFloat && view.dtype != DType::kF4E2M1FNx2 && is_contiguous(view);
+  };
+  if (!plain(a) || !plain(b)) return std::nullopt;
+  const uint64_t count = element_count(a);
+  double sum = 0;
+  uint64_t unequal = 0, finite = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    const double x = value_of(a.dtype, static_cast<const std::byte*>(a.data) + i * size_of(a.dtype));
+    const double y = value_of(b.dtype, static_cast<const std::byte*>(b.data) + i * size_of(b.dtype));
+    if (!std::isfinite(x) || !std::isfinite(y)) continue;
+    ++finite;
+    if (x == y) continue;
+    ++unequal;
+    sum += x * x;
+  }
+  if (unequal == 0) return std::nullopt;
+  return Scale{std::sqrt(sum / static_cast<double>(unequal)), std::sqrt(sum / static_cast<double>(finite))};
 }
 
 std::vector<AxisWorst> worst_of(std::span<const AxisError> axes) {
@@ -93,8 +125,13 @@ void compare_values(const PairContext& context, TensorDiff& tensor, unsigned thr
     return;
   }
   const std::optional<Measures> noise = noise_of(context, tensor.match.a, views->a.view);
+  const Stats stats = a.has_fingerprint ? a.fingerprint.stats : fingerprint(views->a.view).stats;
+  const auto masked =
+      stats.max_abs >= kSentinel ? scale_without_mask(views->a.view, views->b.view) : std::optional<Scale>();
   tensor.judge = std::make_unique<Judge>(context.tolerances.judge(to_string(a.key()), true_dtype(a), true_dtype(b),
-                                                                  rms_of(a, views->a.view), noise ? &*noise : nullptr));
+                                                                  masked ? masked->rms : rms_of(stats),
+                                                                  noise ? &*noise : nullptr));
+  if (masked) tensor.judge->scale = masked->whole;
   tensor.measures = std::make_unique<Measures>(
       measure(views->a.view, views->b.view, {.tolerance = tensor.judge->tolerance, .axes = true, .threads = threads}));
   Measures& found = *tensor.measures;

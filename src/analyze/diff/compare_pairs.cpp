@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 #include <numeric>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -50,7 +51,12 @@ class Comparing {
   void run() {
     find_twins();
     std::vector<std::jthread> crew;
-    for (unsigned i = 1; i < threads_ && tensors_.size() > kBatch; ++i) crew.emplace_back([this] { compare_small(); });
+    try {
+      for (unsigned i = 1; i < threads_ && i * kBatch < tensors_.size(); ++i)
+        crew.emplace_back([this] { compare_small(); });
+    } catch (const std::system_error&) {
+      // Those that run will do.
+    }
     compare_small();
     crew.clear();
     for (size_t i = 0; i < tensors_.size(); ++i)
@@ -141,7 +147,8 @@ class Comparing {
 
 void compare_pairs(const PairContext& context, std::span<TensorDiff> tensors, unsigned threads,
                    const std::function<void(uint64_t, uint64_t)>& progress) {
-  if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
+  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  threads = threads == 0 ? cores : std::min(threads, 4 * cores);
   Comparing(context, tensors, threads, progress).run();
 }
 

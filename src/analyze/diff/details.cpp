@@ -17,7 +17,7 @@ void add_details(DiffReport& report, size_t count, unsigned threads,
     }
   const auto weight = [&](DiffPlace place) {
     const TensorDiff& tensor = report.at(place);
-    const double error = tensor.measures->rmse / tensor.measures->rms_a;
+    const double error = relative_error(tensor);
     const int group = tensor.cause == Cause::kIntroduced ? 0 : tensor.verdict == Verdict::kDiverged ? 1 : 2;
     return std::tuple(group, std::isfinite(error) ? -error : -1e300, place.pass, place.tensor);
   };

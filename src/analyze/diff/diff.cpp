@@ -111,11 +111,39 @@ Result<Noise> open_noise(const DiffOptions& options, const Parts& a, const Side&
   return noise;
 }
 
+// Tensors that were judged without noise are said, and a noise run that has none at all is a mistake.
+Status check_noise(const DiffOptions& options, const PassDiff& pass, const Noise& noise, DiffReport& report) {
+  uint64_t judged = 0, without = 0;
+  for (const TensorDiff& tensor : pass.tensors) {
+    if (tensor.judge == nullptr) continue;
+    const uint32_t partner = noise.partner[tensor.match.a];
+    ++judged;
+    without += partner == kNoTensor || !noise.side->tensor(partner).has_bytes || tensor.evidence != Evidence::kValues;
+  }
+  if (without == 0) return {};
+  if (without == judged)
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = "the noise run has nothing to measure noise with",
+                 .path = options.noise,
+                 .hint = "record the reference a second time in the same way, at level full"};
+  report.warnings.push_back(
+      fmt::format("--noise: {} of the {} tensors that differ are judged without it: the noise run "
+                  "lacks them, or no bytes were kept",
+                  without, judged));
+  return {};
+}
+
 Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffOptions& options, DiffReport& report) {
   PassDiff pass;
   const ShardRules* shards = rules.shards ? &*rules.shards : nullptr;
-  TTAP_ASSIGN(pass.a, open_side(pair.a, shards, nullptr));
-  TTAP_ASSIGN(pass.b, open_side(pair.b, shards, pass.a.get()));
+  // The side with fewer ranks shows the shapes that the other one's parts should add up to.
+  if (pair.a.size() <= pair.b.size()) {
+    TTAP_ASSIGN(pass.a, open_side(pair.a, shards, nullptr));
+    TTAP_ASSIGN(pass.b, open_side(pair.b, shards, pass.a.get()));
+  } else {
+    TTAP_ASSIGN(pass.b, open_side(pair.b, shards, nullptr));
+    TTAP_ASSIGN(pass.a, open_side(pair.a, shards, pass.b.get()));
+  }
   const auto matches = align(*pass.a, *pass.b,
                              {.map = rules.map ? &*rules.map : nullptr,
                               .structure = options.structure,
@@ -127,6 +155,9 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
   compare_pairs({*pass.a, *pass.b, *rules.tolerances, noise.side.get(), &noise.partner}, pass.tensors, options.threads,
                 options.progress);
   find_causes(*pass.a, *pass.b, pass.tensors);
+  if (noise.side != nullptr) {
+    TTAP_TRY(check_noise(options, pass, noise, report));
+  }
   for (const auto& [name, side] : {std::pair("A", pass.a), std::pair("B", pass.b)}) {
     const PassInfo& info = side->info();
     if (info.ending != Ending::kComplete)
@@ -175,10 +206,14 @@ Result<DiffReport> diff(const std::string& path_a, const std::string& path_b, co
     TTAP_ASSIGN(PassDiff pass, diff_pass(pair, rules, options, report));
     report.passes.push_back(std::move(pass));
   }
+  if (rules.filter && std::ranges::all_of(report.passes, [](const PassDiff& pass) { return pass.tensors.empty(); }))
+    return Error{.code = ErrorCode::kNotFound,
+                 .message = fmt::format("no key of either run matches --filter '{}'", options.filter),
+                 .hint = "`ttap ls RUN` lists the keys"};
   summarize(report);
   const auto warn_unused = [&](std::string_view option, const std::vector<std::string>& unused) {
     for (const std::string& rule : unused)
-      report.warnings.push_back(fmt::format("{}: '{}' matched no key", option, rule));
+      report.warnings.push_back(fmt::format("{}: '{}' was not needed for any key", option, rule));
   };
   warn_unused("--tol", rules.tolerances->unused());
   if (rules.map) warn_unused("--map", rules.map->unused());

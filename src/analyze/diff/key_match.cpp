@@ -76,6 +76,7 @@ void match_by_key(const Side& a, const Side& b, Pairing& pairing) {
   size_t next = 0;
   size_t free_b = pairing.count_b();
   for (size_t i = 0; i < pairing.count_a() && free_b > 0; ++i) {
+    if (pairing.has_a(i)) continue;
     const KeyView key = key_of(a, i);
     std::optional<size_t> found;
     if (next < pairing.count_b() && !pairing.has_b(next) && key_of(b, next) == key) {
@@ -95,7 +96,10 @@ void match_by_map(const Side& a, const Side& b, const NameMap& map, Pairing& pai
   const KeyIndex index(a, [&](size_t tensor) { return !pairing.has_a(tensor); });
   for (size_t i = 0; i < pairing.count_b(); ++i) {
     if (pairing.has_b(i)) continue;
-    const auto key = parse_key(map.apply(to_string(b.tensor(i).key())));
+    const std::string given = to_string(b.tensor(i).key());
+    const std::string mapped = map.apply(given);
+    if (mapped == given) continue;
+    const auto key = parse_key(mapped);
     if (!key.ok()) continue;
     const auto found = index.find({key->name, key->call, key->role, key->path});
     if (found && !pairing.has_a(*found)) pairing.join(*found, i, MatchedBy::kMap);

@@ -26,11 +26,47 @@ std::vector<Group> groups_of(const Run& run, const std::function<bool(uint32_t)>
   return groups;
 }
 
+std::set<uint32_t> rank_numbers(const Run& run) {
+  std::set<uint32_t> numbers;
+  for (const Rank& rank : run.ranks) numbers.insert(rank.number);
+  return numbers;
+}
+
+std::set<uint32_t> pass_numbers(const Run& run) {
+  std::set<uint32_t> numbers;
+  for (const Rank& rank : run.ranks)
+    for (const PassFile& file : rank.passes) numbers.insert(file.number);
+  return numbers;
+}
+
+Status check_chosen(const std::optional<NumberPairs>& chosen, std::string_view option, const std::set<uint32_t>& of_a,
+                    const std::set<uint32_t>& of_b) {
+  const auto missing = chosen ? chosen->missing(of_a, of_b) : std::nullopt;
+  if (!missing) return {};
+  return Error{.code = ErrorCode::kNotFound,
+               .message = fmt::format("{}: {}", option, *missing),
+               .hint = "`ttap ls RUN --passes` lists what there is"};
+}
+
 using Passes = std::map<uint32_t, std::vector<std::pair<const Rank*, const PassFile*>>>;
 Passes passes_of(const Group& group) {
   Passes passes;
   for (const auto& [number, rank] : group)
     for (const PassFile& file : rank->passes) passes[file.number].emplace_back(rank, &file);
+  return passes;
+}
+
+// The passes that every rank of a group has: a pass of which one rank's part is missing cannot be put together.
+Passes whole_passes_of(const Group& group, std::string_view side, std::vector<std::string>& warnings) {
+  Passes passes = passes_of(group);
+  std::erase_if(passes, [&](const auto& entry) {
+    if (entry.second.size() == group.size()) return false;
+    for (const auto& [number, rank] : group)
+      if (std::ranges::none_of(entry.second, [&](const auto& part) { return part.first == rank; }))
+        warnings.push_back(
+            fmt::format("rank {} of {} has no pass {}: the pass is not compared", number, side, entry.first));
+    return true;
+  });
   return passes;
 }
 
@@ -54,15 +90,16 @@ void pair_numbers(const Passes& a, const Passes& b, const std::optional<NumberPa
   }
   std::set<uint32_t> used;
   for (const auto& entry : a) {
-    const auto partner = chosen ? chosen->partner_of(entry.first) : std::optional(entry.first);
-    if (!partner) continue;
-    const auto found = b.find(*partner);
-    if (found == b.end()) {
-      pairing.only_a.push_back(place(entry));
-      continue;
+    const auto partners = chosen ? chosen->partners_of(entry.first) : std::vector{entry.first};
+    for (const uint32_t partner : partners) {
+      const auto found = b.find(partner);
+      if (found == b.end()) {
+        pairing.only_a.push_back(place(entry));
+        continue;
+      }
+      used.insert(found->first);
+      pairing.pairs.push_back({entry.second, found->second});
     }
-    used.insert(found->first);
-    pairing.pairs.push_back({entry.second, found->second});
   }
   for (const auto& entry : b)
     if (!used.contains(entry.first) && (!chosen || chosen->wants_b(entry.first)))
@@ -103,9 +140,20 @@ Result<NumberPairs> NumberPairs::parse(std::string_view text, std::string_view o
   }
 }
 
-std::optional<uint32_t> NumberPairs::partner_of(uint32_t a) const {
+std::vector<uint32_t> NumberPairs::partners_of(uint32_t a) const {
+  std::vector<uint32_t> partners;
   for (const Range& range : ranges_)
-    if (range.first_a <= a && a <= range.last_a) return range.first_b + (a - range.first_a);
+    if (range.first_a <= a && a <= range.last_a) partners.push_back(range.first_b + (a - range.first_a));
+  return partners;
+}
+
+std::optional<std::string> NumberPairs::missing(const std::set<uint32_t>& of_a, const std::set<uint32_t>& of_b) const {
+  for (const Range& range : ranges_)
+    for (uint64_t a = range.first_a; a <= range.last_a; ++a) {
+      const auto b = static_cast<uint32_t>(range.first_b + (a - range.first_a));
+      if (!of_a.contains(static_cast<uint32_t>(a))) return fmt::format("A has no {}", a);
+      if (!of_b.contains(b)) return fmt::format("B has no {}", b);
+    }
   return std::nullopt;
 }
 
@@ -123,7 +171,9 @@ Result<PassPairing> pair_passes(const Run& a, const Run& b, const std::string& p
   if (!ranks.empty()) {
     TTAP_ASSIGN(chosen_ranks, NumberPairs::parse(ranks, "--rank"));
   }
-  const auto groups_a = groups_of(a, [&](uint32_t n) { return !chosen_ranks || chosen_ranks->partner_of(n); });
+  TTAP_TRY(check_chosen(chosen_passes, "--pass", pass_numbers(a), pass_numbers(b)));
+  TTAP_TRY(check_chosen(chosen_ranks, "--rank", rank_numbers(a), rank_numbers(b)));
+  const auto groups_a = groups_of(a, [&](uint32_t n) { return !chosen_ranks || chosen_ranks->wants_a(n); });
   const auto groups_b = groups_of(b, [&](uint32_t n) { return !chosen_ranks || chosen_ranks->wants_b(n); });
 
   PassPairing pairing;
@@ -131,13 +181,14 @@ Result<PassPairing> pair_passes(const Run& a, const Run& b, const std::string& p
     const Group &group_a = groups_a[g], &group_b = groups_b[g];
     const bool one_each = group_a.size() == 1 && group_b.size() == 1;
     if (!one_each && (join || (group_a.size() != group_b.size() && !chosen_ranks))) {
-      pair_numbers(passes_of(group_a), passes_of(group_b), chosen_passes, pairing);
+      pair_numbers(whole_passes_of(group_a, "A", pairing.warnings), whole_passes_of(group_b, "B", pairing.warnings),
+                   chosen_passes, pairing);
       continue;
     }
     std::set<uint32_t> used;
     for (const auto& [number, rank] : group_a) {
       // Two runs of one rank each are the two to compare, whatever their numbers.
-      const uint32_t partner = chosen_ranks ? *chosen_ranks->partner_of(number)
+      const uint32_t partner = chosen_ranks ? chosen_ranks->partners_of(number).front()
                                : one_each   ? group_b.begin()->first
                                             : number;
       const auto found = group_b.find(partner);
@@ -159,9 +210,7 @@ Result<PassPairing> pair_passes(const Run& a, const Run& b, const std::string& p
   left(groups_b, groups_a.size(), pairing.only_b);
   if (pairing.pairs.empty()) {
     const auto numbers = [](const Run& run) {
-      std::set<uint32_t> all;
-      for (const Rank& rank : run.ranks)
-        for (const PassFile& file : rank.passes) all.insert(file.number);
+      const std::set<uint32_t> all = pass_numbers(run);
       return all.empty() ? std::string("no pass") : fmt::format("passes {} to {}", *all.begin(), *all.rbegin());
     };
     return Error{

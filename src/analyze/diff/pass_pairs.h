@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,8 +18,11 @@ namespace ttap {
 class NumberPairs {
  public:
   static Result<NumberPairs> parse(std::string_view text, std::string_view option);
-  std::optional<uint32_t> partner_of(uint32_t a) const;
+  std::vector<uint32_t> partners_of(uint32_t a) const;
+  bool wants_a(uint32_t a) const { return !partners_of(a).empty(); }
   bool wants_b(uint32_t b) const;
+  // The first pair that asks for a number that is not among these.
+  std::optional<std::string> missing(const std::set<uint32_t>& of_a, const std::set<uint32_t>& of_b) const;
 
  private:
   struct Range {

@@ -22,12 +22,12 @@ constexpr DTypeTolerance kTable[] = {
     {DType::kF32, {.rtol = 2e-4, .atol_per_rms = 2e-4, .relative = 2e-5}, 0x1p-23},
     {DType::kF16, {.rtol = 0.07, .atol_per_rms = 0.07, .relative = 0.006}, 0x1p-10},
     {DType::kBF16, {.rtol = 0.5, .atol_per_rms = 0.5, .relative = 0.04}, 0x1p-7},
-    {DType::kF8E4M3FN, {.rtol = 1, .atol_per_rms = 1, .relative = 0.3}, 0x1p-3},
-    {DType::kF8E4M3FNUZ, {.rtol = 1, .atol_per_rms = 1, .relative = 0.3}, 0x1p-3},
-    {DType::kF8E5M2, {.rtol = 1, .atol_per_rms = 1, .relative = 0.5}, 0x1p-2},
-    {DType::kF8E5M2FNUZ, {.rtol = 1, .atol_per_rms = 1, .relative = 0.5}, 0x1p-2},
+    {DType::kF8E4M3FN, {.rtol = 0.6, .atol_per_rms = 0.6, .relative = 0.3}, 0x1p-3},
+    {DType::kF8E4M3FNUZ, {.rtol = 0.6, .atol_per_rms = 0.6, .relative = 0.3}, 0x1p-3},
+    {DType::kF8E5M2, {.rtol = 0.8, .atol_per_rms = 0.8, .relative = 0.5}, 0x1p-2},
+    {DType::kF8E5M2FNUZ, {.rtol = 0.8, .atol_per_rms = 0.8, .relative = 0.5}, 0x1p-2},
     {DType::kF8E8M0FNU, {.rtol = 1, .atol_per_rms = 1, .relative = 0.5}, 1},
-    {DType::kF4E2M1FNx2, {.rtol = 1, .atol_per_rms = 1, .relative = 0.5}, 0x1p-1},
+    {DType::kF4E2M1FNx2, {.rtol = 0.8, .atol_per_rms = 0.8, .relative = 0.5}, 0x1p-1},
 };
 
 DType part_of(DType dtype) {
@@ -81,7 +81,8 @@ DefaultTolerance default_tolerance(DType coarser) {
 }
 
 bool Judge::accepts(const Measures& measures) const {
-  if (!predicate) return measures.outside == 0 && !(measures.rmse > most_relative * measures.rms_a);
+  if (!predicate)
+    return measures.outside == 0 && !(measures.rmse > most_relative * (std::isnan(scale) ? measures.rms_a : scale));
   const bool nan_agrees = measures.nan_mismatches == 0 || predicate->judges_nan();
   const bool inf_agrees = measures.inf_mismatches == 0 || predicate->judges_inf();
   return nan_agrees && inf_agrees && predicate->holds(measures);

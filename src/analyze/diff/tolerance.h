@@ -41,6 +41,8 @@ struct Judge {
   Tolerance tolerance = {};  // what the measures count `outside` by, also beside a predicate
   // The most that rmse may be, as a share of the reference's root mean square; only the defaults ask for it.
   double most_relative = std::numeric_limits<double>::infinity();
+  // What the error as a whole is held against where the reference's root mean square would not do; NaN elsewhere.
+  double scale = std::numeric_limits<double>::quiet_NaN();
   std::optional<Predicate> predicate = {};  // in place of the tolerance
   std::string source = {};                  // "f32 default", "--rtol", "--tol 'REGEX'", "4 × noise"
 

@@ -61,4 +61,11 @@ inline bool parted(const TensorDiff& tensor) {
          (tensor.verdict == Verdict::kInconclusive && tensor.evidence != Evidence::kNothing);
 }
 
+// The error as a whole beside what it is an error of; NaN when it was not measured.
+inline double relative_error(const TensorDiff& tensor) {
+  if (tensor.measures == nullptr) return std::numeric_limits<double>::quiet_NaN();
+  const bool scaled = tensor.judge != nullptr && tensor.judge->scale == tensor.judge->scale;
+  return tensor.measures->rmse / (scaled ? tensor.judge->scale : tensor.measures->rms_a);
+}
+
 }  // namespace ttap
