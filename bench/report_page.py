@@ -25,7 +25,7 @@ def measure(scratch: Path) -> tuple[float, float, float]:
     browser.write(sample_report.many(TENSORS, DETAILS), path)
     text, chart = [], []
     for _ in range(ROUNDS):
-        driver = browser.start()
+        driver = browser.start(logs=False)
         page = browser.Page(driver, path)
         text.append(page.js("return performance.getEntriesByName('ttap-text')[0].startTime") / 1e3)
         chart.append(page.js("return performance.getEntriesByName('ttap-ready')[0].startTime") / 1e3)

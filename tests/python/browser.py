@@ -11,8 +11,8 @@ BINARY = shutil.which("chromium")
 DRIVER = shutil.which("chromedriver")
 
 
-def start():
-    """A driver whose logs hold what the console and the network saw."""
+def start(logs=True):
+    """A driver; its logs hold what the console and the network saw, which costs a page time."""
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
@@ -26,7 +26,8 @@ def start():
     )
     for flag in flags:
         options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    if logs:
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
     driver.set_script_timeout(60)
     return driver
@@ -48,7 +49,8 @@ class Page:
         size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         driver.get("about:blank")
-        driver.get_log("browser"), driver.get_log("performance")
+        for log in driver.log_types:
+            driver.get_log(log)  # what came before does not count
         self.url = path.as_uri()
         driver.get(self.url)
         self.wait("return document.documentElement.dataset.ready || document.querySelector('.problem[role=alert]')")
