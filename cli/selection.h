@@ -24,7 +24,7 @@ struct SelectionOptions {
   ColorChoice color = ColorChoice::kAuto;
   bool json = false;
 };
-void add_run_argument(CLI::App& verb, SelectionOptions& options);  // RUN, --color, --json
+void add_run_argument(CLI::App& verb, SelectionOptions& options);    // RUN, --color, --json
 void add_output_options(CLI::App& verb, SelectionOptions& options);  // --color, --json
 void add_pass_and_rank(CLI::App& verb, SelectionOptions& options);
 void add_filter(CLI::App& verb, SelectionOptions& options, std::string help);
