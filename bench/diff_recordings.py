@@ -36,6 +36,7 @@ class Figures:
     ours_rss_mib: float  # beyond what is mapped from files
     cmp_s: float
     numpy_s: float
+    msprobe_s: float | None  # None where it is not installed
     records: int
     records_s: float
 
@@ -110,6 +111,19 @@ def numpy_measures(a: np.ndarray, b: np.ndarray) -> tuple:
     )
 
 
+def msprobe_measures() -> Callable[[np.ndarray, np.ndarray], object] | None:
+    """What `msprobe compare` computes of a pair, six of the measures; `pip install mindstudio-probe` to have it."""
+    try:
+        from msprobe.core.compare.npy_compare import compare_ops_apply, npy_data_check
+    except ImportError:
+        return None
+
+    def measure(a: np.ndarray, b: np.ndarray) -> object:
+        return compare_ops_apply(a, b, *npy_data_check(a, b))
+
+    return measure
+
+
 def timed(work: Callable[[], object], rounds: int = 3) -> float:
     times = []
     for _ in range(rounds):
@@ -157,11 +171,15 @@ def measure(command: Path, scratch: Path) -> Figures:
     pass_a, pass_b = tap.open(a).ranks[0].passes[0], tap.open(b).ranks[0].passes[0]
     keys = list(pass_a)[:4]  # the rest takes as long, a sixteenth at a time
     pairs = [(pass_a[key].numpy(), pass_b[key].numpy()) for key in keys]
-    numpy_s = timed(lambda: [numpy_measures(x, y) for x, y in pairs], 1) * TENSORS / len(keys)
+    share = TENSORS / len(keys)
+    numpy_s = timed(lambda: [numpy_measures(x, y) for x, y in pairs], 1) * share
+    peer = msprobe_measures()
+    msprobe_s = timed(lambda: [peer(x.copy(), y.copy()) for x, y in pairs], 1) * share if peer else None
     shutil.rmtree(a)
     shutil.rmtree(b)
 
     many = [str(path) for path in make_many(scratch)]
     records_s = timed(lambda: run([str(command), "diff", *many]))
+    rss = max(rss, rss_of([str(command), "diff", *many]))
     shutil.rmtree(scratch)
-    return Figures(ours_s, rss, cmp_s, numpy_s, SMALL * CALLS, records_s)
+    return Figures(ours_s, rss, cmp_s, numpy_s, msprobe_s, SMALL * CALLS, records_s)

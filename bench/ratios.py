@@ -203,6 +203,8 @@ def diff_rows(command: Path, scratch: Path) -> Iterator[Row]:
     ours = found.ours_s
     yield Row("diff of 2 x 2 GiB, all measures", "cmp", ours * 1e3, found.cmp_s * 1e3, ours / found.cmp_s, "×", "<=", 2)
     yield speed("diff of 2 x 2 GiB, all measures", "NumPy, the same", ours, found.numpy_s, 8)
+    if found.msprobe_s is not None:
+        yield speed("diff of 2 x 2 GiB, all measures", "msprobe, six of them", ours, found.msprobe_s)
     yield Row("  its memory beyond the mapped files", "limit", 0, None, found.ours_rss_mib, "MiB", "<=", 256)
     rate = found.records / found.records_s / 1e6
     yield Row("diff of 1,000,000 hashes", "limit", found.records_s * 1e3, None, rate, "M/s", ">=", 1)

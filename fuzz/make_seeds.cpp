@@ -8,13 +8,31 @@
 #include "store/foreign/zip_archive.h"
 #include "ttap/recorder.h"
 
+// What fuzz_rules reads, each behind the byte that says what it is.
+constexpr const char* kRules[] = {
+    "0'^layers\\.(\\d+)': 'blocks.$1'\n",
+    "0- a: b\n- c: d\n",
+    "1'\\.q_proj$': concat -1\n'partial': sum\n'.*': replicated\n",
+    R"(2{"mlp": {"mesh_shape": [2], "coordinate": [0], "placements": ["Shard(0)"], "global_shape": [4, 4]}
+})",
+    "3cos>=0.999,max_abs<1e-3",
+    "4mlp=1e-3,1e-5",
+    "50-4:10-14,7",
+}
+;
+
 // make_seeds DIR: one small file per dtype and layout for each fuzzer, in DIR/npy, DIR/pt, DIR/safetensors,
-// DIR/segment.
+// DIR/segment; and DIR/rules.
 int main(int argc, char** argv) {
   using namespace ttap;
   if (argc != 2) return std::fprintf(stderr, "make_seeds DIR\n"), 2;
   const std::filesystem::path root = argv[1];
-  for (const char* format : {"npy", "pt", "safetensors", "segment"}) std::filesystem::create_directories(root / format);
+  for (const char* format : {"npy", "pt", "rules", "safetensors", "segment"})
+    std::filesystem::create_directories(root / format);
+  for (size_t i = 0; i < std::size(kRules); ++i) {
+    std::FILE* out = std::fopen((root / "rules" / std::to_string(i)).c_str(), "wb");
+    if (out == nullptr || std::fputs(kRules[i], out) < 0 || std::fclose(out) != 0) return std::perror("make_seeds"), 1;
+  }
   for (const auto& sample : test::sample_tensors()) {
     const NamedTensor tensors[] = {{"a", sample.view()}, {"b/0", sample.view()}};
     const auto pt = root / "pt" / (sample.name + ".pt");

@@ -48,7 +48,8 @@ function draw_summary(data) {
             data.passes.length > 1 && make('span', {class: 'hint'}, data.passes[first.pass].a)),
         reason ? make('p', {class: 'reason'}, breakable(reason)) : null));
   }
-  const lines = report.evidence || [];
+  // The reason stands above them already.
+  const lines = (report.evidence || []).filter((line) => !first || line !== first.tensor.reason);
   if (lines.length)
     box.append(make('ul', {class: 'evidence', id: 'evidence'}, lines.map((line) => make('li', {}, breakable(line)))));
   const others = data.introduced.filter((row) => row !== first);

@@ -30,7 +30,9 @@ function tolerance_part(tensor) {
   if (!tolerance) return null;
   const rule = tolerance.predicate
       ? make('code', {}, tolerance.predicate)
-      : [make('code', {}, `|b − a| ≤ ${number_text(tolerance.atol)} + ${number_text(tolerance.rtol)} · |b|`)];
+      : [make('code', {}, `|b − a| ≤ ${number_text(tolerance.atol)} + ${number_text(tolerance.rtol)} · |a|`)];
+  if (!tolerance.predicate && typeof tolerance.relative === 'number')
+    rule.push(' and ', make('code', {}, `relative ≤ ${number_text(tolerance.relative)}`));
   return [rule, tolerance.source ? make('span', {class: 'hint'}, ` (${tolerance.source})`) : null];
 }
 

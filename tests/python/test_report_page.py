@@ -1,8 +1,13 @@
 """The report page in Chromium: written by write_page(), used as a reader uses it."""
 
+import copy
+
 import browser
 import pytest
 import sample_report as sample
+import tensortap as tap
+import torch
+from small_models import Model
 
 pytestmark = pytest.mark.skipif(
     not (browser.BINARY and browser.DRIVER), reason="needs chromium and chromedriver: apt-get install chromium-driver"
@@ -291,7 +296,7 @@ def test_a_tensor_shows_its_measures_tolerance_and_cause(show):
     page = show()
     page.open(sample.FAULT)
     detail = page.text("#detail")
-    assert "| ≤ 1.3e-7 + 1e-5 · |b|" in detail and "f32 default" in detail
+    assert "| ≤ 1.3e-7 + 1e-5 · |a|" in detail and "f32 default" in detail
     assert "its input encoder.layer.3.output.dense agrees" in detail
     assert "axis 2, index 17: 34 % of the squared error" in detail
     assert "0.021" in page.text("[data-measure='relative']")
@@ -463,3 +468,23 @@ def test_hostile_names_are_shown_as_the_text_they_are(show):
         page.js("return document.querySelectorAll('img, main b b, #chart a, script:not([nonce],#report)').length") == 0
     )
     assert page.requests() == [page.url]
+
+
+def test_a_page_of_a_real_comparison(driver, tmp_path):
+    model = Model()
+    wrong = copy.deepcopy(model)
+    with torch.no_grad():
+        wrong.blocks[1].up.weight[3] *= 1.5
+    for name, each in (("a", model), ("b", wrong)):
+        with tap.record(each, tmp_path / name, roles=["in", "out"], modules="all", report=False), torch.no_grad():
+            each(torch.ones(5, 4))
+    tap.diff(tmp_path / "a", tmp_path / "b").to_html(tmp_path / "page.html")
+    page = browser.Page(driver, tmp_path / "page.html")
+    assert page.text("#sentence") == "diverged: blocks.1.up introduced the error"
+    page.search("/^blocks\\.1\\.up$/")
+    page.shown("1 of 20 tensors")
+    page.click(".lines .line")
+    page.drawn("#detail .heat")
+    detail = page.text("#detail")
+    assert "introduced" in detail and "axis 1, index 3: 100 % of the squared error" in detail and "relative ≤" in detail
+    assert page.console() == [] and page.requests() == [page.url]

@@ -1,0 +1,38 @@
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "analyze/diff/align.h"
+#include "analyze/diff/pass_pairs.h"
+#include "analyze/diff/placements.h"
+#include "analyze/diff/shards.h"
+#include "analyze/diff/tolerance.h"
+
+// Everything a person or another program writes down for a diff: the first byte says what it is.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace ttap;
+  if (size == 0) return 0;
+  const std::string text(reinterpret_cast<const char*>(data + 1), size - 1);
+  switch (data[0] % 6) {
+    case 0:
+      if (const auto map = NameMap::parse(text, "map.yaml"); map.ok()) (void)map->apply("model.layers.0.mlp@in/0");
+      break;
+    case 1:
+      if (const auto rules = ShardRules::parse(text, "shards.yaml"); rules.ok())
+        (void)rules->find("model.layers.0.mlp");
+      break;
+    case 2: (void)read_placements(text, 0); break;
+    case 3:
+      if (const auto predicate = Predicate::parse(text); predicate.ok()) (void)predicate->holds({});
+      break;
+    case 4:
+      if (const auto rules = Tolerances::create({.rules = {text}}); rules.ok())
+        (void)rules->judge("model.layers.0.mlp", DType::kF32, DType::kBF16, 1);
+      break;
+    case 5:
+      if (const auto pairs = NumberPairs::parse(text, "--pass"); pairs.ok()) (void)pairs->partners_of(3);
+      break;
+  }
+  return 0;
+}
