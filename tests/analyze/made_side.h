@@ -15,12 +15,21 @@ class MadeSide final : public Side {
   uint32_t add_event(std::string name, uint32_t parent = kNoEvent, std::string kind = "module") {
     names_.push_back(std::move(name));
     kinds_.push_back(std::move(kind));
-    events_.push_back({.name = names_.back(), .kind = kinds_.back(), .parent = parent});
+    EventRecord event;
+    event.name = names_.back();
+    event.kind = kinds_.back();
+    event.parent = parent;
+    events_.push_back(event);
     return static_cast<uint32_t>(events_.size() - 1);
   }
   uint32_t add_tensor(uint32_t event, std::string_view role = "out", std::vector<int64_t> shape = {2, 3}) {
     shapes_.push_back(std::move(shape));
-    tensors_.push_back({.name = events_[event].name, .role = role, .event = event, .shape = shapes_.back()});
+    TensorRecord tensor;
+    tensor.name = events_[event].name;
+    tensor.role = role;
+    tensor.event = event;
+    tensor.shape = shapes_.back();
+    tensors_.push_back(tensor);
     return static_cast<uint32_t>(tensors_.size() - 1);
   }
   TensorRecord& at(size_t index) { return tensors_[index]; }

@@ -482,7 +482,7 @@ def test_a_page_of_a_real_comparison(driver, tmp_path):
     page = browser.Page(driver, tmp_path / "page.html")
     assert page.text("#sentence") == "diverged: blocks.1.up introduced the error"
     page.search("/^blocks\\.1\\.up$/")
-    page.shown("1 of 20 tensors")
+    page.wait("return document.getElementById('shown').textContent.startsWith('1 of ')")
     page.click(".lines .line")
     page.drawn("#detail .heat")
     detail = page.text("#detail")
