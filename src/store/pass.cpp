@@ -49,6 +49,24 @@ Result<ForeignTensors> read_foreign(const fs::path& path, Format& format) {
   return tensors;
 }
 
+// Whether a file is what a process leaves that is killed as a pass begins: the name, and less than a header behind it.
+bool is_hardly_begun(const fs::path& path, std::span<const std::byte> bytes) {
+  if (path.extension() != kIncompleteSuffix || bytes.size() >= sizeof(format::FileHeader)) return false;
+  const size_t size = std::min(bytes.size(), sizeof format::kFileMagic);
+  return starts_with(bytes, {format::kFileMagic, size});
+}
+
+std::unique_ptr<Pass::Source> make_empty_source(const fs::path& path, uint64_t bytes) {
+  auto source = make_foreign_source({});
+  source->info = {.path = path,
+                  .ending = Ending::kIncomplete,
+                  .being_written = is_being_written(path),
+                  .file_bytes = bytes,
+                  .problem = "the process ended as the pass began"};
+  if (const auto named = parse_pass_name(path, false)) source->info.number = named->number;
+  return source;
+}
+
 }  // namespace
 
 Result<Pass> Pass::open(const fs::path& given) {
@@ -58,6 +76,7 @@ Result<Pass> Pass::open(const fs::path& given) {
   if (given.extension() == kIncompleteSuffix && !fs::exists(given, ignored)) path.replace_extension();
   if (!fs::is_directory(path, ignored)) {
     TTAP_ASSIGN(const auto file, MappedFile::open(path));
+    if (is_hardly_begun(path, file->bytes())) return Pass(make_empty_source(path, file->bytes().size()));
     const bool named_segment = path.extension() == ".ttap" || path.extension() == kIncompleteSuffix;
     if (named_segment || starts_with(file->bytes(), {format::kFileMagic, sizeof format::kFileMagic})) {
       TTAP_ASSIGN(auto source, open_segment_source(path));

@@ -269,6 +269,26 @@ TEST(SegmentErrors, EachCauseHasItsCode) {
   EXPECT_EQ(code_of(header_damaged), ErrorCode::kCorrupt);
 }
 
+TEST(Torn, AProcessKilledAsAPassBeganLeavesAnEmptyPass) {
+  const ScratchDirectory scratch;
+  const auto whole = read_file(write_sample(scratch.path()));
+  for (const size_t size : {0u, 3u, 8u, 20u}) {
+    const auto torn = scratch / "pass00003.ttap.incomplete";
+    write_file(torn, std::span(whole).first(size));
+    const auto pass = Pass::open(torn);
+    ASSERT_TRUE(pass.ok()) << size << ": " << pass.error().describe();
+    EXPECT_EQ(pass->tensor_count(), 0u);
+    EXPECT_EQ(pass->info().number, 3u);
+    EXPECT_EQ(pass->info().ending, Ending::kIncomplete);
+    EXPECT_EQ(pass->info().problem, "the process ended as the pass began");
+    // A finished file has no such excuse, nor has another kind of file.
+    write_file(scratch / "pass00004.ttap", std::span(whole).first(size));
+    EXPECT_FALSE(Pass::open(scratch / "pass00004.ttap").ok());
+  }
+  write_file(scratch / "pass00005.ttap.incomplete", std::as_bytes(std::span("PK")));
+  EXPECT_FALSE(Pass::open(scratch / "pass00005.ttap.incomplete").ok());
+}
+
 // ---- recovery ----
 
 TEST(Recovery, CutsTheTornTailAndFinishesTheFile) {
