@@ -13,13 +13,11 @@ constexpr const char* kRules[] = {
     "0'^layers\\.(\\d+)': 'blocks.$1'\n",
     "0- a: b\n- c: d\n",
     "1'\\.q_proj$': concat -1\n'partial': sum\n'.*': replicated\n",
-    R"(2{"mlp": {"mesh_shape": [2], "coordinate": [0], "placements": ["Shard(0)"], "global_shape": [4, 4]}
-})",
+    "2{\"mlp\": {\"mesh_shape\": [2], \"coordinate\": [0], \"placements\": [\"Shard(0)\"], \"global_shape\": [4, 4]}}",
     "3cos>=0.999,max_abs<1e-3",
     "4mlp=1e-3,1e-5",
     "50-4:10-14,7",
-}
-;
+};
 
 // make_seeds DIR: one small file per dtype and layout for each fuzzer, in DIR/npy, DIR/pt, DIR/safetensors,
 // DIR/segment; and DIR/rules.

@@ -61,10 +61,10 @@ Passes whole_passes_of(const Group& group, std::string_view side, std::vector<st
   Passes passes = passes_of(group);
   std::erase_if(passes, [&](const auto& entry) {
     if (entry.second.size() == group.size()) return false;
-    for (const auto& [number, rank] : group)
-      if (std::ranges::none_of(entry.second, [&](const auto& part) { return part.first == rank; }))
+    for (const auto& member : group)
+      if (std::ranges::none_of(entry.second, [&](const auto& part) { return part.first == member.second; }))
         warnings.push_back(
-            fmt::format("rank {} of {} has no pass {}: the pass is not compared", number, side, entry.first));
+            fmt::format("rank {} of {} has no pass {}: the pass is not compared", member.first, side, entry.first));
     return true;
   });
   return passes;
