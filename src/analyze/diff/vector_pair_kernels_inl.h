@@ -34,7 +34,8 @@ template <bool F64>
 struct Steps {
   explicit HWY_INLINE Steps(const UlpScale& scale)
       : shift(scale.shift()),
-        rounding(hn::Set(Words(), F64 ? 0 : (uint64_t{1} << (shift - 1)) - 1)),
+        // Where the values are no floats the shift is 0, and none of this is used.
+        rounding(hn::Set(Words(), F64 || shift == 0 ? 0 : (uint64_t{1} << (shift - 1)) - 1)),
         odd(hn::Set(Words(), scale.always_odd())),
         offset(hn::Set(Words(), scale.offset())),
         first_normal(hn::Set(Integers(), static_cast<int64_t>(scale.first_normal()))),
