@@ -44,6 +44,8 @@ TEST(RuleFile, ErrorsNameFileLineAndMend) {
            {"- a: b\n- c\n", "line 2: this entry of the list is not a rule"},
            {"just words\n", "line 1: neither a map of rules nor a list of them"},
            {"a: b\n---\nc: d\n", "line 3: a second YAML document begins"},
+           {",", ""},
+           {"]", ""},
            {"", "no rules in it"},
            {"{}", "no rules in it"}}) {
     const std::string error = error_of(yaml);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -52,15 +53,27 @@ Result<std::vector<RuleLine>> rules_of(const YAML::Node& root, const std::string
   return rules;
 }
 
+// The line where a second document begins, behind a `---` that is not the first thing in the text; 0 when none does.
+int second_document(std::string_view yaml) {
+  bool content = false;
+  for (int line = 1; !yaml.empty(); ++line) {
+    const std::string_view text = yaml.substr(0, yaml.find('\n'));
+    yaml.remove_prefix(std::min(yaml.size(), text.size() + 1));
+    if (text.starts_with("---") && content) return line + 1;
+    content |= !text.empty() && text[0] != '#' && text[0] != '%';
+  }
+  return 0;
+}
+
 }  // namespace
 
 Result<std::vector<RuleLine>> parse_rules(std::string_view yaml, const std::string& path) {
   // The library throws on anything it does not like; nothing of that leaves this function.
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(yaml));
-    if (documents.size() > 1)
-      return bad_line(path, line_of(documents[1]), "a second YAML document begins, and one is all that is read");
-    return rules_of(documents.empty() ? YAML::Node() : documents[0], path);
+    // Not LoadAll(): yaml-cpp 0.7 never comes back from a stray "," at the top.
+    if (const int line = second_document(yaml); line > 0)
+      return bad_line(path, line, "a second YAML document begins, and one is all that is read");
+    return rules_of(YAML::Load(std::string(yaml)), path);
   } catch (const YAML::Exception& e) {
     return bad_line(path, e.mark.is_null() ? 0 : e.mark.line + 1, fmt::format("not YAML: {}", e.msg));
   } catch (const std::exception& e) {
