@@ -321,6 +321,21 @@ def test_metadata_alone_proves_nothing(model, inputs, tmp_path):
     assert "record at level fingerprint or full" in str(found)
 
 
+def test_a_damaged_tensor_whose_hash_differs_is_no_agreement(tmp_path):
+    a, b = (
+        record(tmp_path / n, nn.Sequential(nn.Identity()), torch.arange(4096.0) + n_) for n, n_ in (("a", 0), ("b", 1))
+    )
+    (file,) = b.glob("*/*.ttap")
+    bytes_of = bytearray(file.read_bytes())
+    at = bytes_of.index(torch.arange(1.0, 9.0).numpy().tobytes())
+    bytes_of[at + 5] ^= 1
+    file.write_bytes(bytes_of)
+    found = tap.diff(a, b)
+    assert not found.same and all(tensor.verdict != "identical" for tensor in found.tensors)
+    assert "do not match their hash" in found.tensors[0].reason
+    assert found.tensors[0].evidence in ("hash", "statistics")  # what is known without the bytes counts
+
+
 def test_an_input_that_differs_blames_nobody(model, inputs, tmp_path):
     found = tap.diff(record(tmp_path / "a", model, inputs), record(tmp_path / "b", model, inputs + 1))
     assert found.first.key == "Model@in/0" and found.introduced == []

@@ -446,7 +446,15 @@ def test_hostile_names_are_shown_as_the_text_they_are(show):
     measured = sample.encoder()[0][3]["measures"]
     tensors = [
         sample.tensor(
-            i, key, "diverged", measures=measured, cause="introduced", reason=f"{key} again", note=key, parent=key, dtype=key
+            i,
+            key,
+            "diverged",
+            measures=measured,
+            cause="introduced",
+            reason=f"{key} again",
+            note=key,
+            parent=key,
+            dtype=key,
         )
         for i, key in enumerate(HOSTILE)
     ]

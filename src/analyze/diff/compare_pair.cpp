@@ -15,12 +15,6 @@ namespace {
 
 DType true_dtype(const TensorRecord& record) { return record.true_dtype.value_or(record.dtype); }
 
-uint64_t elements_of(std::span<const int64_t> shape) {
-  uint64_t count = 1;
-  for (const int64_t length : shape) count *= static_cast<uint64_t>(length);
-  return count;
-}
-
 std::vector<int64_t> without_ones(std::span<const int64_t> shape) {
   std::vector<int64_t> rest(shape.begin(), shape.end());
   std::erase(rest, 1);
@@ -31,7 +25,7 @@ std::vector<int64_t> without_ones(std::span<const int64_t> shape) {
 bool comparable(const TensorRecord& a, const TensorRecord& b, MatchedBy by) {
   if (std::ranges::equal(a.shape, b.shape)) return true;
   if (without_ones(a.shape) == without_ones(b.shape)) return true;
-  return by == MatchedBy::kStructure && elements_of(a.shape) == elements_of(b.shape);
+  return by == MatchedBy::kStructure && element_count({.shape = a.shape}) == element_count({.shape = b.shape});
 }
 
 bool same_bits(const TensorView& a, const TensorView& b) {
@@ -44,8 +38,8 @@ double rms_of(const Stats& stats) {
 }
 
 // As recorded, else from the bytes.
-double rms_of(const TensorRecord& record, const TensorView& view) {
-  return record.has_fingerprint ? rms_of(record) : rms_of(fingerprint(view).stats);
+Stats stats_of(const TensorRecord& record, const TensorView& view) {
+  return record.has_fingerprint ? record.fingerprint.stats : fingerprint(view).stats;
 }
 
 // A value this large is rarely data: masks are filled with −1e4, −1e9 or the lowest number there is.
@@ -113,7 +107,8 @@ void compare_values(const PairContext& context, TensorDiff& tensor, unsigned thr
   const TensorRecord a = context.a.tensor(tensor.match.a), b = context.b.tensor(tensor.match.b);
   const auto views = read_pair(context.a, context.b, tensor.match);
   if (!views.ok()) {
-    tensor.verdict = Verdict::kInconclusive;
+    // What is damaged or cannot be read may still be known to differ.
+    compare_statistics(context.tolerances, a, b, tensor);
     tensor.reason = views.error().describe();
     return;
   }
@@ -125,7 +120,7 @@ void compare_values(const PairContext& context, TensorDiff& tensor, unsigned thr
     return;
   }
   const std::optional<Measures> noise = noise_of(context, tensor.match.a, views->a.view);
-  const Stats stats = a.has_fingerprint ? a.fingerprint.stats : fingerprint(views->a.view).stats;
+  const Stats stats = stats_of(a, views->a.view);
   const auto masked =
       stats.max_abs >= kSentinel ? scale_without_mask(views->a.view, views->b.view) : std::optional<Scale>();
   tensor.judge = std::make_unique<Judge>(context.tolerances.judge(to_string(a.key()), true_dtype(a), true_dtype(b),
@@ -153,7 +148,7 @@ void compare_replicas(const PairContext& context, TensorDiff& tensor, unsigned t
     if (tensor.judge == nullptr)
       tensor.judge = std::make_unique<Judge>(context.tolerances.judge(to_string(record.key()), true_dtype(record),
                                                                       true_dtype(context.b.tensor(tensor.match.b)),
-                                                                      rms_of(record, a->view)));
+                                                                      rms_of(stats_of(record, a->view))));
     Measures found =
         measure(a->view, b->view, {.tolerance = tensor.judge->tolerance, .axes = false, .threads = threads});
     const bool close = tensor.judge->accepts(found);

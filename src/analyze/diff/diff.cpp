@@ -175,7 +175,6 @@ void summarize(DiffReport& report) {
     for (uint32_t i = 0; i < pass.tensors.size(); ++i) {
       const TensorDiff& tensor = pass.tensors[i];
       ++report.counts[static_cast<size_t>(tensor.verdict)];
-      report.compared_values |= tensor.evidence == Evidence::kValues;
       unsettled += tensor.verdict == Verdict::kInconclusive && parted(tensor);
       if (parted(tensor) && !report.earliest) report.earliest = DiffPlace{p, i};
       if (tensor.cause == Cause::kIntroduced) report.introduced.push_back({p, i});

@@ -63,7 +63,6 @@ struct DiffReport {
   std::vector<std::pair<DiffPlace, PairDetail>> details = {};  // add_details()
   uint64_t details_left_out = 0;
   std::vector<std::string> warnings = {};
-  bool compared_values = false;  // some pair was compared by its values, not by hash alone
 
   uint64_t count(Verdict v) const { return counts[static_cast<size_t>(v)]; }
   const TensorDiff& at(DiffPlace place) const { return passes[place.pass].tensors[place.tensor]; }
