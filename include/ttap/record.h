@@ -29,6 +29,31 @@ struct EventRecord {
   uint64_t thread = 0;         // the operating system's thread number
   uint64_t time_ns = 0;        // since the pass began
   std::string_view stack;      // one frame per line, innermost last; empty when not recorded
+
+  // What the source knew when the call was over; empty for one that did not return, and for sources that do not tell.
+  // The texts of arguments and results show literals as Python writes them; `%N` stands for the event's use N, `%%` for
+  // a percent sign: "%0, %1, alpha=2" and "(%2, %3)".
+  std::string_view arguments;
+  std::string_view results;
+  std::string_view notes;       // a JSON object, or empty: what a hook returned, placements, why a tensor has no bytes
+  uint32_t forward = kNoEvent;  // of an op of the backward: the op of the forward that it differentiates
+  uint64_t duration_ns = 0;
+  bool returned = false;  // whether the end of the call was recorded
+  uint32_t use_count = 0;
+};
+
+inline constexpr uint32_t kNoNumber = 0xFFFFFFFF;
+
+// One tensor among the arguments or results of a call, in the order of the texts above.
+struct UseRecord {
+  std::string_view
+      role;  // "in": as the argument came; "after": as the call left it, having written to it; "out": a result
+  std::string_view path;        // `/0`, `/1/2`, `/out`: the argument's position, or its name where it goes by name
+  uint32_t tensor = kNoNumber;  // which tensor object of the pass it was: `$3`; kNoNumber: not recorded
+  // The tensor record that holds its value: of the call that made it, so that is the producer; or of this call, role
+  // "in", when it came from outside. kNoNumber: its value was not recorded, or was dropped.
+  uint32_t record = kNoNumber;
+  bool written = false;  // the call writes to this argument
 };
 
 // One tensor of an event.
@@ -48,6 +73,7 @@ struct TensorRecord {
   Fingerprint fingerprint;  // meaningful when has_fingerprint
   bool has_bytes = false;
   uint64_t byte_count = 0;  // of the logical tensor, kept or not
+  uint32_t value = 0;       // the number by which uses refer to this record; 0: none does
 
   Key key() const { return {std::string(name), call, std::string(role), std::string(path)}; }
 };

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -76,6 +77,8 @@ struct Place {
   std::string_view device = "cpu";
   // Keep no more than this of the tensor; at kMeta its `data` is not touched and may be null.
   std::optional<Level> at_most = {};
+  // The source's number of this value, unique in the pass, by which Use::value refers to it; 0: none.
+  uint32_t value = 0;
 };
 
 // An event of an open pass, to hang tensors on. Plain data; good until its pass ends.
@@ -99,6 +102,24 @@ struct EventInfo {
   // A call that is done again (activation checkpointing): numbered apart from the others, so its tensors need roles of
   // their own.
   bool again = false;
+};
+
+// One tensor among the arguments or results of a call; see UseRecord.
+struct Use {
+  std::string_view role = "in";
+  std::string_view path = {};
+  uint32_t tensor = kNoNumber;
+  uint32_t value = 0;  // Place::value of the record that holds it; 0: none
+  bool written = false;
+};
+
+// The end of a call; see EventRecord.
+struct CallInfo {
+  std::string_view arguments = {};
+  std::string_view results = {};
+  std::string_view notes = {};
+  Event forward = {};  // of the same pass, or it is left out
+  std::span<const Use> uses = {};
 };
 
 // What a recorder saw, kept and did not keep: its coverage.
@@ -162,6 +183,10 @@ class TTAP_API Recorder {
   Event begin_event(const EventInfo& info);
   void capture(const Event& event, const TensorView& tensor, const Place& place = {});
   Status try_capture(const Event& event, const TensorView& tensor, const Place& place = {});
+
+  // The call is over: its texts and what it used, at most once per event. The duration is taken here. Never fails the
+  // program: what cannot be recorded is counted, as an event.
+  void end_event(const Event& event, const CallInfo& call);
 
   // A source saw a tensor that it cannot hand over (sparse, fake, …): counted as DropCounts::unsupported in the pass,
   // the current one by default. Returns the error that try_capture() would have given.

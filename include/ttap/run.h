@@ -50,6 +50,7 @@ class TTAP_API Pass {
   const PassInfo& info() const;
   size_t event_count() const;
   EventRecord event(size_t index) const;
+  UseRecord use(size_t event, size_t index) const;  // index below the event's use_count
   size_t tensor_count() const;
   TensorRecord tensor(size_t index) const;  // in execution order
 

@@ -13,7 +13,7 @@ inline constexpr uint64_t kAlignment = 64;
 inline constexpr uint64_t align_up(uint64_t n) { return (n + kAlignment - 1) & ~(kAlignment - 1); }
 
 inline constexpr uint16_t kVersionMajor = 1;
-inline constexpr uint16_t kVersionMinor = 0;
+inline constexpr uint16_t kVersionMinor = 1;
 
 // At offset 0.
 struct FileHeader {
@@ -35,6 +35,8 @@ enum class FrameType : uint16_t {
   kBlobs = 5,    // tensor bytes, each blob on a multiple of 64; no checksum: the rows hold the hashes
   kEnd = 6,      // JSON: how the pass ended and what was dropped
   kIndex = 7,    // IndexRow…
+  kCalls = 8,    // CallRow…; since 1.1
+  kUses = 9,     // UseRow…, numbered on from 0 through the file; since 1.1
 };
 
 inline constexpr uint64_t kMaxEndBytes = 64 << 10;
@@ -71,6 +73,30 @@ struct EventRow {
   uint64_t time_ns;
 };
 
+// The end of an event; at most one per event, and after it.
+struct CallRow {
+  uint32_t event;
+  uint32_t arguments;  // numbers of strings
+  uint32_t results;
+  uint32_t notes;
+  uint32_t forward;    // number of an event, 0xFFFFFFFF for none
+  uint32_t first_use;  // its uses come before it and are contiguous
+  uint32_t use_count;
+  uint32_t reserved;
+  uint64_t duration_ns;
+};
+
+enum UseFlags : uint32_t { kWritten = 1 };
+
+struct UseRow {
+  uint32_t role;  // numbers of strings
+  uint32_t path;
+  uint32_t tensor;  // 0xFFFFFFFF for none
+  uint32_t value;   // TensorRow::value of a row of this file, before or after; 0 for none
+  uint32_t flags;
+  uint32_t reserved;
+};
+
 enum TensorFlags : uint8_t { kHasFingerprint = 1, kHasBytes = 2 };
 
 struct TensorRow {
@@ -86,7 +112,7 @@ struct TensorRow {
   uint8_t level;
   uint8_t flags;
   uint8_t reserved0;
-  uint32_t reserved1;
+  uint32_t value;  // unique in the file, 0 for none; since 1.1
   uint64_t time_ns;
   uint64_t byte_count;   // of the logical tensor
   uint64_t blob_offset;  // from the start of the file; 0 without kHasBytes
