@@ -29,15 +29,14 @@ uint32_t OpLog::thread_of(uint64_t number) {
 
 void OpLog::begin(OpCall& call) { call.number = begun_++; }
 
-void OpLog::take(OpCall& call, const TensorView& view, OpTensor tensor) {
-  tensor.level = view.data == nullptr && tensor.asked != Level::kMeta && element_count(view.shape) > 0 ? Level::kMeta
-                                                                                                   : tensor.asked;
-  if (tensor.level != Level::kMeta) tensor.fingerprint = fingerprint(view);
+void OpLog::take(OpCall& call, const TensorView& view, OpTensor tensor, const Fingerprint* known) {
+  tensor.level = tensor.asked;
   if (tensor.level == Level::kFull) {
     const LogicalCopy source(view);
     tensor.bytes.resize(source.elements() * source.element_size());
     source.copy(0, source.elements(), tensor.bytes.data());
   }
+  if (tensor.level != Level::kMeta) tensor.fingerprint = known != nullptr ? *known : fingerprint(view);
   call.tensors.push_back(std::move(tensor));
 }
 

@@ -24,7 +24,7 @@ class TTAP_API OpLog : public OpSink {
 
   void begin(OpCall& call) override;
   void end(OpCall& call) override;
-  void take(OpCall& call, const TensorView& view, OpTensor tensor) override;
+  void take(OpCall& call, const TensorView& view, OpTensor tensor, const Fingerprint* known) override;
   bool full() const override { return bytes_ >= options_.limit_bytes; }
 
   uint64_t size() const { return calls_.size(); }

@@ -39,6 +39,9 @@ struct OpUse {
 struct OpTensor {
   TextId role = 0;
   TextId path = 0;
+  std::string_view role_text = {};
+  std::string_view path_text = {};
+  std::string_view device = {};
   MetaId meta = 0;
   uint32_t value = 0;
   Level level = Level::kMeta;  // what there is of it
@@ -74,9 +77,9 @@ class OpSink {
   // begin() and end() are called with the source's lock held, for each call once, in this order.
   virtual void begin(OpCall& call) = 0;
   virtual void end(OpCall& call) = 0;
-  // Takes what `tensor.asked` says of the tensor, now; called without the lock, between begin() and end(). `view.data`
-  // is null when it has no bytes to be read.
-  virtual void take(OpCall& call, const TensorView& view, OpTensor tensor) = 0;
+  // Takes what `tensor.asked` says of the tensor, now; called between begin() and end(), perhaps without the lock.
+  // `view.data` is null when there are no bytes to be read. `known`: its fingerprint, if the source has it already.
+  virtual void take(OpCall& call, const TensorView& view, OpTensor tensor, const Fingerprint* known) = 0;
   // Whether there is no room for more: the source then counts and does not ask further.
   virtual bool full() const = 0;
 };

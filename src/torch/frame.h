@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "capture/op_sink.h"
 #include "torch/arguments.h"
+#include "torch/notes.h"
 #include "torch/observer.h"
 
 namespace ttap::torch_source {
@@ -19,6 +21,7 @@ struct Observer::Frame {
   struct Pending {
     at::Tensor tensor;
     OpTensor record;
+    const TensorMeta* meta;
     bool has_known = false;
     Fingerprint known = {};
   };
@@ -26,12 +29,9 @@ struct Observer::Frame {
     at::Tensor tensor;
     TextId path;
     bool returned = false;
+    uint32_t use = 0;                     // of a kernel's argument, before
+    std::optional<Hash128> before = {};   // of a kernel's argument
   };
-  struct Note {
-    TextId path;
-    std::string json;
-  };
-
   OpCall call;
   Operator* op = nullptr;
   bool logged = false;   // false: only hides what it calls
@@ -42,8 +42,9 @@ struct Observer::Frame {
   std::vector<at::Tensor> held;
   std::vector<Pending> pending;
   std::vector<Written> written;
-  std::vector<Note> unread;      // path to reason
-  std::vector<Note> subclasses;  // path to what Python says
+  JsonObject notes;
+  JsonObject unread;      // path to reason
+  JsonObject subclasses;  // path to what Python says
   std::vector<c10::IValue> arguments;  // kept for the user's hook only
 
   void clear() {
@@ -60,6 +61,7 @@ struct Observer::Frame {
     held.clear();
     pending.clear();
     written.clear();
+    notes.clear();
     unread.clear();
     subclasses.clear();
     arguments.clear();
@@ -90,6 +92,7 @@ struct Observer::ThreadState {
   size_t depth = 0;   // of frames in use
   size_t opaque = 0;  // of those, how many hide what they call
   std::vector<Scope> scopes;
+  std::vector<size_t> kernels;  // depths of the frames that are kernels
   std::vector<Node> nodes;
   int64_t pass = -1;
 

@@ -17,6 +17,7 @@ namespace {
 
 thread_local int deaf = 0;
 thread_local int compiling_now = 0;
+constexpr uint64_t kLargestGap = 1 << 20;  // between two numbers of autograd's sequence that we see
 
 // What runs in our own code, and what that calls, is not recorded.
 class Deaf {
@@ -57,14 +58,15 @@ void Observer::deafen(int by) { deaf += by; }
 void Observer::compiling(int by) { compiling_now += by; }
 
 bool is_deaf() { return deaf > 0; }
+bool is_compiling() { return compiling_now > 0; }
 
 Observer::Counts Observer::counts() const {
   const std::lock_guard lock(link_->mutex);
   return counts_;
 }
 
-void Observer::fail(const std::exception& error) {
-  if (counts_.failed++ == 0) counts_.first_failure = error.what();
+void Observer::fail(const char* what) {
+  if (counts_.failed++ == 0) counts_.first_failure = what;
 }
 
 // ---- names ----
@@ -133,14 +135,7 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   call.parent = parent != nullptr && parent->logged ? parent->call.number
                 : thread.scopes.empty()             ? kNoEvent
                                                     : thread.scopes.back().event;
-  if (options_.stacks) {
-    const std::shared_ptr<Link> link = link_;
-    {
-      const Unlocked unlocked(*link, lock);
-      call.stack = stacks_.here();
-    }
-    if (link->observer != this) return true;
-  }
+  if (!take_stack(call, lock)) return true;
   call.start_ns = steady_ns();
   sink_->begin(call);
   const uint64_t like = signature(arguments);
@@ -150,7 +145,20 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
                        : op.argument_texts.emplace(like, texts_.intern(arguments_text(op, arguments))).first->second;
   if (python_.hook) frame.arguments.assign(arguments.begin(), arguments.end());
   if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, lock)) return true;
-  note_inputs(frame, lock);
+  (void)note_inputs(frame, lock);
+  return true;
+}
+
+bool Observer::take_stack(OpCall& call, std::unique_lock<std::mutex>& lock) {
+  if (!options_.stacks) return true;
+  const std::shared_ptr<Link> link = link_;
+  std::string text;
+  {
+    const Unlocked unlocked(*link, lock);
+    call.stack = stacks_.here(owner_.new_stack ? &text : nullptr);
+  }
+  if (link->observer != this) return false;
+  if (!text.empty()) owner_.new_stack(call.stack, std::move(text));
   return true;
 }
 
@@ -161,16 +169,18 @@ void Observer::end(const at::RecordFunction& function, ThreadState& thread, std:
   if (function.seqNr() >= 0) remember_forward(function, frame);
   const Operator& op = *frame.op;
   const c10::ArrayRef<c10::IValue> results(function.outputs());
-  if (results.empty() && !op.schema->returns().empty()) add_note(frame, "raised", "true");
+  if (results.empty() && !op.schema->returns().empty()) frame.notes.add("raised", "true");
   if (!note_results(frame, results, lock)) return;
   if (python_.hook && !call_hook(frame, results, lock)) return;
   if (!thread.nodes.empty() && frame.call.forward != kNoEvent)
-    add_note(frame, "node", json_text(thread.nodes.back().name));
+    frame.notes.add("node", json_text(thread.nodes.back().name));
   finish(frame);
 }
 
 void Observer::finish(Frame& frame) {
-  frame.call.notes = texts_.intern(notes_json(frame, texts_));
+  if (!frame.unread.empty()) frame.notes.add("unread", frame.unread.str());
+  if (!frame.subclasses.empty()) frame.notes.add("tensors", frame.subclasses.str());
+  if (!frame.notes.empty()) frame.call.notes = texts_.intern(frame.notes.str());
   sink_->end(frame.call);
 }
 
@@ -209,7 +219,7 @@ void Observer::enter(std::string_view name, std::string_view notes, uint32_t eve
   std::unique_lock lock(link->mutex);
   if (link->observer != this) return;
   Scope scope{.name = texts_.intern(name), .event = event};
-  if (event == kNoEvent && makes_module_events_ && !sink_->full()) {
+  if (event == kNoEvent && options_.module_events && !sink_->full()) {
     scope.frame = std::make_unique<Frame>();
     OpCall& call = scope.frame->call;
     call.kind = OpKind::kModule;

@@ -39,6 +39,12 @@ struct ObserverOptions {
   bool stacks = false;   // Python's; takes the GIL for each call
   bool all_threads = true;  // else the thread that starts it, and those that work for it (autograd)
   bool compilation = false;  // what runs while torch.compile compiles
+  bool module_events = true;  // enter() makes an event
+};
+
+// What the source's owner is told, with the lock held and without the GIL.
+struct OwnerSide {
+  std::function<void(uint32_t number, std::string text)> new_stack;  // set: texts of stacks are wanted at once
 };
 
 // What only Python can say; each is called with the GIL, without the observer's lock, and with the observer deaf on that
@@ -74,13 +80,16 @@ class Observer {
   Observer& operator=(const Observer&) = delete;
 
   // The sink outlives the observer's activity.
-  void set_sink(OpSink* sink) { sink_ = sink; }
+  void set_sink(OpSink* sink, OwnerSide owner = {}) {
+    sink_ = sink;
+    owner_ = std::move(owner);
+  }
   void start();
   void stop();
 
-  // A module is entered or left on this thread. `parent` is the event that the sink's owner made for it, or kNoEvent:
-  // then the observer makes one, with `notes` (JSON).
-  void enter(std::string_view name, std::string_view notes, bool makes_event);
+  // A module is entered or left on this thread. `event` is the one that the sink's owner has made for it; kNoEvent: the
+  // observer makes one if its options say so, with `notes` (JSON).
+  void enter(std::string_view name, std::string_view notes, uint32_t event);
   void leave();
 
   // A kernel that no operator stands for. `arguments` are its parameters in order: tensors by name, the rest as text.
@@ -103,7 +112,6 @@ class Observer {
   TextTable& texts() { return texts_; }
   const std::deque<TensorMeta>& metas() const { return tensors_.metas(); }
   PythonStacks& stacks() { return stacks_; }
-  uint64_t under_way() const;
 
   struct Link;      // between the callbacks, which PyTorch may call at any time, and the observer
   struct Frame;     // a call under way
@@ -119,24 +127,45 @@ class Observer {
     uint32_t event;
     TextId scope;
   };
+  struct Forwards {  // of one thread
+    uint64_t first = 0;
+    std::vector<Forward> by_number;  // of autograd's sequence, from `first` on
+  };
+  struct UseOptions {
+    Level level = Level::kMeta;
+    bool written = false;
+    std::string_view reason = {};  // why its bytes must not be read
+  };
+  friend struct CallbackBody;
 
-  // Called with the lock held.
+  // All of these are called with the lock held. Those that return false have let go of it meanwhile and found the
+  // observer stopped: nothing of it may be touched any more.
   bool begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<std::mutex>& lock);
   void end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<std::mutex>& lock);
-  friend struct Callbacks;
-
+  void finish(Frame& frame);
+  void enter_node(const at::RecordFunction& function, ThreadState& thread);
+  void remember_forward(const at::RecordFunction& function, const Frame& frame);
   const Name* name_of(TextId scope, bool backward, const std::string& op, uint64_t key,
                       std::unique_lock<std::mutex>& lock);
-  void note_inputs(Frame& frame, std::unique_lock<std::mutex>& lock);
-  void note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock);
-  uint32_t use_tensor(Frame& frame, const at::Tensor& tensor, TextId role, TextId path, bool written, Level level,
-                      bool is_new);
-  void take_pending(Frame& frame, std::unique_lock<std::mutex>& lock);
-  void finish(Frame& frame, ThreadState& thread, std::unique_lock<std::mutex>& lock);
-  void fail(const std::exception& error);
+  bool take_stack(OpCall& call, std::unique_lock<std::mutex>& lock);
+  bool note_inputs(Frame& frame, std::unique_lock<std::mutex>& lock);
+  bool note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock);
+  bool take_pending(Frame& frame, std::unique_lock<std::mutex>& lock);
+  bool wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock);
+  bool describe_subclasses(Frame& frame, std::unique_lock<std::mutex>& lock);
+  bool call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock);
+  void use_tensor(Frame& frame, const at::Tensor& tensor, TextId role, TextId path, const UseOptions& how);
+  void keep_what_changed(Frame& frame, size_t first_use, size_t first_tensor);
+  TextId path_of(const Operator& op, const TensorPlace& place);
+  TextId result_path(const TensorPlace& place, size_t results);
+  void fail(const char* what);
+
+  // Of the calling thread; null when the observer is not at work.
+  ThreadState* thread_state();
 
   ObserverOptions options_;
   PythonSide python_;
+  OwnerSide owner_;
   OpSink* sink_ = nullptr;
   std::shared_ptr<Link> link_;
   int slot_ = -1;
@@ -145,13 +174,18 @@ class Observer {
   TensorTable tensors_;
   OperatorTable operators_;
   PythonStacks stacks_;
-  ska::flat_hash_map<uint64_t, Name> names_;                 // by scope, backward and operator
-  std::unordered_map<uint64_t, Forward> forwards_;  // by thread and sequence number of autograd
+  ska::flat_hash_map<uint64_t, Name> names_;  // by scope, backward and operator
+  std::unordered_map<std::string, uint64_t> kernel_numbers_;
+  std::unordered_map<uint64_t, Forwards> forwards_;  // by thread
   uint32_t next_value_ = 1;
   Counts counts_;
   struct Words {
     TextId in, out, after;
   } words_;
 };
+
+// Whether this thread is in code of our own.
+bool is_deaf();
+bool is_compiling();
 
 }  // namespace ttap::torch_source

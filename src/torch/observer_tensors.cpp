@@ -29,7 +29,8 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, TextId role, T
   const MetaId meta = tensors_.meta_of(tensor);
   if (options_.ids) {
     use.tensor = tensors_.number_of(tensor);
-    if (const auto known = tensors_.value_of(tensor, meta); known && (known->has_fingerprint || how.level == Level::kMeta || how.reason.size() > 0)) {
+    const auto known = tensors_.value_of(tensor, meta);
+    if (known && (known->has_fingerprint || how.level == Level::kMeta || !how.reason.empty())) {
       use.value = known->value;
       frame.call.uses.push_back(use);
       return;
@@ -37,17 +38,26 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, TextId role, T
   }
   use.value = next_value_++;
   frame.call.uses.push_back(use);
-  OpTensor record{.role = role, .path = path, .meta = meta, .value = use.value, .level = Level::kMeta,
+  OpTensor record{.role = role,
+                  .path = path,
+                  .role_text = texts_.text(role),
+                  .path_text = texts_.text(path),
+                  .device = texts_.text(tensors_.metas()[meta].device),
+                  .meta = meta,
+                  .value = use.value,
                   .asked = how.level};
   std::string_view reason = how.reason;
   if (how.level != Level::kMeta && reason.empty()) reason = unreadable(tensor);
   if (!reason.empty() && how.level != Level::kMeta) {
-    frame.unread.add(texts_.text(role) == "in" ? texts_.text(path) : std::string(texts_.text(role)) + std::string(texts_.text(path)), json_text(reason));
+    const std::string where = (role == words_.in ? "" : std::string(texts_.text(role))) + std::string(texts_.text(path));
+    frame.unread.add(where, json_text(reason));
     record.asked = Level::kMeta;
   }
   if (options_.ids) tensors_.set_value(tensor, meta, use.value);
-  Frame::Pending pending{.tensor = record.asked == Level::kMeta ? at::Tensor() : tensor, .record = record};
-  if (record.asked != Level::kMeta && options_.ids)
+  Frame::Pending pending{.tensor = record.asked == Level::kMeta ? at::Tensor() : tensor,
+                         .record = std::move(record),
+                         .meta = &tensors_.metas()[meta]};
+  if (pending.tensor.defined() && options_.ids)
     if (const Fingerprint* known = tensors_.fingerprint_of(tensor, meta)) {
       pending.has_known = true;
       pending.known = *known;
@@ -103,11 +113,10 @@ bool Observer::take_pending(Frame& frame, std::unique_lock<std::mutex>& lock) {
   const size_t first = frame.call.tensors.size();
   const auto take_all = [&] {
     for (Frame::Pending& each : frame.pending) {
-      const TensorMeta& meta = tensors_.metas()[each.record.meta];
-      TensorView view{nullptr, meta.dtype, meta.shape, meta.strides};
+      TensorView view{nullptr, each.meta->dtype, each.meta->shape, each.meta->strides};
       TensorBytes bytes;
       if (each.tensor.defined()) view.data = bytes.of(each.tensor, view);
-      if (view.data == nullptr && each.tensor.defined() && meta.byte_count > 0) each.record.asked = Level::kMeta;
+      if (view.data == nullptr && each.tensor.defined() && each.meta->byte_count > 0) each.record.asked = Level::kMeta;
       sink_->take(frame.call, view, each.record, each.has_known ? &each.known : nullptr);
     }
   };

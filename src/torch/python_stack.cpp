@@ -46,7 +46,7 @@ std::string source_line(const std::string& file, int line) {
 
 }  // namespace
 
-uint32_t PythonStacks::here() {
+uint32_t PythonStacks::here(std::string* new_text) {
   if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) return 0;
   const PyGILState_STATE gil = PyGILState_Ensure();
   scratch_.clear();
@@ -73,6 +73,7 @@ uint32_t PythonStacks::here() {
     stacks_.push_back(scratch_);
     number = static_cast<uint32_t>(stacks_.size());
     numbers_.emplace(hash, number);
+    if (new_text != nullptr) *new_text = text(number);
   }
   PyGILState_Release(gil);
   return number;

@@ -14,8 +14,8 @@ namespace ttap::torch_source {
 class PythonStacks {
  public:
   // The number of this thread's stack, from 1; takes the GIL. 0 on a thread that Python does not know, which has no
-  // frames to show and must not wait for the GIL.
-  uint32_t here();
+  // frames to show and must not wait for the GIL. A stack that is new puts its text into `new_text`, unless null.
+  uint32_t here(std::string* new_text);
 
   // `FILE:LINE in FUNCTION\tSOURCE`, one frame per line, innermost last. Needs the GIL.
   std::string text(uint32_t number) const;

@@ -1,7 +1,7 @@
 #include "torch/tensor_bytes.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstdint>
@@ -46,7 +46,7 @@ const void* TensorBytes::of(const at::Tensor& tensor, TensorView& view) {
       host_ = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kCPU));
       host_.copy_(tensor);
     } catch (const std::exception&) {
-      host_ = {};
+      host_ = at::Tensor();
     }
     Observer::deafen(-1);
     return host_.defined() ? host_.const_data_ptr() : nullptr;

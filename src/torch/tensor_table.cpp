@@ -29,7 +29,7 @@ bool in_c_order(c10::IntArrayRef shape, c10::IntArrayRef strides) {
   return true;
 }
 
-uint32_t version_of(const c10::TensorImpl& impl) {
+uint32_t version_of(c10::TensorImpl& impl) {
   return impl.is_inference() ? 0 : impl.version_counter().current_version();
 }
 

@@ -35,6 +35,10 @@ class TensorTable {
   // The value that the tensor holds, if it was recorded.
   std::optional<Known> value_of(const at::Tensor& tensor, MetaId meta);
   void set_value(const at::Tensor& tensor, MetaId meta, uint32_t value);
+  // It turned out to hold an earlier value still.
+  void keep_value(const at::Tensor& tensor, MetaId meta, uint32_t value) {
+    if (View* view = find_view(tensor, meta)) view->value = value;
+  }
   // The fingerprint of the same bytes in the same order, perhaps in another shape.
   const Fingerprint* fingerprint_of(const at::Tensor& tensor, MetaId meta);
   void set_fingerprint(const at::Tensor& tensor, MetaId meta, const Fingerprint& fingerprint);
