@@ -40,8 +40,8 @@ constexpr c10::DispatchKeySet kTransforms({DispatchKey::FuncTorchDynamicLayerFro
 
 bool has_kernel_of_its_own(const c10::OperatorHandle& op, DispatchKey backend) {
   if (backend == DispatchKey::Undefined) return false;
+  // The dispatcher prefers these to the composition; a formula for all of autograd comes after it.
   if (op.hasKernelForDispatchKey(backend)) return true;
-  if (op.hasKernelForDispatchKey(DispatchKey::Autograd)) return true;
   if (op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd)) return true;
   return op.hasKernelForDispatchKey(c10::getAutogradKeyFromBackend(c10::toBackendComponent(backend)));
 }
