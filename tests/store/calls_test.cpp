@@ -115,7 +115,7 @@ TEST(SegmentCalls, FindValuesInAnyOrderAndWithGaps) {
   const ScratchDirectory scratch;
   const std::vector<float> values = {1, 2};
   for (const std::vector<uint32_t>& numbers :
-       {std::vector<uint32_t>{1, 2, 3, 4}, {7, 8, 20, 4'000'000'000}, {9, 3, 0, 5, 4}, {6, 6, 6}, {0, 0}}) {
+       {std::vector<uint32_t>{1, 2, 3, 4}, {7, 8, 20, 4'000'000'000}, {9, 3, 0, 5, 4}, {6, 6, 7}, {0, 0}}) {
     const auto path = scratch / "pass00000.ttap";
     std::filesystem::remove(path);
     auto writer = SegmentWriter::create(path, 0, 0, "{}", {});
