@@ -19,11 +19,13 @@ namespace ttap::torch_source {
 struct Observer::Frame {
   // A tensor of which the bytes are to be read, outside the lock.
   struct Pending {
-    at::Tensor tensor;
+    at::Tensor tensor = {};  // undefined: nothing to be read
     OpTensor record;
     const TensorMeta* meta;
-    bool has_known = false;
-    Fingerprint known = {};
+    std::string_view role = {};
+    std::string_view path = {};
+    std::string_view device = {};
+    std::optional<Fingerprint> known = {};
   };
   struct Written {
     at::Tensor tensor;
@@ -50,6 +52,8 @@ struct Observer::Frame {
   void clear() {
     call.uses.clear();
     call.tensors.clear();
+    call.fingerprints.clear();
+    call.blobs.clear();
     call.parent = call.forward = kNoEvent;
     call.stack = 0;
     call.arguments = call.results = call.notes = 0;

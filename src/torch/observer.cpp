@@ -28,11 +28,15 @@ class Deaf {
   Deaf& operator=(const Deaf&) = delete;
 };
 
-c10::DispatchKeySet keys_of(const std::vector<TensorPlace>& places) {
+struct Keys {
+  c10::DispatchKeySet all;
+  bool modes_off;  // no dispatch mode would be asked
+};
+Keys keys_of(const std::vector<TensorPlace>& places) {
   c10::DispatchKeySet keys;
   for (const TensorPlace& place : places) keys = keys | place.tensor->key_set();
-  const auto& tls = c10::impl::tls_local_dispatch_key_set();
-  return (keys | tls.included_) - tls.excluded_;
+  const auto tls = c10::impl::tls_local_dispatch_key_set();
+  return {(keys | tls.included_) - tls.excluded_, tls.excluded_.has(c10::DispatchKey::Python)};
 }
 
 // A boxed call shows the whole stack, of which the arguments are the last.
@@ -48,9 +52,9 @@ Observer::Observer(const ObserverOptions& options, PythonSide python)
     : options_(options),
       python_(std::move(python)),
       link_(std::make_shared<Link>()),
+      places_(texts_),
       tensors_(texts_),
-      operators_(texts_),
-      words_{texts_.intern("in"), texts_.intern("out"), texts_.intern("after")} {}
+      operators_(places_) {}
 
 Observer::~Observer() { stop(); }
 
@@ -103,8 +107,8 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   Frame& frame = thread.push();
   const auto arguments = arguments_of(function, op);
   collect_tensors(arguments, frame.places, frame.held);
-  const c10::DispatchKeySet keys = keys_of(frame.places);
-  if (options_.view == OpView::kDispatch && is_looked_through(op, keys)) {
+  const auto [keys, modes_off] = keys_of(frame.places);
+  if (options_.view == OpView::kDispatch && (modes_off || !op.computes || is_looked_through(op, keys))) {
     frame.clear();
     thread.pop();
     return false;

@@ -19,6 +19,7 @@
 #include "capture/op_sink.h"
 #include "torch/arguments.h"
 #include "torch/operators.h"
+#include "torch/place_table.h"
 #include "torch/python_stack.h"
 #include "torch/tensor_table.h"
 
@@ -111,6 +112,7 @@ class Observer {
   Counts counts() const;
   TextTable& texts() { return texts_; }
   const std::deque<TensorMeta>& metas() const { return tensors_.metas(); }
+  const std::deque<OpPlace>& places() const { return places_.all(); }
   PythonStacks& stacks() { return stacks_; }
 
   struct Link;      // between the callbacks, which PyTorch may call at any time, and the observer
@@ -154,10 +156,10 @@ class Observer {
   bool wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock);
   bool describe_subclasses(Frame& frame, std::unique_lock<std::mutex>& lock);
   bool call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock);
-  void use_tensor(Frame& frame, const at::Tensor& tensor, TextId role, TextId path, const UseOptions& how);
+  void use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how);
   void keep_what_changed(Frame& frame, size_t first_use, size_t first_tensor);
-  TextId path_of(const Operator& op, const TensorPlace& place);
-  TextId result_path(const TensorPlace& place, size_t results);
+  void note_unread(Frame& frame, PlaceId place, std::string_view reason);
+  PlaceId place_of(const Operator& op, const TensorPlace& place);
   void fail(const char* what);
 
   // Of the calling thread; null when the observer is not at work.
@@ -171,6 +173,7 @@ class Observer {
   int slot_ = -1;
 
   TextTable texts_;
+  PlaceTable places_;
   TensorTable tensors_;
   OperatorTable operators_;
   PythonStacks stacks_;
@@ -179,9 +182,6 @@ class Observer {
   std::unordered_map<uint64_t, Forwards> forwards_;  // by thread
   uint32_t next_value_ = 1;
   Counts counts_;
-  struct Words {
-    TextId in, out, after;
-  } words_;
 };
 
 // Whether this thread is in code of our own.

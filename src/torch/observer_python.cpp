@@ -9,14 +9,14 @@ namespace ttap::torch_source {
 bool Observer::describe_subclasses(Frame& frame, std::unique_lock<std::mutex>& lock) {
   if (!python_.describe) return true;
   struct Described {
-    TextId path;
+    PlaceId place;
     const at::Tensor* tensor;
     std::string json;
   };
   std::vector<Described> found;
   for (const TensorPlace& place : frame.places)
     if (place.tensor->key_set().has(c10::DispatchKey::Python))
-      found.push_back({path_of(*frame.op, place), place.tensor, {}});
+      found.push_back({place_of(*frame.op, place), place.tensor, {}});
   bool shows_inside = false;
   const std::shared_ptr<Link> link = link_;
   {
@@ -29,7 +29,7 @@ bool Observer::describe_subclasses(Frame& frame, std::unique_lock<std::mutex>& l
   }
   if (link->observer != this) return false;
   for (const Described& each : found)
-    if (!each.json.empty()) frame.subclasses.add(texts_.text(each.path), each.json);
+    if (!each.json.empty()) frame.subclasses.add(texts_.text(places_.all()[each.place].path), each.json);
   if (shows_inside) frame.opaque = false;
   return true;
 }
