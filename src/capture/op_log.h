@@ -27,6 +27,7 @@ class TTAP_API OpLog : public OpSink {
   void begin(OpCall& call) override;
   void end(OpCall& call) override;
   void take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) override;
+  bool keeps_meta() const override { return true; }
   bool full() const override { return bytes_ >= options_.limit_bytes; }
 
   uint64_t size() const { return calls_.size(); }

@@ -91,6 +91,8 @@ class OpSink {
   virtual void end(OpCall& call) = 0;
   // Takes what `tensor.asked` says of the tensor, now; called between begin() and end(), perhaps without the lock.
   virtual void take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) = 0;
+  // Whether a tensor of which only dtype and shape are kept may be put into OpCall::tensors without asking.
+  virtual bool keeps_meta() const { return false; }
   // Whether there is no room for more: the source then counts and does not ask further.
   virtual bool full() const = 0;
 };

@@ -80,7 +80,7 @@ struct CallbackBody {
     }
     bool visible = false;
     const size_t depth = thread.depth;
-    guarded(thread, [&](Observer& observer, std::unique_lock<std::mutex>& lock) {
+    guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>& lock) {
       visible = observer.begin(function, thread, lock);
     });
     while (!visible && thread.depth > depth) thread.pop();
@@ -94,7 +94,7 @@ struct CallbackBody {
     const ThreadState::Mark mark = thread.marks.back();
     thread.marks.pop_back();
     if (mark == ThreadState::Mark::kIgnored || thread.depth == 0) return;
-    guarded(thread, [&](Observer& observer, std::unique_lock<std::mutex>& lock) {
+    guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>& lock) {
       observer.end(function, thread, lock);
     });
     if (thread.top().opaque && thread.opaque > 0) --thread.opaque;
@@ -106,7 +106,7 @@ struct CallbackBody {
     ThreadState& thread = state_of(slot);
     const size_t before = thread.nodes.size();
     if (thread.link != nullptr)
-      guarded(thread, [&](Observer& observer, std::unique_lock<std::mutex>&) {
+      guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>&) {
         observer.enter_node(function, thread);
       });
     if (thread.nodes.size() == before) thread.nodes.emplace_back();

@@ -5,7 +5,6 @@
 
 #include <utility>
 
-#include "capture/process.h"
 #include "core/op_name.h"
 #include "torch/frame.h"
 #include "torch/link.h"
@@ -76,7 +75,7 @@ void Observer::fail(const char* what) {
 // ---- names ----
 
 const Observer::Name* Observer::name_of(TextId scope, bool backward, const std::string& op, uint64_t key,
-                                        std::unique_lock<std::mutex>& lock) {
+                                        std::unique_lock<SpinLock>& lock) {
   const auto found = names_.find(key);
   if (found != names_.end()) return &found->second;
   const std::string name =
@@ -96,7 +95,7 @@ const Observer::Name* Observer::name_of(TextId scope, bool backward, const std::
 
 // ---- an operator ----
 
-bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<std::mutex>& lock) {
+bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock) {
   Operator& op = operators_.of(function);
   if (!op.dispatched) return false;
   if (compiling_now > 0 && !options_.compilation) {
@@ -140,7 +139,7 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
                 : thread.scopes.empty()             ? kNoEvent
                                                     : thread.scopes.back().event;
   if (!take_stack(call, lock)) return true;
-  call.start_ns = steady_ns();
+  call.start_ns = ticks_.now_ns();
   sink_->begin(call);
   const uint64_t like = signature(arguments);
   const auto text = op.argument_texts.find(like);
@@ -153,7 +152,7 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   return true;
 }
 
-bool Observer::take_stack(OpCall& call, std::unique_lock<std::mutex>& lock) {
+bool Observer::take_stack(OpCall& call, std::unique_lock<SpinLock>& lock) {
   if (!options_.stacks) return true;
   const std::shared_ptr<Link> link = link_;
   std::string text;
@@ -166,10 +165,10 @@ bool Observer::take_stack(OpCall& call, std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-void Observer::end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<std::mutex>& lock) {
+void Observer::end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock) {
   Frame& frame = thread.top();
   if (!frame.logged || (options_.view == OpView::kLeaf && frame.has_children)) return;
-  frame.call.end_ns = steady_ns();
+  frame.call.end_ns = ticks_.now_ns();
   if (function.seqNr() >= 0) remember_forward(function, frame);
   const Operator& op = *frame.op;
   const c10::ArrayRef<c10::IValue> results(function.outputs());
@@ -231,7 +230,7 @@ void Observer::enter(std::string_view name, std::string_view notes, uint32_t eve
     call.thread = thread->thread;
     call.pass = thread->pass;
     call.parent = thread->scopes.empty() ? kNoEvent : thread->scopes.back().event;
-    call.start_ns = steady_ns();
+    call.start_ns = ticks_.now_ns();
     call.notes = texts_.intern(notes);
     sink_->begin(call);
     scope.event = call.number;
@@ -248,7 +247,7 @@ void Observer::leave() {
   Scope scope = std::move(thread->scopes.back());
   thread->scopes.pop_back();
   if (scope.frame == nullptr) return;
-  scope.frame->call.end_ns = steady_ns();
+  scope.frame->call.end_ns = ticks_.now_ns();
   sink_->end(scope.frame->call);
 }
 

@@ -21,7 +21,9 @@
 #include "torch/operators.h"
 #include "torch/place_table.h"
 #include "torch/python_stack.h"
+#include "torch/spin_lock.h"
 #include "torch/tensor_table.h"
+#include "torch/ticks.h"
 
 namespace ttap::torch_source {
 
@@ -142,20 +144,20 @@ class Observer {
 
   // All of these are called with the lock held. Those that return false have let go of it meanwhile and found the
   // observer stopped: nothing of it may be touched any more.
-  bool begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<std::mutex>& lock);
-  void end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<std::mutex>& lock);
+  bool begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock);
+  void end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock);
   void finish(Frame& frame);
   void enter_node(const at::RecordFunction& function, ThreadState& thread);
   void remember_forward(const at::RecordFunction& function, const Frame& frame);
   const Name* name_of(TextId scope, bool backward, const std::string& op, uint64_t key,
-                      std::unique_lock<std::mutex>& lock);
-  bool take_stack(OpCall& call, std::unique_lock<std::mutex>& lock);
-  bool note_inputs(Frame& frame, std::unique_lock<std::mutex>& lock);
-  bool note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock);
-  bool take_pending(Frame& frame, std::unique_lock<std::mutex>& lock);
-  bool wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock);
-  bool describe_subclasses(Frame& frame, std::unique_lock<std::mutex>& lock);
-  bool call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock);
+                      std::unique_lock<SpinLock>& lock);
+  bool take_stack(OpCall& call, std::unique_lock<SpinLock>& lock);
+  bool note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock);
+  bool note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
+  bool take_pending(Frame& frame, std::unique_lock<SpinLock>& lock);
+  bool wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
+  bool describe_subclasses(Frame& frame, std::unique_lock<SpinLock>& lock);
+  bool call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
   void use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how);
   void keep_what_changed(Frame& frame, size_t first_use, size_t first_tensor);
   void note_unread(Frame& frame, PlaceId place, std::string_view reason);
@@ -177,6 +179,7 @@ class Observer {
   TensorTable tensors_;
   OperatorTable operators_;
   PythonStacks stacks_;
+  Ticks ticks_;
   ska::flat_hash_map<uint64_t, Name> names_;  // by scope, backward and operator
   std::unordered_map<std::string, uint64_t> kernel_numbers_;
   std::unordered_map<uint64_t, Forwards> forwards_;  // by thread

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "capture/process.h"
 #include "core/op_name.h"
 #include "torch/frame.h"
 #include "torch/link.h"
@@ -60,7 +59,7 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
                 : thread->scopes.empty()            ? kNoEvent
                                                     : thread->scopes.back().event;
   if (!take_stack(call, lock)) return;
-  call.start_ns = steady_ns();
+  call.start_ns = ticks_.now_ns();
   sink_->begin(call);
   std::string text;
   const Level level = options_.inputs ? call.level : Level::kMeta;
@@ -111,7 +110,7 @@ void Observer::end_kernel() {
   std::unique_lock lock(link->mutex);
   Frame& frame = thread->top();
   if (link->observer == this && frame.logged) {
-    frame.call.end_ns = steady_ns();
+    frame.call.end_ns = ticks_.now_ns();
     tensors_.kernel_ran();
     const UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
     const size_t first_use = frame.call.uses.size();

@@ -6,7 +6,7 @@
 // Where an observer asks Python.
 namespace ttap::torch_source {
 
-bool Observer::describe_subclasses(Frame& frame, std::unique_lock<std::mutex>& lock) {
+bool Observer::describe_subclasses(Frame& frame, std::unique_lock<SpinLock>& lock) {
   if (!python_.describe) return true;
   struct Described {
     PlaceId place;
@@ -34,7 +34,7 @@ bool Observer::describe_subclasses(Frame& frame, std::unique_lock<std::mutex>& l
   return true;
 }
 
-bool Observer::call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock) {
+bool Observer::call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock) {
   const std::shared_ptr<Link> link = link_;
   std::string json;
   {

@@ -38,6 +38,10 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
       note_unread(frame, place, reason);
     }
   }
+  if (record.asked == Level::kMeta && sink_->keeps_meta()) {
+    frame.call.tensors.push_back(record);
+    return;
+  }
   Frame::Pending& pending = frame.pending.emplace_back(Frame::Pending{.record = record, .meta = &tensors_.metas()[meta]});
   const OpPlace& words = places_.all()[place];
   pending.role = texts_.text(words.role);
@@ -56,7 +60,7 @@ void Observer::note_unread(Frame& frame, PlaceId place, std::string_view reason)
   frame.unread.add(where, json_text(reason));
 }
 
-bool Observer::note_inputs(Frame& frame, std::unique_lock<std::mutex>& lock) {
+bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
   const Operator& op = *frame.op;
   const Level level = options_.inputs ? frame.call.level : Level::kMeta;
   for (const TensorPlace& place : frame.places) {
@@ -72,7 +76,7 @@ bool Observer::note_inputs(Frame& frame, std::unique_lock<std::mutex>& lock) {
 }
 
 bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results,
-                            std::unique_lock<std::mutex>& lock) {
+                            std::unique_lock<SpinLock>& lock) {
   Operator& op = *frame.op;
   if (op.is_c10d && !wait_for_collective(frame, results, lock)) return false;
   if (options_.ids)
@@ -105,7 +109,8 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   return attached;
 }
 
-bool Observer::take_pending(Frame& frame, std::unique_lock<std::mutex>& lock) {
+bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
+  if (frame.pending.empty()) return true;
   const size_t first = frame.call.tensors.size();
   const auto take_all = [&] {
     for (Frame::Pending& each : frame.pending) {
@@ -147,7 +152,7 @@ bool Observer::take_pending(Frame& frame, std::unique_lock<std::mutex>& lock) {
 // Reading the result of a collective before it is there would give what was there before. All ranks call their
 // collectives in one order, so waiting here cannot lock them up; sends and receives are not waited for.
 bool Observer::wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue> results,
-                                   std::unique_lock<std::mutex>& lock) {
+                                   std::unique_lock<SpinLock>& lock) {
   const std::string& name = frame.op->name;
   const bool waits = options_.outputs && frame.call.level != Level::kMeta && name.find("send") == std::string::npos &&
                      name.find("recv") == std::string::npos;
