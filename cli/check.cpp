@@ -47,25 +47,25 @@ CheckedTensor describe(const SelectedPass& selected, const Pass& pass, size_t in
 FirstFinding trace(const SelectedPass& selected, const Pass& pass, const Nonfinite& found) {
   FirstFinding first;
   const TensorRecord tensor = pass.tensor(found.tensor);
-  const Origin origin = trace_origin(pass, found.tensor);
+  const Situation situation = situation_of(pass, found.tensor);
   first.tensors_in_pass = pass.tensor_count();
   first.format = pass.info().format;
   first.role = tensor.role;
   first.has_bytes = tensor.has_bytes;
-  first.place = origin.first;
+  first.place = situation.first;
   if (tensor.event < pass.event_count()) {
     const EventRecord event = pass.event(tensor.event);
     first.event = FirstFinding::Event{std::string(event.kind), std::string(event.name), event.call,
                                       parents_text(pass, tensor.event), std::string(event.stack)};
   }
-  for (size_t input : origin.inputs) {
+  for (size_t input : situation.inputs) {
     CheckedInput line{describe(selected, pass, input), {}, false};
     if (const auto stats = stats_of(pass, input); stats.ok()) line.stats = *stats;
     line.finite =
         !can_be_nonfinite(pass.tensor(input).dtype) || (line.stats && line.stats->finite() == line.stats->count);
     first.inputs.push_back(std::move(line));
   }
-  if (origin.before) first.before = to_string(pass.tensor(*origin.before).key());
+  if (situation.before) first.before = to_string(pass.tensor(*situation.before).key());
   return first;
 }
 

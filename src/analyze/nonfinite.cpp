@@ -56,27 +56,27 @@ NonfiniteReport find_nonfinite(const Pass& pass, const ScanOptions& options) {
   return report;
 }
 
-Origin trace_origin(const Pass& pass, size_t tensor) {
-  Origin origin;
+Situation situation_of(const Pass& pass, size_t tensor) {
+  Situation situation;
   const TensorRecord record = pass.tensor(tensor);
   if (record.has_bytes)
-    if (const auto view = pass.read(tensor); view.ok()) origin.first = first_nonfinite(*view);
-  for (size_t i = tensor; i-- > 0 && !origin.before;) {
+    if (const auto view = pass.read(tensor); view.ok()) situation.first = first_nonfinite(*view);
+  for (size_t i = tensor; i-- > 0 && !situation.before;) {
     const auto known_clean = [&] {
       const auto stats = stats_of(pass, i);
       return stats.ok() && is_clean(*stats);
     };
-    if (!can_be_nonfinite(pass.tensor(i).dtype) || known_clean()) origin.before = i;
+    if (!can_be_nonfinite(pass.tensor(i).dtype) || known_clean()) situation.before = i;
   }
-  if (goes_in(record.role)) return origin;
+  if (goes_in(record.role)) return situation;
   for (size_t i = 0; i < tensor; ++i) {
     const TensorRecord other = pass.tensor(i);
     if (!goes_in(other.role) || !same_call(other, record)) continue;
-    origin.inputs.push_back(i);
+    situation.inputs.push_back(i);
     if (!can_be_nonfinite(other.dtype)) continue;
-    if (const auto stats = stats_of(pass, i); stats.ok() && !is_clean(*stats)) origin.nonfinite_inputs.push_back(i);
+    if (const auto stats = stats_of(pass, i); stats.ok() && !is_clean(*stats)) situation.nonfinite_inputs.push_back(i);
   }
-  return origin;
+  return situation;
 }
 
 }  // namespace ttap

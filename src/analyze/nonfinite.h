@@ -46,12 +46,12 @@ struct NonfiniteReport {
 NonfiniteReport find_nonfinite(const Pass& pass, const ScanOptions& options = {});
 
 // What is known about how a NaN or infinity came into a tensor.
-struct Origin {
+struct Situation {
   std::optional<Located> first = {};          // in C order; nothing when the bytes are not there
   std::vector<size_t> inputs = {};            // what went into the same call, as far as it was recorded
   std::vector<size_t> nonfinite_inputs = {};  // those of them that were not clean
   std::optional<size_t> before = {};  // the last tensor before it, of whatever operator, that is known to be clean
 };
-Origin trace_origin(const Pass& pass, size_t tensor);
+Situation situation_of(const Pass& pass, size_t tensor);
 
 }  // namespace ttap

@@ -10,19 +10,21 @@ namespace ttap {
 namespace {
 
 constexpr std::string_view kViews[] = {
-    "alias",      "as_strided", "chunk",       "detach",  "diagonal",      "expand",     "expand_as",  "flatten",
-    "lift_fresh", "movedim",    "narrow",      "permute", "real",          "reshape",    "select",     "slice",
-    "split",      "squeeze",    "swapaxes",    "t",       "tensor_split",  "transpose",  "unbind",     "unflatten",
-    "unfold",     "unsqueeze",  "unsafe_view", "view",    "view_as_real",  "_conj",      "_neg_view",  "_reshape_alias",
-    "imag",       "split_with_sizes",          "_unsafe_view",             "view_as_complex"};
+    "alias",          "as_strided",     "chunk",   "detach",           "diagonal",
+    "expand",         "expand_as",      "flatten", "lift_fresh",       "movedim",
+    "narrow",         "permute",        "real",    "reshape",          "select",
+    "slice",          "split",          "squeeze", "swapaxes",         "t",
+    "tensor_split",   "transpose",      "unbind",  "unflatten",        "unfold",
+    "unsqueeze",      "unsafe_view",    "view",    "view_as_real",     "_conj",
+    "_neg_view",      "_reshape_alias", "imag",    "split_with_sizes", "_unsafe_view",
+    "view_as_complex"};
 
-constexpr std::string_view kUninitialised[] = {"empty",         "empty_like",  "empty_permuted",
-                                               "empty_strided", "new_empty",   "new_empty_strided",
-                                               "resize",        "_resize_output"};
+constexpr std::string_view kUninitialised[] = {"empty",     "empty_like",        "empty_permuted", "empty_strided",
+                                               "new_empty", "new_empty_strided", "resize",         "_resize_output"};
 
-constexpr std::string_view kOverwriting[] = {"bernoulli", "cauchy", "copy",   "exponential", "fill",    "geometric",
-                                             "log_normal", "normal", "random", "set",         "uniform", "zero",
-                                             "_foreach_copy", "_foreach_zero"};
+constexpr std::string_view kOverwriting[] = {"bernoulli", "cauchy",     "copy",          "exponential",  "fill",
+                                             "geometric", "log_normal", "normal",        "random",       "set",
+                                             "uniform",   "zero",       "_foreach_copy", "_foreach_zero"};
 
 bool holds(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();

@@ -25,9 +25,9 @@ std::string_view to_string(OriginKind kind);  // "made", "nan_from_inf", "came_i
 
 struct Origin {
   OriginKind kind = OriginKind::kMade;
-  size_t tensor = 0;          // the first record that holds it
-  uint32_t event = kNoEvent;  // the call that made it, or that it came into
-  bool nan = false;           // NaN arose here; else only Inf
+  size_t tensor = 0;                        // the first record that holds it
+  uint32_t event = kNoEvent;                // the call that made it, or that it came into
+  bool nan = false;                         // NaN arose here; else only Inf
   std::optional<size_t> inf_from = {};      // kNanFromInf: the origin of the Inf; nothing when that is a literal
   std::optional<size_t> became_nan = {};    // of Inf: the first origin of kind kNanFromInf that it led to
   std::optional<size_t> first_reader = {};  // kUninitialised: the first record that was computed from it
@@ -39,7 +39,8 @@ struct Origin {
   bool is_fault() const;
 };
 
-// How a record came to hold NaN or Inf: numbers of origins. They differ where both stand in it and came from two places.
+// How a record came to hold NaN or Inf: numbers of origins. They differ where both stand in it and came from two
+// places.
 struct Descent {
   std::optional<size_t> nan = {};
   std::optional<size_t> inf = {};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "analyze/op_facts.h"
 
@@ -46,7 +47,8 @@ constexpr Rule kRules[] = {
      "argument {path} goes down to {amount}, and the logarithm of a negative number is NaN"},
     {" log log2 log10 ", 0, Trouble::kZeros, Makes::kInf,
      "argument {path} has {amount}, and the logarithm of 0 is -Inf"},
-    {" log1p ", 0, Trouble::kBelowMinusOne, Makes::kNan, "argument {path} goes down to {amount}; log1p is NaN below -1"},
+    {" log1p ", 0, Trouble::kBelowMinusOne, Makes::kNan,
+     "argument {path} goes down to {amount}; log1p is NaN below -1"},
     {" log1p ", 0, Trouble::kMinusOne, Makes::kInf, "argument {path} goes down to -1, where log1p is -Inf"},
     {" sqrt rsqrt ", 0, Trouble::kNegative, Makes::kNan,
      "argument {path} goes down to {amount}, and the root of a negative number is NaN"},
@@ -84,7 +86,7 @@ constexpr Rule kRules[] = {
 // Its share of the largest value from which on we speak of an overflow.
 constexpr double kNearTheEnd = 1.0 / 16;
 
-std::string number(double value) { return fmt::format("{:.4g}", value); }
+std::string number(double value) { return fmt::format("{:.5g}", value); }
 
 std::string counted(uint64_t count, std::string_view one, std::string_view many) {
   return fmt::format("{} {}", count, count == 1 ? one : many);
@@ -141,8 +143,9 @@ void power_hints(const CallFacts& call, std::vector<std::string>& hints) {
   const std::optional<double> exponent = call.second_literal;
   const bool fraction = !exponent || *exponent != std::floor(*exponent);
   if (call.result.stats.nan > 0 && base->stats.min < 0 && fraction)
-    add(hints, fmt::format("argument {} goes down to {}, and a broken power of a negative number is NaN", base->path,
-                           number(base->stats.min)));
+    add(hints,
+        fmt::format("argument {} goes down to {}, and a power that is no whole number makes NaN of a negative one",
+                    base->path, number(base->stats.min)));
   if (made(Makes::kInf, call.result.stats) && base->stats.zeros > 0 && (!exponent || *exponent < 0))
     add(hints, fmt::format("argument {} has {}, and a negative power of 0 is Inf", base->path,
                            counted(base->stats.zeros, "zero", "zeros")));

@@ -72,12 +72,12 @@ TEST_F(NonfiniteTest, TheOriginNamesPlaceAndInputsOfTheSameCall) {
   writer.tensor("inner", {1}, std::vector<float>{3}, {.role = "in", .path = "/1", .event = inner});
   writer.tensor("inner", {2, 2}, std::vector<float>{1, 2, 3, kNan}, {.event = inner});
   const Pass pass = reopen(writer);
-  const Origin origin = trace_origin(pass, 3);
-  ASSERT_TRUE(origin.first);
-  EXPECT_EQ(origin.first->element, 3u);
-  EXPECT_EQ(origin.inputs, (std::vector<size_t>{1, 2}));
-  EXPECT_TRUE(origin.nonfinite_inputs.empty());
-  EXPECT_EQ(origin.before, 2u);
+  const Situation situation = situation_of(pass, 3);
+  ASSERT_TRUE(situation.first);
+  EXPECT_EQ(situation.first->element, 3u);
+  EXPECT_EQ(situation.inputs, (std::vector<size_t>{1, 2}));
+  EXPECT_TRUE(situation.nonfinite_inputs.empty());
+  EXPECT_EQ(situation.before, 2u);
 }
 
 TEST_F(NonfiniteTest, TheTensorBeforeIsOneKnownToBeClean) {
@@ -86,9 +86,9 @@ TEST_F(NonfiniteTest, TheTensorBeforeIsOneKnownToBeClean) {
   writer.tensor("unknown", {1}, std::vector<float>{1}, {.level = Level::kMeta});
   writer.tensor("bad", {1}, std::vector<float>{kNan}, {.level = Level::kFingerprint});
   const Pass pass = reopen(writer);
-  const Origin origin = trace_origin(pass, 2);
-  EXPECT_FALSE(origin.first);  // no bytes to look into
-  EXPECT_EQ(origin.before, 0u);
+  const Situation situation = situation_of(pass, 2);
+  EXPECT_FALSE(situation.first);  // no bytes to look into
+  EXPECT_EQ(situation.before, 0u);
 }
 
 TEST_F(NonfiniteTest, VerifyReadsEveryByteThatWasKept) {
