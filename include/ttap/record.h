@@ -33,9 +33,9 @@ struct EventRecord {
   // What the source knew when the call was over; empty for one that did not return, and for sources that do not tell.
   // The texts of arguments and results show literals as Python writes them; `%N` stands for the event's use N, `%%` for
   // a percent sign: "%0, %1, alpha=2" and "(%2, %3)".
-  std::string_view arguments;
-  std::string_view results;
-  std::string_view notes;       // a JSON object, or empty: what a hook returned, placements, why a tensor has no bytes
+  std::string_view arguments = {};
+  std::string_view results = {};
+  std::string_view notes = {};  // a JSON object, or empty: what a hook returned, placements, why a tensor has no bytes
   uint32_t forward = kNoEvent;  // of an op of the backward: the op of the forward that it differentiates
   uint64_t duration_ns = 0;
   bool returned = false;  // whether the end of the call was recorded
@@ -54,6 +54,15 @@ struct UseRecord {
   // "in", when it came from outside. kNoNumber: its value was not recorded, or was dropped.
   uint32_t record = kNoNumber;
   bool written = false;  // the call writes to this argument
+};
+
+// The same as a source tells it, which knows values by numbers of its own.
+struct Use {
+  std::string_view role = "in";
+  std::string_view path = {};
+  uint32_t tensor = kNoNumber;
+  uint32_t value = 0;  // TensorRecord::value of the record that holds it; 0: none
+  bool written = false;
 };
 
 // One tensor of an event.

@@ -88,6 +88,7 @@ struct Event {
   uint32_t pass = 0;
   const void* name = nullptr;  // the recorder's; null when the filter rejects the name, or its pass is not open
   Level level = Level::kFull;  // of its tensors
+  uint64_t start_ns = 0;       // on the recorder's clock
 
   bool wanted() const { return name != nullptr; }
 };
@@ -102,15 +103,6 @@ struct EventInfo {
   // A call that is done again (activation checkpointing): numbered apart from the others, so its tensors need roles of
   // their own.
   bool again = false;
-};
-
-// One tensor among the arguments or results of a call; see UseRecord.
-struct Use {
-  std::string_view role = "in";
-  std::string_view path = {};
-  uint32_t tensor = kNoNumber;
-  uint32_t value = 0;  // Place::value of the record that holds it; 0: none
-  bool written = false;
 };
 
 // The end of a call; see EventRecord.

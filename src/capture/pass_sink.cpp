@@ -20,10 +20,11 @@ constexpr size_t kReserveBytes = 256 << 10;
 
 // What the header, the end and the index of a pass take, roughly; kept free while it is written.
 constexpr uint64_t kPassOverhead = 2048;
-// What a flush adds to the index: strings, events, tensors.
-constexpr uint64_t kFlushOverhead = 3 * sizeof(format::IndexRow);
-// Headers and padding of the strings a row may bring.
-constexpr uint64_t kStringOverhead = 8 * 16;
+// What a flush adds to the index: strings, events, tensors, uses, calls.
+constexpr uint64_t kFlushOverhead = 5 * sizeof(format::IndexRow);
+// Headers and padding of a string, and of those that a row may bring.
+constexpr uint64_t kOneStringOverhead = 16;
+constexpr uint64_t kStringOverhead = 8 * kOneStringOverhead;
 
 // What blobs leave free for rows, so that fingerprints go on for a while after the bytes stop.
 uint64_t quota_headroom(uint64_t quota) { return std::min<uint64_t>(quota / 16, 1 << 20); }
@@ -41,6 +42,7 @@ TensorRecord record_of(const StagedTensor& tensor) {
   record.device = tensor.device;
   record.level = tensor.level;
   record.byte_count = tensor.byte_count;
+  record.value = tensor.value;
   return record;
 }
 
@@ -98,6 +100,7 @@ void PassSink::take(StagingRing::Record* record) {
           open_pass(head.pass), event.number,
           {event.name->name, event.kind, event.call, event.parent, event.thread, event.time_ns, event.stack});
     }
+    case StagedKind::kCall: return take_call(open_pass(head.pass), staged_as<StagedCall>(record));
     case StagedKind::kTensor: return take_tensor(open_pass(head.pass), staged_as<StagedTensor>(record));
     case StagedKind::kPiece: return take_piece(open_pass(head.pass), staged_as<StagedPiece>(record).payload);
     case StagedKind::kFlush:
@@ -174,6 +177,18 @@ void PassSink::take_event(Open& pass, uint32_t number, const EventRecord& event)
       sizeof(format::EventRow) + kStringOverhead + event.name.size() + event.kind.size() + event.stack.size();
   if (!pass.writer || !quota_allows(cost, 0)) return count_drop(pass, &DropCounts::events, 1);
   pass.writer->add_event(number, event);
+}
+
+void PassSink::take_call(Open& pass, const StagedCall& call) {
+  // An event that is not there is counted already.
+  if (!pass.writer || !pass.writer->has_event(call.event)) return;
+  uint64_t cost = sizeof(format::CallRow) + kStringOverhead + call.arguments.size() + call.results.size() +
+                  call.notes.size() + call.uses.size() * (sizeof(format::UseRow) + 2 * kOneStringOverhead);
+  for (const Use& use : call.uses) cost += use.role.size() + use.path.size();
+  const bool added =
+      quota_allows(cost, 0) && pass.writer->add_call(call.event, {call.arguments, call.results, call.notes,
+                                                                  call.forward, call.duration_ns, call.uses});
+  if (!added) count_drop(pass, &DropCounts::events, 1);
 }
 
 void PassSink::take_tensor(Open& pass, const StagedTensor& tensor) {

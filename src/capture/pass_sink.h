@@ -71,6 +71,7 @@ class PassSink {
   void end_pass(const StagedEndPass& end);
   void convert(uint32_t number, uint64_t segment_bytes);
   void take_event(Open& pass, uint32_t number, const EventRecord& event);
+  void take_call(Open& pass, const StagedCall& call);
   void take_tensor(Open& pass, const StagedTensor& tensor);
   void take_piece(Open& pass, const StagedPayload& payload);
   void start_large(Open& pass, const StagedTensor& tensor);

@@ -190,6 +190,7 @@ Status Recorder::try_capture(std::string_view name, const TensorView& tensor, co
 Status Recorder::add_alias(std::string_view name, std::string_view alias) { return impl_->add_alias(name, alias); }
 
 Event Recorder::begin_event(const EventInfo& info) { return impl_->begin_event(info); }
+void Recorder::end_event(const Event& event, const CallInfo& call) { impl_->end_event(event, call); }
 void Recorder::capture(const Event& event, const TensorView& tensor, const Place& place) {
   raise_if_strict(try_capture(event, tensor, place));
 }

@@ -41,6 +41,7 @@ class Recorder::Impl {
   Status capture(std::string_view name, const TensorView& tensor, const Place& place);
   Status capture(const Event& event, const TensorView& tensor, const Place& place);
   Event begin_event(const EventInfo& info);
+  void end_event(const Event& event, const CallInfo& call);
   Status flush();
   Status close(Ending open_passes);
   Report report() const;

@@ -89,6 +89,7 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
                       .aliases = entry.aliases(),
                       .call = 0,
                       .event = kNoEvent,
+                      .value = place.value,
                       .thread = thread_number(),
                       .time_ns = 0,
                       .byte_count = byte_count(tensor),
@@ -233,7 +234,8 @@ Event Recorder::Impl::begin_event(const EventInfo& info) {
     event.number = staged.number = found.pass->next_event();
     // An event of another pass is not in this file.
     staged.parent = info.parent.pass == found.number ? info.parent.number : kNoEvent;
-    staged.time_ns = steady_ns() - found.pass->start_ns;
+    event.start_ns = steady_ns();
+    staged.time_ns = event.start_ns - found.pass->start_ns;
   });
   if (record == nullptr) {
     if (refusal == Refusal::kClosed) return {};
@@ -247,6 +249,38 @@ Event Recorder::Impl::begin_event(const EventInfo& info) {
   new (record->body()) StagedEvent(staged);
   ring_->publish(record, false);
   return event;
+}
+
+void Recorder::Impl::end_event(const Event& event, const CallInfo& call) {
+  if (!alive() || !event.wanted() || event.number == kNoEvent) return;
+  StagedCall staged{.head = {StagedKind::kCall, event.pass},
+                    .event = event.number,
+                    .forward = call.forward.pass == event.pass ? call.forward.number : kNoEvent,
+                    .duration_ns = steady_ns() - event.start_ns,
+                    .arguments = {},
+                    .results = {},
+                    .notes = {},
+                    .uses = {}};
+  uint64_t bytes = body_bytes(sizeof(StagedCall),
+                              {call.arguments.size(), call.results.size(), call.notes.size(), call.uses.size_bytes()});
+  for (const Use& use : call.uses) bytes += body_bytes(0, {use.role.size(), use.path.size()});
+  const auto [record, refusal] = reserve_in_pass(bytes, wait_policy(), event.pass, [](const OpenPasses::Found&) {});
+  if (record == nullptr) {
+    if (refusal != Refusal::kClosed) count_drop(event.pass, &DropCounts::events);
+    return;
+  }
+  BodyWriter body(record, sizeof(StagedCall));
+  staged.arguments = body.put(call.arguments);
+  staged.results = body.put(call.results);
+  staged.notes = body.put(call.notes);
+  const std::span<Use> uses = body.put(call.uses);
+  for (Use& use : uses) {
+    use.role = body.put(use.role);
+    use.path = body.put(use.path);
+  }
+  staged.uses = uses;
+  new (record->body()) StagedCall(staged);
+  ring_->publish(record, false);
 }
 
 }  // namespace ttap

@@ -15,7 +15,7 @@
 // everything that waits for the disk.
 namespace ttap {
 
-enum class StagedKind : uint8_t { kBeginPass, kEndPass, kEvent, kTensor, kPiece, kFlush, kStop };
+enum class StagedKind : uint8_t { kBeginPass, kEndPass, kEvent, kCall, kTensor, kPiece, kFlush, kStop };
 
 struct StagedHead {
   StagedKind kind;
@@ -47,6 +47,19 @@ struct StagedEvent {
   std::string_view stack;
 };
 
+// The end of an event.
+struct StagedCall {
+  StagedHead head{StagedKind::kCall};
+  uint32_t event;
+  uint32_t forward;
+  uint64_t duration_ns;
+  // Behind this struct, with the texts of the uses:
+  std::string_view arguments;
+  std::string_view results;
+  std::string_view notes;
+  std::span<const Use> uses;
+};
+
 // A part of a tensor's bytes. The last one carries the fingerprint of the whole.
 struct StagedPayload {
   std::span<std::byte> bytes;
@@ -63,6 +76,7 @@ struct StagedTensor {
   const Aliases* aliases;  // null: none
   uint32_t call;
   uint32_t event;
+  uint32_t value;
   uint64_t thread;
   uint64_t time_ns;
   uint64_t byte_count;  // of the whole tensor

@@ -6,9 +6,11 @@
 #include <initializer_list>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "capture/staging_ring.h"
 #include "store/segment_file.h"
+#include "ttap/record.h"
 
 namespace ttap {
 
@@ -19,6 +21,11 @@ class BodyWriter {
   std::span<const int64_t> put(std::span<const int64_t> numbers) {
     auto* start = reinterpret_cast<int64_t*>(put_bytes(numbers.data(), numbers.size_bytes()));
     return {start, numbers.size()};
+  }
+  // The views in them still have to be put.
+  std::span<Use> put(std::span<const Use> uses) {
+    static_assert(std::is_trivially_copyable_v<Use> && alignof(Use) <= sizeof(int64_t));
+    return {reinterpret_cast<Use*>(put_bytes(uses.data(), uses.size_bytes())), uses.size()};
   }
   std::string_view put(std::string_view text) {
     return {reinterpret_cast<char*>(put_bytes(text.data(), text.size())), text.size()};

@@ -48,7 +48,7 @@ struct FrameHeader {
   uint16_t reserved0;
   uint64_t payload_bytes;
   uint32_t payload_crc;  // CRC-32C; 0 for kBlobs
-  uint32_t row_count;    // kStrings, kEvents, kTensors, kIndex; else 0
+  uint32_t row_count;    // of every type that has rows; else 0
   uint8_t reserved[36];
   uint32_t header_crc;  // CRC-32C of the 60 bytes before it
 };
@@ -79,8 +79,8 @@ struct CallRow {
   uint32_t arguments;  // numbers of strings
   uint32_t results;
   uint32_t notes;
-  uint32_t forward;    // number of an event, 0xFFFFFFFF for none
-  uint32_t first_use;  // its uses come before it and are contiguous
+  uint32_t forward;    // number of an earlier event, 0xFFFFFFFF for none
+  uint32_t first_use;  // its uses come before it, are contiguous, and belong to no other call
   uint32_t use_count;
   uint32_t reserved;
   uint64_t duration_ns;
@@ -141,5 +141,6 @@ inline constexpr char kTrailerMagic[8] = {'T', 'T', 'A', 'P', 'E', 'N', 'D', '\n
 
 static_assert(sizeof(FileHeader) == 64 && sizeof(FrameHeader) == 64 && sizeof(Trailer) == 64);
 static_assert(sizeof(EventRow) == 40 && sizeof(TensorRow) == 192 && sizeof(IndexRow) == 16);
+static_assert(sizeof(CallRow) == 40 && sizeof(UseRow) == 24);
 
 }  // namespace ttap::format

@@ -103,9 +103,10 @@ void SegmentView::forget_all() {
   begin_json_ = "{}";
   end_json_.reset();
   strings_.assign(1, 0);
-  event_frames_.clear();
-  tensor_frames_.clear();
-  event_count_ = tensor_count_ = 0;
+  for (auto* frames : {&event_frames_, &tensor_frames_, &call_frames_, &use_frames_}) frames->clear();
+  call_of_event_.clear();
+  event_count_ = tensor_count_ = call_count_ = use_count_ = 0;
+  uses_taken_ = 0;
 }
 
 Result<uint64_t> SegmentView::take_frame(uint64_t offset) {
@@ -132,6 +133,8 @@ Result<uint64_t> SegmentView::take_frame(uint64_t offset) {
     case FrameType::kStrings: taken = take_strings(payload, header.row_count); break;
     case FrameType::kEvents: taken = take_events(payload, header.row_count); break;
     case FrameType::kTensors: taken = take_tensors(payload, header.row_count); break;
+    case FrameType::kCalls: taken = take_calls(payload, header.row_count); break;
+    case FrameType::kUses: taken = take_uses(payload, header.row_count); break;
     default: break;  // the index, or a type of a later minor version
   }
   if (!taken.ok()) return corrupt(offset, taken.error().message);
@@ -169,6 +172,38 @@ Status SegmentView::take_tensors(std::span<const std::byte> payload, uint32_t co
   for (uint32_t i = 0; i < count; ++i) TTAP_TRY(check(load<TensorRow>(payload.data() + i * sizeof(TensorRow))));
   tensor_frames_.push_back({tensor_count_, count, payload.data()});
   tensor_count_ += count;
+  return {};
+}
+
+Status SegmentView::take_uses(std::span<const std::byte> payload, uint32_t count) {
+  if (payload.size() != uint64_t{count} * sizeof(UseRow)) return bad("a use table of the wrong size");
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto row = load<UseRow>(payload.data() + i * sizeof(UseRow));
+    if (std::max(row.role, row.path) >= strings_.size()) return bad("a use refers to a string that is not there");
+  }
+  use_frames_.push_back({use_count_, count, payload.data()});
+  use_count_ += count;
+  return {};
+}
+
+Status SegmentView::take_calls(std::span<const std::byte> payload, uint32_t count) {
+  if (payload.size() != uint64_t{count} * sizeof(CallRow)) return bad("a call table of the wrong size");
+  call_of_event_.resize(event_count_, kNoNumber);
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto row = load<CallRow>(payload.data() + i * sizeof(CallRow));
+    if (row.event >= event_count_) return bad("a call refers to an event that is not there");
+    if (call_of_event_[row.event] != kNoNumber) return bad("an event has a second call");
+    if (std::max({row.arguments, row.results, row.notes}) >= strings_.size())
+      return bad("a call refers to a string that is not there");
+    // Earlier, so that who follows it from event to event comes to an end.
+    if (row.forward != kNoEvent && row.forward >= row.event) return bad("a call refers to a forward after it");
+    if (row.first_use < uses_taken_) return bad("a use belongs to two calls");
+    uses_taken_ = uint64_t{row.first_use} + row.use_count;
+    if (uses_taken_ > use_count_) return bad("a call has uses that are not there");
+    call_of_event_[row.event] = static_cast<uint32_t>(call_count_ + i);
+  }
+  call_frames_.push_back({call_count_, count, payload.data()});
+  call_count_ += count;
   return {};
 }
 
@@ -223,7 +258,34 @@ EventRecord SegmentView::event(size_t index) const {
   TTAP_CHECK(index < event_count_);
   const RowFrame& frame = frame_of(event_frames_, index);
   const auto row = load<EventRow>(frame.rows + (index - frame.first) * sizeof(EventRow));
-  return {string(row.name), string(row.kind), row.call, row.parent, row.thread, row.time_ns, string(row.stack)};
+  EventRecord event{string(row.name), string(row.kind), row.call,         row.parent,
+                    row.thread,       row.time_ns,      string(row.stack)};
+  if (const auto call = call_of(index)) {
+    event.arguments = string(call->arguments);
+    event.results = string(call->results);
+    event.notes = string(call->notes);
+    event.forward = call->forward;
+    event.duration_ns = call->duration_ns;
+    event.returned = true;
+    event.use_count = call->use_count;
+  }
+  return event;
+}
+
+std::optional<CallRow> SegmentView::call_of(size_t event) const {
+  // Where there is none, and where the frame of the call did not hold, the number is beyond those that were read.
+  if (event >= call_of_event_.size() || call_of_event_[event] >= call_count_) return std::nullopt;
+  const uint32_t number = call_of_event_[event];
+  const RowFrame& frame = frame_of(call_frames_, number);
+  return load<CallRow>(frame.rows + (number - frame.first) * sizeof(CallRow));
+}
+
+UseRow SegmentView::use_row(size_t event, size_t index) const {
+  const auto call = call_of(event);
+  TTAP_CHECK(call && index < call->use_count);
+  const size_t number = call->first_use + index;
+  const RowFrame& frame = frame_of(use_frames_, number);
+  return load<UseRow>(frame.rows + (number - frame.first) * sizeof(UseRow));
 }
 
 TensorRow SegmentView::tensor_row(size_t index) const {
@@ -251,6 +313,7 @@ TensorRecord SegmentView::tensor(size_t index) const {
                          row.max_abs, row.min_abs_nonzero, row.mean, row.std, row.l1, row.l2}};
   record.has_bytes = (row.flags & kHasBytes) != 0;
   record.byte_count = row.byte_count;
+  record.value = row.value;
   return record;
 }
 

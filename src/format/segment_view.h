@@ -35,6 +35,8 @@ class SegmentView {
 
   size_t event_count() const { return event_count_; }
   EventRecord event(size_t index) const;
+  // The row of one of its uses; index below the event's use_count.
+  UseRow use_row(size_t event, size_t index) const;
   size_t tensor_count() const { return tensor_count_; }
   TensorRecord tensor(size_t index) const;
   // The row behind tensor(index), for those who compare strings by number.
@@ -61,7 +63,10 @@ class SegmentView {
   Status take_strings(std::span<const std::byte> payload, uint32_t count);
   Status take_events(std::span<const std::byte> payload, uint32_t count);
   Status take_tensors(std::span<const std::byte> payload, uint32_t count);
+  Status take_calls(std::span<const std::byte> payload, uint32_t count);
+  Status take_uses(std::span<const std::byte> payload, uint32_t count);
   Status check(const TensorRow& row) const;
+  std::optional<CallRow> call_of(size_t event) const;
   std::span<const int64_t> numbers(uint32_t number) const;
   void forget_all();
 
@@ -76,8 +81,14 @@ class SegmentView {
   std::vector<uint64_t> strings_{0};  // offset of each string's header; [0] stands for the empty string
   std::vector<RowFrame> event_frames_;
   std::vector<RowFrame> tensor_frames_;
+  std::vector<RowFrame> call_frames_;
+  std::vector<RowFrame> use_frames_;
+  std::vector<uint32_t> call_of_event_;  // see call_of(); empty while there are no calls
   size_t event_count_ = 0;
   size_t tensor_count_ = 0;
+  size_t call_count_ = 0;
+  size_t use_count_ = 0;
+  uint64_t uses_taken_ = 0;  // the first that no call has
 };
 
 }  // namespace ttap::format

@@ -18,6 +18,10 @@ class ForeignSource final : public Pass::Source {
     TTAP_CHECK(false && "a foreign file has no events");
     return {};
   }
+  UseRecord use(size_t, size_t) const override {
+    TTAP_CHECK(false && "a foreign file has no events");
+    return {};
+  }
   size_t tensor_count() const override { return file_.tensors.size(); }
 
   TensorRecord tensor(size_t index) const override {

@@ -102,6 +102,7 @@ Pass::~Pass() = default;
 const PassInfo& Pass::info() const { return source_->info; }
 size_t Pass::event_count() const { return source_->event_count(); }
 EventRecord Pass::event(size_t index) const { return source_->event(index); }
+UseRecord Pass::use(size_t event, size_t index) const { return source_->use(event, index); }
 size_t Pass::tensor_count() const { return source_->tensor_count(); }
 TensorRecord Pass::tensor(size_t index) const { return source_->tensor(index); }
 std::optional<size_t> Pass::find(const Key& key) const { return source_->find(key); }

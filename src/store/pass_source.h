@@ -15,6 +15,7 @@ class Pass::Source {
   virtual ~Source() = default;
   virtual size_t event_count() const = 0;
   virtual EventRecord event(size_t index) const = 0;
+  virtual UseRecord use(size_t event, size_t index) const = 0;
   virtual size_t tensor_count() const = 0;
   virtual TensorRecord tensor(size_t index) const = 0;
   virtual std::optional<size_t> find(const Key& key) const = 0;

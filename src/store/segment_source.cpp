@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "format/segment_view.h"
+#include "format/value_index.h"
 #include "store/mapped_file.h"
 #include "store/pass_source.h"
 #include "store/posix_file.h"
@@ -26,6 +27,17 @@ class SegmentSource final : public Pass::Source {
 
   size_t event_count() const override { return view_.event_count(); }
   EventRecord event(size_t index) const override { return view_.event(index); }
+  UseRecord use(size_t event, size_t index) const override {
+    const format::UseRow row = view_.use_row(event, index);
+    UseRecord use{.role = view_.string(row.role),
+                  .path = view_.string(row.path),
+                  .tensor = row.tensor,
+                  .written = (row.flags & format::kWritten) != 0};
+    if (row.value == 0) return use;
+    std::call_once(values_made_, [this] { values_ = format::ValueIndex(view_); });
+    use.record = values_.row_of(row.value);
+    return use;
+  }
   size_t tensor_count() const override { return view_.tensor_count(); }
   TensorRecord tensor(size_t index) const override { return view_.tensor(index); }
 
@@ -96,6 +108,9 @@ class SegmentSource final : public Pass::Source {
   mutable std::once_flag index_made_;
   mutable std::unordered_map<std::string_view, uint32_t> string_numbers_;
   mutable std::vector<std::pair<Address, size_t>> by_address_;
+  // Made by the first use() that has a value.
+  mutable std::once_flag values_made_;
+  mutable format::ValueIndex values_;
 };
 
 }  // namespace

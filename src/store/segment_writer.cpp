@@ -83,11 +83,41 @@ void SegmentWriter::add_event(uint32_t number, const EventRecord& event) {
                      strings_.intern(event.stack), 0, event.thread, event.time_ns});
 }
 
+bool SegmentWriter::add_call(uint32_t number, const Call& call) {
+  const uint32_t event = file_number_of(number);
+  if (event == kNoEvent) return false;
+  if (ended_.size() <= event) ended_.resize(event_count_ + events_.size());
+  const uint64_t first_use = use_count_ + uses_.size();
+  if (ended_[event] || first_use + call.uses.size() > UINT32_MAX) return false;
+  ended_[event] = true;
+  const uint32_t forward = file_number_of(call.forward);
+  for (const Use& use : call.uses)
+    uses_.push_back({strings_.intern(use.role), strings_.intern(use.path), use.tensor, use.value,
+                     use.written ? uint32_t{format::kWritten} : 0, 0});
+  calls_.push_back({event, strings_.intern(call.arguments), strings_.intern(call.results), strings_.intern(call.notes),
+                    forward < event ? forward : kNoEvent, static_cast<uint32_t>(first_use),
+                    static_cast<uint32_t>(call.uses.size()), 0, call.duration_ns});
+  return true;
+}
+
+// After they could not be written; how many events are not there as they should be.
+uint64_t SegmentWriter::take_back_events() {
+  uint64_t lost = events_.size();
+  for (const format::CallRow& call : calls_) {
+    ended_[call.event] = false;
+    if (call.event < event_count_) ++lost;  // the others are lost with their events
+  }
+  // The numbers of lost events are given out again.
+  if (!events_.empty()) lose_events(first_pending_event_, next_event_);
+  return lost;
+}
+
 uint64_t SegmentWriter::pending_bytes() const {
   if (pending_rows() == 0) return 0;
-  constexpr uint64_t kFrames = 4 * (sizeof(format::FrameHeader) + format::kAlignment);
+  constexpr uint64_t kFrames = 6 * (sizeof(format::FrameHeader) + format::kAlignment);
   return blob_bytes_ + strings_.pending_bytes() + events_.size() * sizeof(format::EventRow) +
-         tensors_.size() * sizeof(format::TensorRow) + kFrames;
+         tensors_.size() * sizeof(format::TensorRow) + uses_.size() * sizeof(format::UseRow) +
+         calls_.size() * sizeof(format::CallRow) + kFrames;
 }
 
 format::TensorRow SegmentWriter::row_of(const TensorRecord& tensor, uint64_t time_ns) {
@@ -102,6 +132,7 @@ format::TensorRow SegmentWriter::row_of(const TensorRecord& tensor, uint64_t tim
   row.strides = strings_.intern(tensor.strides);
   row.dtype = static_cast<uint8_t>(tensor.dtype);
   row.level = static_cast<uint8_t>(tensor.level);
+  row.value = tensor.value;
   row.time_ns = time_ns;
   row.byte_count = tensor.byte_count;
   if (tensor.has_fingerprint) {
@@ -159,6 +190,7 @@ void SegmentWriter::add_alias_row(std::string_view name) {
   TTAP_CHECK(!tensors_.empty());
   format::TensorRow row = tensors_.back();
   row.name = strings_.intern(name);
+  row.value = 0;
   tensors_.push_back(row);
 }
 
@@ -178,12 +210,13 @@ SegmentWriter::Outcome SegmentWriter::flush() {
   }
   if (written.ok()) {
     tensor_count_ += tensors_.size();
+    event_count_ += events_.size();
+    use_count_ += uses_.size();
     strings_.commit();
   } else {
     outcome.tensors_without_bytes = 0;
     outcome.tensors_lost = tensors_.size();
-    outcome.events_lost = events_.size();
-    if (!events_.empty()) lose_events(first_pending_event_, next_event_);
+    outcome.events_lost = take_back_events();
     outcome.error = std::move(written).error();
     strip_pending_blobs();
     strings_.rollback();
@@ -204,6 +237,8 @@ Status SegmentWriter::write_pending() {
   add(FrameType::kStrings, strings_.pending_payload(), strings_.pending_count());
   add(FrameType::kEvents, std::as_bytes(std::span(events_)), events_.size());
   add(FrameType::kTensors, std::as_bytes(std::span(tensors_)), tensors_.size());
+  add(FrameType::kUses, std::as_bytes(std::span(uses_)), uses_.size());
+  add(FrameType::kCalls, std::as_bytes(std::span(calls_)), calls_.size());
 
   std::vector<iovec> parts;
   format::FrameHeader blobs_header{};
@@ -242,6 +277,8 @@ void SegmentWriter::strip_pending_blobs() {
 void SegmentWriter::forget_pending() {
   events_.clear();
   tensors_.clear();
+  uses_.clear();
+  calls_.clear();
   blob_parts_.clear();
   new_hashes_.clear();
   blob_bytes_ = 0;

@@ -44,12 +44,26 @@ class SegmentWriter {
   // the file events are numbered without gaps, and an event that was lost is referred to by nobody.
   void add_event(uint32_t number, const EventRecord& event);
 
+  // The end of an event, by the same numbers. A forward that was lost, or did not come before the event, is left out.
+  // False: not added, because the event was lost, has an end already, or the file has 2^32 uses.
+  struct Call {
+    std::string_view arguments = {};
+    std::string_view results = {};
+    std::string_view notes = {};
+    uint32_t forward = kNoEvent;
+    uint64_t duration_ns = 0;
+    std::span<const Use> uses = {};
+  };
+  bool add_call(uint32_t event, const Call& call);
+  bool has_event(uint32_t number) const { return file_number_of(number) != kNoEvent; }
+
   // Adds a row. With has_bytes set, `bytes` (in C order, alive until the flush) are stored, or an earlier blob with
   // the same hash is referred to. Returns how many bytes of blob the row will cost. A large blob whose memory begins on
   // a multiple of kDirectAlignment can go round the page cache; so can the pieces below.
   uint64_t add_tensor(const TensorRecord& tensor, uint64_t time_ns, std::span<const std::byte> bytes);
 
-  // The row added last once more under another name: the same event, and the same bytes whatever `deduplicate` says.
+  // The row added last once more under another name: the same event, and the same bytes whatever `deduplicate` says,
+  // but no value, which stays that of one row.
   void add_alias_row(std::string_view name);
 
   // A blob too large to hold at once: begin, write its pieces in order, then add the row with add_tensor_of_large().
@@ -63,11 +77,11 @@ class SegmentWriter {
   struct Outcome {
     uint64_t tensors_without_bytes = 0;  // the row is there, its bytes are not
     uint64_t tensors_lost = 0;
-    uint64_t events_lost = 0;
+    uint64_t events_lost = 0;  // or, of an event that is in the file, its end
     std::optional<Error> error;
   };
   Outcome flush();
-  size_t pending_rows() const { return tensors_.size() + events_.size(); }
+  size_t pending_rows() const { return tensors_.size() + events_.size() + calls_.size(); }
   uint64_t pending_blob_bytes() const { return blob_bytes_; }
   // How much the file would grow by a flush now, at most.
   uint64_t pending_bytes() const;
@@ -93,6 +107,7 @@ class SegmentWriter {
   void forget_pending();
   format::TensorRow row_of(const TensorRecord& tensor, uint64_t time_ns);
   uint32_t file_number_of(uint32_t event) const;
+  uint64_t take_back_events();
   void lose_events(uint32_t begin, uint32_t end);
 
   std::filesystem::path path_;
@@ -100,6 +115,8 @@ class SegmentWriter {
   Options options_;
   uint64_t position_ = 0;  // end of what is in the file
   uint64_t tensor_count_ = 0;
+  uint64_t event_count_ = 0;
+  uint64_t use_count_ = 0;
   // The recorder's event numbers: everything below next_event_ was seen; the ranges are those that are not in the file.
   struct LostEvents {
     uint32_t begin, end;
@@ -108,6 +125,7 @@ class SegmentWriter {
   uint32_t next_event_ = 0;
   uint32_t first_pending_event_ = 0;
   std::vector<LostEvents> lost_events_;  // in order; neighbours are merged, so a full disk does not make it grow
+  std::vector<bool> ended_;              // events that have a call, by their number in the file
   format::StringTable strings_;
   std::vector<format::IndexRow> index_;
   std::unordered_map<Hash128, uint64_t, HashOfHash> blobs_;  // where the bytes with this hash are
@@ -115,6 +133,8 @@ class SegmentWriter {
   // Collected since the last flush.
   std::vector<format::EventRow> events_;
   std::vector<format::TensorRow> tensors_;
+  std::vector<format::UseRow> uses_;
+  std::vector<format::CallRow> calls_;
   struct Blob {
     uint64_t zeros_before;
     std::span<const std::byte> bytes;
