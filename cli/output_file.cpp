@@ -1,0 +1,29 @@
+#include "cli/output_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace ttap::cli {
+
+Status write_file(const std::string& path, const std::function<Status(Output&)>& write) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0)
+    return Error{.code = ErrorCode::kIo,
+                 .message = fmt::format("cannot write: {}", std::strerror(errno)),
+                 .path = path,
+                 .hint = kWritable};
+  Output out(fd, {});
+  const Status made = write(out);
+  Status written = out.finish();
+  if (::close(fd) != 0 && written.ok())
+    written = Error{.code = ErrorCode::kIo, .message = fmt::format("cannot close: {}", std::strerror(errno))};
+  if (!made.ok()) return made;
+  if (!written.ok()) return std::move(written).error().with_path(path);
+  return {};
+}
+
+}  // namespace ttap::cli
