@@ -42,11 +42,6 @@ Descent Origins::descent(size_t tensor) const {
   return {number_or_nothing(nan_[tensor]), number_or_nothing(inf_[tensor])};
 }
 
-bool Origins::arose_in(size_t tensor) const {
-  const Descent from = descent(tensor);
-  return (from.nan && all_[*from.nan].tensor == tensor) || (from.inf && all_[*from.inf].tensor == tensor);
-}
-
 std::optional<size_t> Origins::first_of(std::span<const Nonfinite> found) const {
   std::optional<size_t> fault;
   std::optional<size_t> any;
@@ -81,6 +76,7 @@ class OriginSearch {
     contents_.resize(count);
     found_.nan_.assign(count, kNoNumber);
     found_.inf_.assign(count, kNoNumber);
+    found_.arose_.assign(count, false);
     bool any = false;
     for (size_t i = 0; i < count; ++i) {
       const TensorRecord record = pass_.tensor(i);
@@ -134,7 +130,9 @@ class OriginSearch {
   // Nothing says what it was made of. The same bytes stood somewhere before, or it came from outside.
   void judge_by_bytes(size_t tensor, const TensorRecord& record) {
     if (record.has_fingerprint) {
-      if (const auto same = same_bytes_.find(hash_of(record)); same != same_bytes_.end()) {
+      // In another format the same bytes are other values.
+      if (const auto same = same_bytes_.find(hash_of(record));
+          same != same_bytes_.end() && pass_.tensor(same->second).dtype == record.dtype) {
         found_.nan_[tensor] = found_.nan_[same->second];
         found_.inf_[tensor] = found_.inf_[same->second];
         return count_heir(tensor, false);
@@ -219,6 +217,7 @@ class OriginSearch {
       origin = by_event_.try_emplace({event, kind}, origin).first->second;
     if (origin == found_.all_.size()) found_.all_.push_back({.kind = kind, .tensor = tensor, .event = event});
     found_.all_[origin].nan = found_.all_[origin].nan || nan;
+    found_.arose_[tensor] = true;
     if (nan) found_.nan_[tensor] = static_cast<uint32_t>(origin);
     if (inf) found_.inf_[tensor] = static_cast<uint32_t>(origin);
     return origin;

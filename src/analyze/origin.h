@@ -50,8 +50,8 @@ class Origins {
  public:
   const std::vector<Origin>& all() const { return all_; }  // in execution order
   Descent descent(size_t tensor) const;                    // empty for a tensor that holds neither
-  // Whether it arose in this tensor rather than being passed on to it.
-  bool arose_in(size_t tensor) const;
+  // Whether it arose in the call of this tensor, or came in with it, rather than being passed on to it.
+  bool arose_in(size_t tensor) const { return tensor < arose_.size() && arose_[tensor]; }
   // The origin to tell of first, of all that these tensors descend from: the first fault, else the first.
   std::optional<size_t> first_of(std::span<const Nonfinite> found) const;
 
@@ -60,6 +60,7 @@ class Origins {
   std::vector<Origin> all_;
   std::vector<uint32_t> nan_;  // by tensor; kNoNumber: none
   std::vector<uint32_t> inf_;
+  std::vector<bool> arose_;
 };
 
 // Whether any call of the pass tells what it used.

@@ -80,9 +80,10 @@ TEST_F(OriginTest, ThoseThatInheritAreCountedAndNameIt) {
 }
 
 TEST_F(OriginTest, OneOpWithSeveralResultsIsOneOrigin) {
-  ops().calls({"aten::native_layer_norm", {outside({1, 1})}}, {{kNan, kNan}, {1}, {kInf}});
+  const auto made = ops().calls({"aten::native_layer_norm", {outside({1, 1})}}, {{kNan, kNan}, {1}, {kInf}});
   ASSERT_EQ(origins().all().size(), 1u);
   EXPECT_EQ(first().heirs, 0u);
+  EXPECT_TRUE(origins().arose_in(made[2].record));
 }
 
 TEST_F(OriginTest, AnArgumentFromOutsideThatIsNotFiniteIsTheOrigin) {

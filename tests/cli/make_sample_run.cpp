@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "op_runs.h"
 #include "sample_run.h"
 
 namespace ttap::test {
@@ -211,6 +212,16 @@ int main(int argc, char** argv) {
     values(run);
   else if (kind == "large")
     large(run, std::stoul(argv[3]));
+  else if (kind == "log_of_zero")
+    log_of_zero(run);
+  else if (kind == "masked_row")
+    masked_row(run);
+  else if (kind == "root_of_zero")
+    root_of_zero(run);
+  else if (kind == "many_heirs")
+    many_heirs(run);
+  else if (kind == "only_masks")
+    only_masks(run);
   else if (kind == "being_written")
     being_written(run);
   else
