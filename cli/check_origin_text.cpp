@@ -67,7 +67,7 @@ std::string conclusion(const ToldOrigin& origin) {
     case OriginKind::kCameIn: text = "it came in with this argument, and no recorded call returned it"; break;
     case OriginKind::kUnknown: text = unknown_text(origin); break;
     case OriginKind::kUninitialised: text = uninitialised_text(origin); break;
-    case OriginKind::kOnPurpose: text = "on purpose: the arguments of this call say so"; break;
+    case OriginKind::kOnPurpose: text = "on purpose: the number stands in the program"; break;
   }
   if (origin.harmless) text += "; later calls made finite values of it";
   return text;

@@ -28,6 +28,8 @@ class SampleOps {
     Value value = {};
     Values outside = {};         // recorded with the call, because no call before it returned it
     bool written = false;        // in place
+    bool number = false;         // `outside` has no dimensions
+    bool again = false;          // `outside` is what `value` has become by writes to a view of it
     std::string_view path = {};  // default: its position
   };
   static Argument outside(Values values) { return {.outside = std::move(values)}; }
@@ -59,7 +61,9 @@ class SampleOps {
     for (size_t i = 0; i < call.in.size(); ++i) {
       const Argument& in = call.in[i];
       paths.push_back(in.path.empty() ? fmt::format("/{}", i) : std::string(in.path));
-      const Value value = in.outside.empty() ? in.value : record(call.name, number, "in", paths.back(), in.outside);
+      Value value =
+          in.outside.empty() ? in.value : record(call.name, number, "in", paths.back(), in.outside, in.number);
+      if (in.again) value.tensor = in.value.tensor;
       uses.push_back({"in", paths.back(), value.tensor, value.number, in.written});
       arguments += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
     }
@@ -80,9 +84,11 @@ class SampleOps {
   uint32_t last_event = kNoEvent;
 
  private:
-  Value record(std::string_view name, uint32_t call, std::string_view role, std::string_view path,
-               const Values& values) {
-    pass_.tensor(name, {static_cast<int64_t>(values.size())}, values,
+  Value record(std::string_view name, uint32_t call, std::string_view role, std::string_view path, const Values& values,
+               bool number = false) {
+    std::vector<int64_t> shape;
+    if (!number) shape.push_back(static_cast<int64_t>(values.size()));
+    pass_.tensor(name, std::move(shape), values,
                  {.role = role, .path = path, .call = call, .event = last_event, .value = ++values_});
     return {values_, values_, records_++};
   }

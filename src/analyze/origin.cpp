@@ -101,6 +101,14 @@ class OriginSearch {
     bool computes = false;  // with an argument that is not finite, other than by writing into it
   };
 
+  // A call that was given, or returned, the tensor object of this number.
+  struct TensorUse {
+    uint32_t tensor;
+    uint32_t event;
+    uint32_t record;
+    auto operator<=>(const TensorUse&) const = default;
+  };
+
   static std::pair<uint64_t, uint64_t> hash_of(const TensorRecord& record) {
     return {record.fingerprint.hash.high, record.fingerprint.hash.low};
   }
@@ -138,8 +146,46 @@ class OriginSearch {
         return count_heir(tensor, false);
       }
     }
-    add_origin(goes_in(record.role) ? OriginKind::kCameIn : OriginKind::kUnknown, tensor, record.event,
-               contents_[tensor].nan, contents_[tensor].inf);
+    OriginKind kind = OriginKind::kUnknown;
+    if (goes_in(record.role)) {
+      if (inherit_from_before(tensor, record)) return count_heir(tensor, false);
+      kind = is_number_of_the_program(tensor, record) ? OriginKind::kOnPurpose : OriginKind::kCameIn;
+    }
+    add_origin(kind, tensor, record.event, contents_[tensor].nan, contents_[tensor].inf);
+  }
+
+  // `mask[0] = float("-inf")`: the number becomes a tensor without dimensions on its way into the op.
+  bool is_number_of_the_program(size_t tensor, const TensorRecord& record) const {
+    if (!record.shape.empty() || contents_[tensor].nan || record.event >= pass_.event_count()) return false;
+    const bool constant = plain_op(split_op_name(pass_.event(record.event).name).op) == "lift_fresh";
+    return constant || (record.dtype == DType::kF64 && record.device == "cpu");
+  }
+
+  // A tensor that is recorded again was changed through a view of it. What it held before it may still hold.
+  bool inherit_from_before(size_t tensor, const TensorRecord& record) {
+    if (record.event >= pass_.event_count()) return false;
+    if (uses_of_tensors_.empty()) list_uses_of_tensors();
+    uint32_t number = kNoNumber;
+    for (size_t i = 0; i < pass_.event(record.event).use_count && number == kNoNumber; ++i)
+      if (const UseRecord use = pass_.use(record.event, i); use.record == tensor) number = use.tensor;
+    if (number == kNoNumber) return false;
+    const auto place = std::ranges::lower_bound(uses_of_tensors_, TensorUse{number, record.event, 0});
+    if (place == uses_of_tensors_.begin() || std::prev(place)->tensor != number) return false;
+    const uint32_t before = std::prev(place)->record;
+    if (before >= tensor) return false;
+    const Content& now = contents_[tensor];
+    if ((now.nan && !contents_[before].nan) || (now.inf && !contents_[before].inf)) return false;
+    if (now.nan) found_.nan_[tensor] = found_.nan_[before];
+    if (now.inf) found_.inf_[tensor] = found_.inf_[before];
+    return true;
+  }
+
+  void list_uses_of_tensors() {
+    for (uint32_t event = 0; event < pass_.event_count(); ++event)
+      for (size_t i = 0; i < pass_.event(event).use_count; ++i)
+        if (const UseRecord use = pass_.use(event, i); use.tensor != kNoNumber && use.record < contents_.size())
+          uses_of_tensors_.push_back({use.tensor, event, use.record});
+    std::ranges::sort(uses_of_tensors_);
   }
 
   Arguments arguments_of(uint32_t number, const EventRecord& event, std::string_view op, size_t result) const {
@@ -271,6 +317,7 @@ class OriginSearch {
   std::vector<Content> contents_;
   std::map<std::pair<uint32_t, OriginKind>, size_t> by_event_;
   std::map<std::pair<uint64_t, uint64_t>, size_t> same_bytes_;
+  std::vector<TensorUse> uses_of_tensors_;  // sorted; made when it is first needed
 };
 
 Origins find_origins(const Pass& pass) { return OriginSearch(pass).run(); }

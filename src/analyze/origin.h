@@ -19,7 +19,7 @@ enum class OriginKind : uint8_t {
   kCameIn,         // it was an argument already, and no recorded call returned it: a weight, an input
   kUnknown,        // a call returned it, and the value of an argument is not known
   kUninitialised,  // memory that nothing had been written to
-  kOnPurpose,      // a literal among the arguments of the call is infinite or NaN: a mask
+  kOnPurpose,      // a number that stands in the program is infinite or NaN: a mask
 };
 std::string_view to_string(OriginKind kind);  // "made", "nan_from_inf", "came_in", …
 

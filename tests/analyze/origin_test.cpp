@@ -119,6 +119,29 @@ TEST_F(OriginTest, AnInfiniteLiteralIsOnPurposeAndTheNextOriginCounts) {
   EXPECT_EQ(first().tensor, bad.record);
 }
 
+TEST_F(OriginTest, ANumberThatIsPutIntoATensorIsOnPurpose) {
+  const Value mask = ops().call({"aten::zeros", {}, "[2]"}, {0, 0});
+  const Value part = ops().call({"aten::select.int", {of(mask)}}, {0});
+  const Value number = ops().call({"aten::lift_fresh", {{.outside = {-kInf}, .number = true}}}, {-kInf});
+  ops().call({"aten::copy_", {written(part), of(number)}}, {-kInf});
+  EXPECT_EQ(origins().all().size(), 1u);
+  EXPECT_EQ(first().kind, OriginKind::kOnPurpose);
+}
+
+TEST_F(OriginTest, ANanThatIsANumberFromOutsideCameIn) {
+  ops().call({"aten::lift_fresh", {{.outside = {kNan}, .number = true}}}, {kNan});
+  EXPECT_EQ(first().kind, OriginKind::kCameIn);
+}
+
+TEST_F(OriginTest, ATensorThatWasChangedThroughAViewKeepsItsOrigin) {
+  const Value mask = ops().call({"aten::full", {}, "[2], -inf"}, {-kInf, -kInf});
+  const Value part = ops().call({"aten::select.int", {of(mask)}}, {-kInf});
+  ops().call({"aten::zero_", {written(part)}}, {0});
+  ops().call({"aten::neg", {{.value = mask, .outside = {0, -kInf}, .again = true}}}, {0, kInf});
+  EXPECT_EQ(origins().all().size(), 1u);
+  EXPECT_EQ(first().kind, OriginKind::kOnPurpose);
+}
+
 TEST_F(OriginTest, OnlyAMaskIsStillTold) {
   ops().call({"aten::full", {}, "[1], -inf"}, {-kInf});
   EXPECT_EQ(first().kind, OriginKind::kOnPurpose);

@@ -73,7 +73,7 @@ def test_only_masks_are_a_finding_that_says_so(runs):
     result = run("check", runs("only_masks"))
     assert result.returncode == 1
     assert lines_of(result.stdout)["so"] == [
-        "on purpose: the arguments of this call say so; later calls made finite values of it"
+        "on purpose: the number stands in the program; later calls made finite values of it"
     ]
 
 
