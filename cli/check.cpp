@@ -107,6 +107,8 @@ void check_pass(const SelectedPass& selected, const Pass& pass, const Selection&
   report.judged += found.judged;
   report.unwanted += found.unwanted;
   if (!found.found.empty()) take_found(selected, pass, found.found, report);
+  for (const Suspect& suspect : found.suspects)
+    report.suspects.push_back({checked_tensor(selected, pass, suspect.tensor), suspect.suspicion, suspect.stats});
   for (const Unjudged& unjudged : found.unjudged)
     report.unjudged.push_back({checked_tensor(selected, pass, unjudged.tensor), unjudged.error});
   if (!verify) return;
@@ -149,7 +151,9 @@ void add_check(CLI::App& app, Command& command) {
   add_run_argument(*verb, options->selection);
   add_pass_and_rank(*verb, options->selection);
   add_filter(*verb, options->selection, "Judge only tensors in whose key this PCRE2 pattern is found");
-  verb->add_flag("--all", options->all, "List every tensor that holds a NaN or Inf, also what is meant to");
+  verb->add_flag(
+      "--all", options->all,
+      "List every tensor that holds a NaN or Inf, also what is meant to, and those near overflow or underflow");
   verb->add_flag("--verify", options->verify, "Also read every byte that was kept and check its hash");
   verb->footer(kHelp);
   verb->callback([options, &command] {

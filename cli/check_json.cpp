@@ -73,6 +73,16 @@ void write_json(const CheckReport& report, Output& out) {
   }
   json.end();
   write_troubles(json, "unjudged", report.unjudged);
+  json.key("suspects").begin_array();
+  for (const CheckedSuspect& suspect : report.suspects) {
+    json.begin_line();
+    write_checked(json, suspect.tensor);
+    json.member("suspicion", suspect.suspicion == Suspicion::kUnderflow ? "underflow" : "near_overflow");
+    json.key("statistics");
+    write_stats(json, suspect.stats);
+    json.end();
+  }
+  json.end();
   json.key("verified");
   if (report.verified) {
     json.begin_line().member("tensors", report.verified_tensors).member("bytes", report.verified_bytes);

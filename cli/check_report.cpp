@@ -48,7 +48,7 @@ void draw_situation(const FirstFinding& first, Output& out) {
               : input.stats ? nonfinite_text(*input.stats)
                            : "not judged"));
   fact(out, "so", conclusion(first));
-  if (first.inputs.empty())
+  if (first.inputs.empty() && first.event && first.event->kind == "module")
     fact(out, "to know", "record ops (ops=True, ttap run --ops), or modules with roles=(\"in\", \"out\")");
 }
 
@@ -134,6 +134,18 @@ void draw_rest(const CheckReport& report, Output& out) {
               count_text(meant, "tensor holds", "tensors hold"));
 }
 
+void draw_suspects(const CheckReport& report, Output& out) {
+  for (const CheckedSuspect& suspect : report.suspects) {
+    out.write(Style::kYellow, suspect.suspicion == Suspicion::kUnderflow ? "underflow" : "near overflow");
+    out.print(": {} in pass {} of rank {}: ", printable(suspect.tensor.key), suspect.tensor.pass, suspect.tensor.rank);
+    if (suspect.suspicion == Suspicion::kUnderflow)
+      out.print("{} of {} is subnormal\n", share_text(suspect.stats.subnormals, suspect.stats.count),
+                name(suspect.tensor.dtype));
+    else
+      out.print("{} up to {}\n", name(suspect.tensor.dtype), statistic_text(suspect.stats.max_abs, DType::kF64, 5));
+  }
+}
+
 void draw_trouble(const CheckReport& report, Output& out) {
   for (const CheckTrouble& damaged : report.damaged) {
     out.write(Style::kRed, "damaged");
@@ -183,6 +195,7 @@ void draw_report(const CheckReport& report, Output& out) {
     draw_rest(report, out);
     out.write("\n");
   }
+  if (report.all) draw_suspects(report, out);
   draw_trouble(report, out);
   if (report.verified) {
     out.print("verified: the bytes of {} match their hash ({})",

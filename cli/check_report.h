@@ -48,6 +48,12 @@ struct CheckedPass {
   PassInfo info;
 };
 
+struct CheckedSuspect {
+  CheckedTensor tensor;
+  Suspicion suspicion;
+  Stats stats;
+};
+
 struct CheckTrouble {
   CheckedTensor tensor;
   Error error;
@@ -63,6 +69,7 @@ struct CheckReport {
   std::optional<FirstFinding> first = {};  // the first fault, else the first found
   std::vector<CheckedTensor> found = {};
   std::vector<CheckTrouble> unjudged = {};
+  std::vector<CheckedSuspect> suspects = {};  // of finite values; told with `all`
   uint64_t verified_tensors = 0;
   uint64_t verified_bytes = 0;
   uint64_t without_hash = 0;

@@ -17,6 +17,18 @@ bool same_call(const TensorRecord& a, const TensorRecord& b) {
 
 bool is_clean(const Stats& stats) { return stats.nan == 0 && stats.pos_inf == 0 && stats.neg_inf == 0; }
 
+// Larger formats end where nothing gets by itself, smaller ones are scaled to their end.
+constexpr double kF16Largest = 65504;
+constexpr double kPutThere = 0.999;  // times the largest: torch.finfo(torch.float16).min, and a score added to it
+
+std::optional<Suspicion> suspicion_of(const TensorRecord& record, const Stats& stats) {
+  if (record.dtype == DType::kF16 && stats.max_abs > kF16Largest / 2 && stats.max_abs < kF16Largest * kPutThere)
+    return Suspicion::kNearOverflow;
+  const uint64_t nonzero = stats.finite() - stats.zeros;
+  if (stats.subnormals > 0 && stats.subnormals >= (nonzero + 9) / 10) return Suspicion::kUnderflow;
+  return std::nullopt;
+}
+
 }  // namespace
 
 Result<Stats> stats_of(const Pass& pass, size_t tensor) {
@@ -51,6 +63,7 @@ NonfiniteReport find_nonfinite(const Pass& pass, const ScanOptions& options) {
       continue;
     }
     ++report.judged;
+    if (const auto suspicion = suspicion_of(record, *stats)) report.suspects.push_back({i, *suspicion, *stats});
     if (!is_clean(*stats)) report.found.push_back({i, stats->count, stats->nan, stats->pos_inf, stats->neg_inf});
   }
   return report;

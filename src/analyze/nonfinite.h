@@ -35,11 +35,23 @@ struct Unjudged {
   Error error = {};
 };
 
+// Finite, but close to where it would not be, or to nothing.
+enum class Suspicion : uint8_t {
+  kNearOverflow,  // f16 with magnitudes above half of what it can hold; at the very end stands what was put there
+  kUnderflow,     // a tenth of the values that are not zero are subnormal: they have lost digits
+};
+struct Suspect {
+  size_t tensor = 0;
+  Suspicion suspicion = Suspicion::kNearOverflow;
+  Stats stats = {};
+};
+
 struct NonfiniteReport {
   uint64_t judged = 0;
   uint64_t unwanted = 0;              // left out by ScanOptions::wanted
   std::vector<Nonfinite> found = {};  // in execution order
   std::vector<Unjudged> unjudged = {};
+  std::vector<Suspect> suspects = {};  // in execution order
 };
 
 // Every tensor of a pass that holds a NaN or an infinity. Tensors of a type that cannot hold one are judged by that.

@@ -106,6 +106,8 @@ void only_masks(const fs::path& run) {
   SamplePass pass(folder_of(run), 0);
   SampleOps ops(pass);
   masked_softmax(ops, {0, -kInf, -kInf}, {1, 0, 0});
+  pass.tensor("half", DType::kF16, {1}, {std::byte{0x00}, std::byte{0x79}});
+  pass.tensor("tiny", {2}, std::vector<float>{1e-40F, 1});
   pass.finish();
 }
 

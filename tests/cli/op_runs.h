@@ -17,7 +17,7 @@ void root_of_zero(const std::filesystem::path& run);
 // A weight holds NaN, and 30 calls pass it on; of the first the other argument was not recorded.
 void many_heirs(const std::filesystem::path& run);
 
-// Nothing is wrong.
+// Nothing is wrong; of two tensors beside the ops one is near overflow, one underflows.
 void only_masks(const std::filesystem::path& run);
 
 }  // namespace ttap::test

@@ -77,6 +77,15 @@ def test_only_masks_are_a_finding_that_says_so(runs):
     ]
 
 
+def test_all_names_what_is_near_overflow_or_underflow(runs):
+    text = run("check", runs("only_masks"), "--all").stdout
+    assert "near overflow: half in pass 0 of rank 0: f16 up to 40960\n" in text
+    assert "underflow: tiny in pass 0 of rank 0: 50 % of f32 is subnormal\n" in text
+    assert "near overflow" not in run("check", runs("only_masks")).stdout
+    suspects = read_json("check", runs("only_masks"))[0]["suspects"]
+    assert [each["suspicion"] for each in suspects] == ["near_overflow", "underflow"]
+
+
 def test_a_weight_that_is_not_finite_and_an_argument_that_was_not_recorded(runs):
     result = run("check", runs("many_heirs"))
     assert result.stdout.startswith("FIRST  layers.0:aten::mm@in/1\n")
