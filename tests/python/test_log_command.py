@@ -57,6 +57,24 @@ def test_around_looks_in_every_pass_and_suggests_what_is_similar(runs):
     assert "did you mean model.layers.1.mlp" in result.stderr
 
 
+def test_a_file_is_not_left_half_written(runs, tmp_path):
+    result = run("log", runs("ops"), "--around", "no.such.thing", "--perfetto", tmp_path / "trace.json")
+    assert result.returncode == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unreadable_pass_does_not_hide_the_others(fresh):
+    run_folder = fresh("several")
+    (run_folder / "rank0_pid4711/pass00001.ttap").write_bytes(b"nothing")
+    result = run("log", run_folder, "--rank", "0")
+    assert result.returncode == 2
+    assert "pass00001.ttap" in result.stderr
+    assert [line[:6] for line in result.stdout.splitlines() if line.startswith("pass ")] == ["pass 0", "pass 2"]
+    document, code = read_json("log", run_folder, "--rank", "0")
+    assert code == 2
+    assert ["error" in each for each in document["passes"]] == [False, True, False]
+
+
 def test_json_is_one_document_that_hears_the_options(runs):
     document, code = read_json("log", runs("ops"))
     assert code == 0

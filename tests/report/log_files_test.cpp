@@ -133,6 +133,12 @@ TEST_F(LogFiles, PerfettoNamesProcessAndThreadsAndDrawsTheBackward) {
   EXPECT_EQ(to["bp"], "e");
 }
 
+TEST_F(LogFiles, PerfettoDrawsNoArrowFromWhatIsLeftOut) {
+  const uint32_t backward = event("model:backward:aten::div.Tensor");
+  for (const LogOptions& options : {LogOptions{.filter = "backward"}, LogOptions{.around = backward, .neighbours = 1}})
+    for (const json& entry : perfetto(options)) EXPECT_NE(entry["ph"], "s") << entry;
+}
+
 // Every edge of a graph comes from an output of a node that is there.
 std::map<std::string, json> checked_nodes(const json& graph) {
   std::map<std::string, json> nodes;
@@ -182,6 +188,7 @@ TEST_F(LogFiles, ModelExplorerLeavesNoEdgeHangingWhenFiltered) {
   const auto nodes = checked_nodes(graph({.filter = "aten::(log|mm)$"}));
   EXPECT_TRUE(nodes.contains(std::to_string(event("model:aten::log"))));
   EXPECT_FALSE(nodes.contains(std::to_string(event("model.mlp:aten::t"))));
+  EXPECT_EQ(checked_nodes(graph({.around = event("model:aten::log"), .neighbours = 0})).size(), 1u);
 }
 
 }  // namespace

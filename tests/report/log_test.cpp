@@ -84,6 +84,20 @@ TEST_F(Log, AWrittenArgumentIsMarkedAndItsNewValueTold) {
   EXPECT_EQ(text, "aten::_foreach_add_.Scalar([t$1: f32[1]!], 1)  # after /0/0 " + hash(1) + ", mean 2, max_abs 2\n");
 }
 
+TEST_F(Log, AWrittenArgumentThatIsReturnedIsToldOnce) {
+  const std::string text = log_of([](SampleOps& ops) {
+    ops.call({.name = "aten::view", .results = "%0", .tensors = {{.role = "out", .shape = {1}, .values = {2}}}});
+    const uint32_t value = ops.last_values[0];
+    ops.call({.name = "aten::copy_",
+              .arguments = "%0",
+              .results = "%1",
+              .tensors = {{.path = "/0", .written = true, .shape = {1}, .values = {1}},
+                          {.role = "out", .same_as = value},
+                          {.role = "after", .path = "/0", .same_as = value}}});
+  });
+  EXPECT_TRUE(text.ends_with(") -> t: f32[1]  # " + hash(0) + ", mean 2, max_abs 2\n")) << text;
+}
+
 TEST_F(Log, InputsAndStridesAreShownOnRequest) {
   const std::string text = log_of(
       [](SampleOps& ops) {
@@ -319,6 +333,12 @@ TEST_F(Log, StacksShowTheProgramsFramesAndOnlyWhatIsNew) {
             "  a::mm()\n");
   const std::string all = log({.stack = StackFrames::kAll});
   EXPECT_NE(all.find("# File: /x/site-packages/torch/nn/modules/module.py:1 in _call_impl\n"), std::string::npos);
+}
+
+TEST_F(Log, ARecordingOfModulesHasStacksToo) {
+  EXPECT_EQ(log_of([](SampleOps& ops) { ops.call({.name = "mlp", .kind = "module", .stack = "run.py:3 in main"}); },
+                   {.stack = StackFrames::kUser}),
+            "# File: run.py:3 in main\n[nn.Mod] mlp\n");
 }
 
 TEST(UserFrame, IsNoneOfPyTorchTensorTapAndPython) {
