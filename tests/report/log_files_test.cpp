@@ -175,6 +175,7 @@ TEST_F(LogFiles, ModelExplorerHasANodeForEachOpInTheLayerOfItsModule) {
 
 TEST_F(LogFiles, ModelExplorerEdgesComeFromWhoMadeTheValue) {
   auto nodes = checked_nodes(graph());
+  EXPECT_EQ(nodes.size(), 8u + 5u) << "ops, and values from outside";
   const json& edges = nodes[std::to_string(event("model.mlp:aten::mm"))]["incomingEdges"];
   ASSERT_EQ(edges.size(), 2u);
   EXPECT_TRUE(edges[0]["sourceNodeId"].get<std::string>().starts_with("value")) << "an input from outside";
