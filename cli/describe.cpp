@@ -98,6 +98,12 @@ void write_pass_members(JsonWriter& json, const SelectedPass& selected, const Pa
   json.member("event_count", pass.event_count()).member("tensor_count", pass.tensor_count());
 }
 
+void write_unreadable(JsonWriter& json, const SelectedPass& selected, const Error& error) {
+  json.member("rank", selected.rank->number).member("pid", selected.rank->pid).member("pass", selected.file->number);
+  json.member("path", selected.file->path.string()).key("error");
+  write_error(json, error);
+}
+
 void write_event(JsonWriter& json, const Pass& pass, uint32_t event) {
   if (event >= pass.event_count()) {
     json.null();

@@ -21,6 +21,8 @@ std::string parents_text(const Pass& pass, uint32_t event);
 
 // {"rank", "pid", "pass", …} of a pass: members of the object that is open.
 void write_pass_members(JsonWriter& json, const SelectedPass& selected, const Pass& pass);
+// {"rank", "pid", "pass", "path", "error"} of a pass that cannot be opened.
+void write_unreadable(JsonWriter& json, const SelectedPass& selected, const Error& error);
 // The part of it that says how sound the pass is: {"path", …, "ending", "problem", "drops"}.
 void write_condition(JsonWriter& json, const PassInfo& info);
 // The event a tensor belongs to, or null.

@@ -53,15 +53,19 @@ class Log {
  public:
   Log(const Arguments& arguments, const Selection& selection) : arguments_(arguments), selection_(selection) {}
 
-  // Calls `body` with each pass and its options; a pass that cannot be read does not hide the others.
-  Result<ExitCode> each(const std::function<Status(const SelectedPass&, const Pass&, const LogOptions&)>& body) {
-    std::vector<Error> errors;
+  using Body = std::function<Status(const SelectedPass&, const Pass&, const LogOptions&)>;
+  using Unreadable = std::function<void(const SelectedPass&, const Error&)>;
+
+  // Calls `body` with each pass and its options. A pass that cannot be read does not hide the others.
+  Result<ExitCode> each(const Body& body, const Unreadable& unreadable) {
     std::optional<Error> not_found;
-    size_t found = 0;
+    bool any = false;
+    ExitCode code = kFine;
     for (const SelectedPass& selected : selection_.passes) {
       const auto pass = open_pass(selected);
       if (!pass.ok()) {
-        errors.push_back(pass.error());
+        unreadable(selected, pass.error());
+        code = kError;
         continue;
       }
       LogOptions options = arguments_.log;
@@ -73,39 +77,54 @@ class Log {
         }
         options.around = *event;
       }
-      ++found;
+      any = true;
       TTAP_TRY(body(selected, *pass, options));
     }
-    if (found == 0) return errors.empty() ? *not_found : errors.front();
-    for (const Error& error : errors) print_error("log", error);
-    return errors.empty() ? kFine : kError;
+    if (!any && not_found) return *not_found;
+    return code;
   }
 
   Result<ExitCode> text(Output& out) {
     bool first = true;
-    return each([&](const SelectedPass& selected, const Pass& pass, const LogOptions& options) -> Status {
-      if (out.closed()) return {};
-      if (!first) out.write("\n");
-      first = false;
-      draw_header(selected, pass, out);
-      TTAP_TRY(draw_log(pass, options, out));
-      out.flush();
-      return {};
-    });
+    std::vector<Error> errors;
+    const auto code = each(
+        [&](const SelectedPass& selected, const Pass& pass, const LogOptions& options) -> Status {
+          if (out.closed()) return {};
+          if (!first) out.write("\n");
+          first = false;
+          draw_header(selected, pass, out);
+          return draw_log(pass, options, out);
+        },
+        [&](const SelectedPass&, const Error& error) { errors.push_back(error); });
+    out.flush();
+    for (const Error& error : errors) print_error("log", error);
+    return code;
   }
 
   Result<ExitCode> json(Output& out) {
     JsonWriter json(out);
-    json.begin_object().member("command", "log").member("path", selection_.run->path.string());
-    json.key("passes").begin_array();
-    TTAP_ASSIGN(const ExitCode code, each([&](const auto& selected, const Pass& pass, const LogOptions& options) {
-                  json.begin_object();
-                  write_pass_members(json, selected, pass);
-                  json.key("events");
-                  const Status written = write_events(json, pass, options, out);
-                  json.end();
-                  return written;
-                }));
+    bool begun = false;  // an event that is nowhere is an error without a document
+    const auto begin_pass = [&] {
+      if (!std::exchange(begun, true)) {
+        json.begin_object().member("command", "log").member("path", selection_.run->path.string());
+        json.key("passes").begin_array();
+      }
+      json.begin_object();
+    };
+    TTAP_ASSIGN(const ExitCode code, each(
+                                         [&](const auto& selected, const Pass& pass, const LogOptions& options) {
+                                           begin_pass();
+                                           write_pass_members(json, selected, pass);
+                                           json.key("events");
+                                           const Status written = write_events(json, pass, options, out);
+                                           json.end();
+                                           return written;
+                                         },
+                                         [&](const auto& selected, const Error& error) {
+                                           begin_pass();
+                                           write_unreadable(json, selected, error);
+                                           json.end();
+                                         }));
     json.end().end();
     return code;
   }
@@ -114,10 +133,12 @@ class Log {
   template <class Writer>
   Result<ExitCode> file(const std::string& path, Writer& writer, Output& out) {
     uint64_t passes = 0;
-    TTAP_ASSIGN(const ExitCode code, each([&](const auto& selected, const Pass& pass, const LogOptions& options) {
-                  ++passes;
-                  return writer.add(pass, options, source_of(selected));
-                }));
+    TTAP_ASSIGN(const ExitCode code, each(
+                                         [&](const auto& selected, const Pass& pass, const LogOptions& options) {
+                                           ++passes;
+                                           return writer.add(pass, options, source_of(selected));
+                                         },
+                                         [](const auto&, const Error& error) { print_error("log", error); }));
     writer.finish();
     if (!arguments_.selection.json) out.print("{}: {}\n", path, count_text(passes, "pass", "passes"));
     return code;

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 namespace ttap::cli {
 
@@ -21,9 +22,11 @@ Status write_file(const std::string& path, const std::function<Status(Output&)>&
   Status written = out.finish();
   if (::close(fd) != 0 && written.ok())
     written = Error{.code = ErrorCode::kIo, .message = fmt::format("cannot close: {}", std::strerror(errno))};
+  if (made.ok() && written.ok()) return {};
+  std::error_code ignored;  // half a file would be taken for a whole one; a device stays
+  if (std::filesystem::is_regular_file(path, ignored)) std::filesystem::remove(path, ignored);
   if (!made.ok()) return made;
-  if (!written.ok()) return std::move(written).error().with_path(path);
-  return {};
+  return std::move(written).error().with_path(path);
 }
 
 }  // namespace ttap::cli

@@ -60,6 +60,10 @@ void EventText::read_values(const EventRecord& event, uint32_t index) {
     Value& value = values_.emplace_back(Value{pass_.use(index, i), {}});
     if (value.use.record < pass_.tensor_count()) value.record = pass_.tensor(value.use.record);
   }
+  for (Value& value : values_)
+    value.again = value.use.role == "after" && value.record && std::ranges::any_of(values_, [&](const Value& other) {
+                    return other.use.role == "out" && other.use.record == value.use.record;
+                  });
   if (event.use_count > 0) return;
   if (!tensors_) tensors_.emplace(pass_, EventTensors::Of::kEventsWithoutUses);
   for (const auto& [_, tensor] : tensors_->of(index)) {
@@ -206,7 +210,7 @@ void EventText::write_statistics(const Stats& stats, DType dtype) {
 void EventText::write_values(bool (*chosen)(const Value&), bool labels) {
   bool first = true;
   for (const Value& value : values_) {
-    if (!chosen(value) || !value.record || !value.record->has_fingerprint) continue;
+    if (!chosen(value) || !value.has_hash()) continue;
     if (!first) out_.write("; ");
     first = false;
     if (labels) {
@@ -226,14 +230,12 @@ void EventText::write_hashes(std::string_view title) {
     if (value.use.role != "in") continue;
     out_.write(first ? " " : ", ");
     first = false;
-    const bool known = value.record && value.record->has_fingerprint;
-    out_.write(known ? short_hash(value.record->fingerprint.hash) : "-");
+    out_.write(value.has_hash() ? short_hash(value.record->fingerprint.hash) : "-");
   }
 }
 
 void EventText::write_comment(const EventRecord& event, const Line& line, bool kernel) {
-  const auto hashed = [](const Value& value) { return value.record && value.record->has_fingerprint; };
-  const auto result = [](const Value& value) { return is_result(value.use.role); };
+  const auto result = [](const Value& value) { return is_result(value.use.role) && !value.again; };
   if (line.lost) {
     next_remark();
     color(Style::kPlain);
@@ -241,14 +243,15 @@ void EventText::write_comment(const EventRecord& event, const Line& line, bool k
     color(Style::kDim);
   }
   if (!kernel) {
-    const auto results = std::ranges::count_if(values_, [&](const Value& v) { return result(v) && hashed(v); });
+    const auto results = std::ranges::count_if(values_, [&](const Value& v) { return result(v) && v.has_hash(); });
     const bool plain =
-        std::ranges::all_of(values_, [&](const Value& v) { return v.use.role == "in" || v.use.role == "out"; });
+        std::ranges::none_of(values_, [&](const Value& v) { return result(v) && v.has_hash() && v.use.role != "out"; });
     if (results > 0) {
       next_remark();
       write_values(result, results > 1 || !plain);
     }
-    if (options_.inputs && std::ranges::any_of(values_, [&](const Value& v) { return !result(v) && hashed(v); })) {
+    if (options_.inputs &&
+        std::ranges::any_of(values_, [&](const Value& v) { return v.use.role == "in" && v.has_hash(); })) {
       next_remark();
       write_hashes("in:");
     }
@@ -276,7 +279,7 @@ void EventText::write_kernel_values(std::string_view margin) {
   const auto line = [&](std::string_view title, bool (*chosen)(const Value&)) {
     bool any = false;
     for (const Value& value : values_) {
-      if (!chosen(value) || !value.record || !value.record->has_fingerprint) continue;
+      if (!chosen(value) || !value.has_hash()) continue;
       if (!any) {
         out_.write(margin);
         color(Style::kDim);

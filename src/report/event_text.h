@@ -35,6 +35,9 @@ class EventText {
   struct Value {
     UseRecord use;
     std::optional<TensorRecord> record;
+    bool again = false;  // an argument as the call left it, which is a result as well
+
+    bool has_hash() const { return record && record->has_fingerprint; }
   };
   void read_values(const EventRecord& event, uint32_t index);
   void write_module(const EventRecord& event);

@@ -51,6 +51,10 @@ JsonWriter& JsonWriter::value(std::string_view text) {
   size_t written = 0;  // what needs no change is written in one go
   const auto write_up_to = [&](size_t end) { out_.write(text.substr(written, end - written)); };
   for (size_t i = 0; i < text.size();) {
+    if (text[i] >= 0x20 && text[i] < 0x7F && text[i] != '"' && text[i] != '\\') {
+      ++i;
+      continue;
+    }
     const Utf8Character c = decode_utf8(text.substr(i));
     const bool special = !c.valid || c.code == '"' || c.code == '\\' || c.code < 0x20 || c.code == 0x7F;
     if (special) {

@@ -45,7 +45,11 @@ class EventJson {
 
   void write_notes(std::string_view text) {
     json_.key("notes");
-    const auto notes = text.empty() ? Result<nlohmann::ordered_json>(nullptr) : read_json(text);
+    if (text.empty()) {
+      json_.null();
+      return;
+    }
+    const auto notes = read_json(text);
     notes.ok() ? json_.raw(json_text(*notes)) : json_.value(text);
   }
 

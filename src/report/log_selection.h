@@ -21,6 +21,8 @@ class LogSelection {
   size_t end() const { return end_; }
   bool wants(size_t index, const EventRecord& event) const;
   bool wants(size_t index) const { return wants(index, pass_->event(index)); }
+  // Whether an event that another refers to is among those that are looked at and wanted.
+  bool has(size_t index) const { return index >= begin_ && index < end_ && wants(index); }
 
  private:
   LogSelection(const Pass& pass, const LogOptions& options) : pass_(&pass), options_(&options) {}

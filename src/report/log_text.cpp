@@ -98,7 +98,7 @@ class LogText {
       heading_.reset();
     }
     margin_.assign(gutter() + size_t{depth} * 2, ' ');
-    if (is_operator(event)) write_stacks(event);
+    write_stacks(event);
     start_line(depth, options_.around == index);
     margin_ += "  ";
     const bool lost = !event.returned && std::ranges::find(returning_, event.kind) != returning_.end();

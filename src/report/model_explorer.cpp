@@ -40,8 +40,7 @@ class Graph {
 
  private:
   bool is_node(size_t index, const EventRecord& event) const {
-    if (index < selection_.begin() || index >= selection_.end()) return false;
-    return (is_operator(event) || !operators_) && selection_.wants(index, event);
+    return (is_operator(event) || !operators_) && selection_.has(index);
   }
 
   void attribute(std::string_view key, std::string_view value) {

@@ -42,7 +42,7 @@ class PerfettoWriter::Impl {
       if (!selection.wants(i, event)) continue;
       name_thread(event.thread);
       write_slice(static_cast<uint32_t>(i), event);
-      if (event.forward < pass.event_count() && selection.wants(event.forward)) write_arrow(event);
+      if (selection.has(event.forward)) write_arrow(event);
     }
     return {};
   }

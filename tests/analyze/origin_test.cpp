@@ -4,18 +4,18 @@
 
 #include <limits>
 
-#include "sample_ops.h"
+#include "linked_ops.h"
 #include "scratch.h"
 
 namespace ttap {
 namespace {
 
-using test::SampleOps;
-using Value = SampleOps::Value;
-constexpr auto of = &SampleOps::of;
-constexpr auto outside = &SampleOps::outside;
-constexpr auto unrecorded = &SampleOps::unrecorded;
-constexpr auto written = &SampleOps::written;
+using test::LinkedOps;
+using Value = LinkedOps::Value;
+constexpr auto of = &LinkedOps::of;
+constexpr auto outside = &LinkedOps::outside;
+constexpr auto unrecorded = &LinkedOps::unrecorded;
+constexpr auto written = &LinkedOps::written;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -45,13 +45,13 @@ class OriginTest : public testing::Test {
 
   ScratchDirectory scratch_;
   std::optional<test::SamplePass> writer_;
-  SampleOps& ops() {
+  LinkedOps& ops() {
     if (!ops_) ops_.emplace(*writer_);
     return *ops_;
   }
 
  private:
-  std::optional<SampleOps> ops_;
+  std::optional<LinkedOps> ops_;
   std::optional<Pass> pass_;
   Origins origins_;
 };
