@@ -4,9 +4,9 @@
 
 #include "cli/command.h"
 #include "cli/error_text.h"
-#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "report/diff_report.h"
+#include "report/output_file.h"
 
 namespace ttap::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include "cli/command.h"
 #include "cli/describe.h"
 #include "cli/error_text.h"
-#include "cli/output_file.h"
 #include "report/log_json.h"
+#include "report/output_file.h"
 
 namespace ttap::cli {
 namespace {

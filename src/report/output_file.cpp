@@ -1,4 +1,4 @@
-#include "cli/output_file.h"
+#include "report/output_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
-namespace ttap::cli {
+namespace ttap {
 
 Status write_file(const std::string& path, const std::function<Status(Output&)>& write) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -29,4 +29,4 @@ Status write_file(const std::string& path, const std::function<Status(Output&)>&
   return std::move(written).error().with_path(path);
 }
 
-}  // namespace ttap::cli
+}  // namespace ttap
