@@ -210,9 +210,11 @@ void add_log(CLI::App& app, Command& command) {
   verb->add_option("--around", options->around, "Only this event and what ran before and after it")->type_name("KEY");
   verb->add_option("-n", options->log.neighbours, "With --around: so many before, and as many after (default 10)")
       ->type_name("N");
-  verb->add_flag("--stack{user}", options->stack,
+  verb->add_flag("--stack", options->stack,
                  "The Python frames of each op; --stack=all: those inside PyTorch and TensorTap, too")
-      ->check(CLI::IsMember({"user", "all"}).description(""));
+      ->check([](const std::string& given) {
+        return given == "true" || given == "all" ? "" : "--stack is given alone, or as --stack=all";
+      });
   verb->add_flag("--inputs", options->log.inputs, "The hashes of the arguments, too");
   verb->add_flag("--strides", options->log.strides, "The strides of tensors that are not in C order");
   verb->add_flag("--keys", options->log.keys, "The key of each event, for --around and other commands");

@@ -10,6 +10,7 @@ namespace ttap {
 namespace {
 
 constexpr size_t kSuggestions = 5;
+constexpr int kDeepest = 1000;  // Python nests calls no deeper; a file may hold anything
 
 bool is_below(std::string_view name, std::string_view module) {
   return name.starts_with(module) && (name.size() == module.size() || name[module.size()] == '.');
@@ -55,12 +56,13 @@ Result<LogSelection> LogSelection::make(const Pass& pass, const LogOptions& opti
 }
 
 bool LogSelection::in_module(EventRecord event) const {
-  for (;;) {
+  for (int level = 0; level < kDeepest; ++level) {
     const std::string_view name = is_operator(event) ? split_op_name(event.name).scope : event.name;
     if (is_below(name, options_->module)) return true;
     if (event.parent >= pass_->event_count()) return false;
-    event = pass_->event(event.parent);  // always an earlier one, so this ends
+    event = pass_->event(event.parent);
   }
+  return false;
 }
 
 bool LogSelection::wants(size_t index, const EventRecord& event) const {

@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "core/op_name.h"
+#include "report/event_notes.h"
 #include "report/event_tensors.h"
 #include "report/event_text.h"
 #include "report/json_writer.h"
@@ -36,11 +39,26 @@ class Graph {
       if (is_node(i, event)) write_node(static_cast<uint32_t>(i), event);
     }
     json_.end();
+    write_layers();
   }
 
  private:
   bool is_node(size_t index, const EventRecord& event) const {
     return (is_operator(event) || !operators_) && selection_.has(index);
+  }
+
+  // What is known of the modules themselves.
+  void write_layers() {
+    json_.key("groupNodeAttributes").begin_object();
+    std::set<std::string_view> written;
+    for (size_t i = selection_.begin(); operators_ && i < selection_.end(); ++i) {
+      const EventRecord event = pass_.event(i);
+      if (event.kind != "module" || event.notes.empty() || !written.insert(event.name).second) continue;
+      const std::string class_name = read_notes(event.notes).class_name;
+      if (class_name.empty()) continue;
+      json_.key(as_layers(event.name)).begin_line().member("class", class_name).end();
+    }
+    json_.end();
   }
 
   void attribute(std::string_view key, std::string_view value) {
@@ -75,6 +93,7 @@ class Graph {
   void write_node(uint32_t index, const EventRecord& event) {
     uses_.clear();
     for (size_t i = 0; i < event.use_count; ++i) uses_.push_back(pass_.use(index, i));
+    if (event.use_count == 0) read_recorded(index);
     const std::string layers = layers_of(event);
     for (const UseRecord& use : uses_)
       if (is_input(use)) write_outside(use, layers);
@@ -94,6 +113,15 @@ class Graph {
     write_metadata("inputsMetadata", true);
     write_metadata("outputsMetadata", false);
     json_.end();
+  }
+
+  // Of a source that does not tell of uses: what it recorded of the results.
+  void read_recorded(uint32_t index) {
+    if (!tensors_) tensors_.emplace(pass_, EventTensors::Of::kEventsWithoutUses);
+    for (const auto& [_, tensor] : tensors_->of(index)) {
+      const TensorRecord record = pass_.tensor(tensor);
+      if (record.role != "in") uses_.push_back({.role = record.role, .path = record.path, .record = tensor});
+    }
   }
 
   static std::string_view label_of(const EventRecord& event) {
@@ -164,7 +192,7 @@ class Graph {
       json_.begin_line().member("id", fmt::format("{}", number++)).key("attrs").begin_list();
       if (inputs) attribute("__tensor_tag", use.path.substr(use.path.starts_with('/') ? 1 : 0));
       if (use.tensor != kNoNumber) attribute("tensor", fmt::format("${}", use.tensor));
-      if (use.role == "after") attribute("written", "in place");
+      if (!inputs && use.role != "out") attribute("role", use.role);
       if (!inputs && use.record < pass_.tensor_count()) write_tensor_attributes(pass_.tensor(use.record));
       json_.end().end();
     }
@@ -175,7 +203,8 @@ class Graph {
   const LogSelection& selection_;
   JsonWriter& json_;
   const Output& out_;
-  std::vector<bool> outside_;  // values from outside that have a node
+  std::vector<bool> outside_;            // values from outside that have a node
+  std::optional<EventTensors> tensors_;  // made when it is first needed
   std::vector<UseRecord> uses_;
   bool operators_ = false;
 };

@@ -22,7 +22,8 @@ bool is_installed(std::string_view path, size_t folder) {
 }  // namespace
 
 bool is_user_frame(std::string_view frame) {
-  const std::string_view path = frame.substr(0, frame.rfind(" in "));
+  const std::string_view place = frame.substr(0, frame.find('\t'));
+  const std::string_view path = place.substr(0, place.rfind(" in "));
   if (path.starts_with("<frozen ")) return false;
   if (const size_t at = path.rfind("/torch/"); at != std::string_view::npos) {
     const std::string_view rest = path.substr(at + 7);

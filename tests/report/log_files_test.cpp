@@ -171,6 +171,7 @@ TEST_F(LogFiles, ModelExplorerHasANodeForEachOpInTheLayerOfItsModule) {
   EXPECT_EQ(mm["namespace"], "model/mlp");
   EXPECT_EQ(nodes[std::to_string(event("model.mlp:backward:aten::mm"))]["namespace"], "model/mlp/backward");
   EXPECT_FALSE(nodes.contains(std::to_string(event("model")))) << "a module is a layer";
+  EXPECT_EQ(made["groupNodeAttributes"]["model/mlp"]["class"], "Linear");
 }
 
 TEST_F(LogFiles, ModelExplorerEdgesComeFromWhoMadeTheValue) {
@@ -183,6 +184,26 @@ TEST_F(LogFiles, ModelExplorerEdgesComeFromWhoMadeTheValue) {
   EXPECT_EQ(edges[1]["targetNodeInputId"], "1");
   const json& to_log = nodes[std::to_string(event("model:aten::log"))]["incomingEdges"];
   EXPECT_EQ(to_log[0]["sourceNodeId"], std::to_string(event("model.mlp:aten::mm")));
+}
+
+TEST_F(LogFiles, ModelExplorerShowsModulesWhereThereAreNoOps) {
+  test::SampleOps modules(scratch_.path(), 1);
+  const uint32_t model = modules.call({.name = "model", .kind = "module"});
+  modules.call({.name = "model.mlp",
+                .kind = "module",
+                .parent = model,
+                .tensors = {{.path = "/0", .shape = {2}}, {.role = "out", .shape = {1}}}});
+  const Pass pass = Pass::open(modules.finish()).value();
+  const json made = json::parse(written([&](Output& out) {
+    ModelExplorerWriter writer(out);
+    EXPECT_TRUE(writer.add(pass, {}, {}).ok());
+    writer.finish();
+  }));
+  auto nodes = checked_nodes(made["graphs"][0]);
+  ASSERT_EQ(nodes.size(), 2u);
+  EXPECT_EQ(nodes["1"]["label"], "mlp");
+  EXPECT_EQ(nodes["1"]["namespace"], "model");
+  EXPECT_EQ(nodes["1"]["outputsMetadata"][0]["attrs"][0]["value"], "f32[1]");
 }
 
 TEST_F(LogFiles, ModelExplorerLeavesNoEdgeHangingWhenFiltered) {

@@ -63,6 +63,13 @@ TEST_F(Log, WithoutNumbersAndValuesItIsPlainT) {
             "aten::relu(t: f32[3], [t, t: f32[2] meta]) -> (t: f32[3], None)\n");
 }
 
+TEST_F(Log, APercentSignThatStandsForNoTensorStays) {
+  EXPECT_EQ(log_of([](SampleOps& ops) {
+              ops.call({.name = "a::b", .arguments = "%0, %7, %-1, %99999999999999999999, %%0, %"});
+            }),
+            "a::b(%0, %7, %-1, %99999999999999999999, %0, %)\n");
+}
+
 TEST_F(Log, SeveralResultsAreToldByTheirPaths) {
   const std::string text = log_of([](SampleOps& ops) {
     ops.call({.name = "aten::max.dim",
@@ -343,6 +350,8 @@ TEST_F(Log, ARecordingOfModulesHasStacksToo) {
 
 TEST(UserFrame, IsNoneOfPyTorchTensorTapAndPython) {
   for (const char* frame : {"/x/site-packages/torch/_tensor.py:1 in f", "/src/pytorch/torch/nn/functional.py:2 in relu",
+                            "/src/pytorch/torch/nn/functional.py:2 in relu\tx in a/torch/b",
+                            "/src/python/tensortap/taps.py:3 in f\ta / b in c",
                             "/x/dist-packages/tensortap/taps.py:3 in f", "/src/python/tensortap/taps.py:3 in f",
                             "/src/tensortap/launch/sitecustomize.py:1 in f", "<frozen runpy>:88 in _run_code"})
     EXPECT_FALSE(is_user_frame(frame)) << frame;
