@@ -1,5 +1,6 @@
 #include "torch/callbacks.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -78,14 +79,16 @@ struct CallbackBody {
       thread.marks.push_back(ThreadState::Mark::kIgnored);
       return;
     }
-    bool visible = false;
     const size_t depth = thread.depth;
+    const size_t engine = thread.engine.size();
     guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>& lock) {
-      visible = observer.begin(function, thread, lock);
+      observer.begin(function, thread, lock);
     });
-    while (!visible && thread.depth > depth) thread.pop();
+    const bool visible = thread.depth > depth;
     if (visible && thread.top().opaque) ++thread.opaque;
-    thread.marks.push_back(visible ? ThreadState::Mark::kFrame : ThreadState::Mark::kIgnored);
+    thread.marks.push_back(visible                         ? ThreadState::Mark::kFrame
+                           : thread.engine.size() > engine ? ThreadState::Mark::kEngine
+                                                           : ThreadState::Mark::kIgnored);
   }
 
   static void end(int slot, const at::RecordFunction& function) {
@@ -93,7 +96,11 @@ struct CallbackBody {
     if (thread.marks.empty()) return;
     const ThreadState::Mark mark = thread.marks.back();
     thread.marks.pop_back();
-    if (mark == ThreadState::Mark::kIgnored || thread.depth == 0) return;
+    if (mark == ThreadState::Mark::kEngine && !thread.engine.empty()) {
+      thread.nodes.resize(std::min(thread.nodes.size(), thread.engine.back()));
+      thread.engine.pop_back();
+    }
+    if (mark != ThreadState::Mark::kFrame || thread.depth == 0) return;
     guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>& lock) {
       observer.end(function, thread, lock);
     });
@@ -114,7 +121,8 @@ struct CallbackBody {
 
   static void end_node(int slot) {
     ThreadState& thread = state_of(slot);
-    if (!thread.nodes.empty()) thread.nodes.pop_back();
+    // What autograd does with its results still belongs to the node.
+    if (!thread.nodes.empty() && thread.engine.empty()) thread.nodes.pop_back();
   }
 };
 

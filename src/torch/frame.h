@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,7 +47,8 @@ struct Observer::Frame {
   std::vector<Written> written;
   JsonObject notes;
   JsonObject unread;      // path to reason
-  JsonObject subclasses;  // path to what Python says
+  std::map<std::string, JsonObject> subclasses;  // by note: path to what Python says
+  size_t result_count = 0;
   std::vector<c10::IValue> arguments;  // kept for the user's hook only
 
   void clear() {
@@ -81,7 +83,7 @@ struct Observer::Scope {
 // What an observer knows of one thread.
 struct Observer::ThreadState {
   // How each RecordFunction under way was taken.
-  enum class Mark : uint8_t { kIgnored, kFrame };
+  enum class Mark : uint8_t { kIgnored, kFrame, kEngine };
   struct Node {
     std::string name;
     uint32_t forward = kNoEvent;
@@ -98,6 +100,7 @@ struct Observer::ThreadState {
   std::vector<Scope> scopes;
   std::vector<size_t> kernels;  // depths of the frames that are kernels
   std::vector<Node> nodes;
+  std::vector<size_t> engine;  // how many nodes there were when autograd began to evaluate one more
   int64_t pass = -1;
 
   Frame& push() {

@@ -95,12 +95,13 @@ const Observer::Name* Observer::name_of(TextId scope, bool backward, const std::
 
 // ---- an operator ----
 
-bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock) {
+void Observer::begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock) {
   Operator& op = operators_.of(function);
-  if (!op.dispatched) return false;
+  if (op.is_engine) thread.engine.push_back(thread.nodes.size());
+  if (!op.dispatched) return;
   if (compiling_now > 0 && !options_.compilation) {
     ++counts_.compilation;
-    return false;
+    return;
   }
   Frame* parent = thread.depth > 0 ? &thread.top() : nullptr;
   Frame& frame = thread.push();
@@ -110,7 +111,7 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   if (options_.view == OpView::kDispatch && (modes_off || !op.computes || is_looked_through(op, keys))) {
     frame.clear();
     thread.pop();
-    return false;
+    return;
   }
   if (parent != nullptr) parent->has_children = true;
   frame.op = &op;
@@ -119,12 +120,12 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   frame.scope = backward ? thread.nodes.back().scope : thread.scopes.empty() ? 0 : thread.scopes.back().name;
   const uint64_t key = uint64_t{frame.scope} << 32 | uint64_t{op.number} << 1 | (backward ? 1 : 0);
   const Name* name = name_of(frame.scope, backward, op.full_name, key, lock);
-  if (name == nullptr) return true;
+  if (name == nullptr) return;
   if (!name->level || sink_->full()) {
     ++(name->level ? counts_.no_room : counts_.rejected);
     frame.held.clear();
     frame.places.clear();
-    return true;
+    return;
   }
   frame.logged = true;
   ++counts_.calls;
@@ -138,7 +139,7 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   call.parent = parent != nullptr && parent->logged ? parent->call.number
                 : thread.scopes.empty()             ? kNoEvent
                                                     : thread.scopes.back().event;
-  if (!take_stack(call, lock)) return true;
+  if (!take_stack(call, lock)) return;
   call.start_ns = ticks_.now_ns();
   sink_->begin(call);
   const uint64_t like = signature(arguments);
@@ -147,9 +148,8 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
                        ? text->second
                        : op.argument_texts.emplace(like, texts_.intern(arguments_text(op, arguments))).first->second;
   if (python_.hook) frame.arguments.assign(arguments.begin(), arguments.end());
-  if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, lock)) return true;
+  if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, false, lock)) return;
   (void)note_inputs(frame, lock);
-  return true;
 }
 
 bool Observer::take_stack(OpCall& call, std::unique_lock<SpinLock>& lock) {
@@ -182,7 +182,8 @@ void Observer::end(const at::RecordFunction& function, ThreadState& thread, std:
 
 void Observer::finish(Frame& frame) {
   if (!frame.unread.empty()) frame.notes.add("unread", frame.unread.str());
-  if (!frame.subclasses.empty()) frame.notes.add("tensors", frame.subclasses.str());
+  for (const auto& [note, subclasses] : frame.subclasses)
+    frame.notes.add(note, note == "fake" ? "true" : subclasses.str());
   if (!frame.notes.empty()) frame.call.notes = texts_.intern(frame.notes.str());
   sink_->end(frame.call);
 }

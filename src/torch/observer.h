@@ -55,8 +55,13 @@ struct OwnerSide {
 struct PythonSide {
   // The level of a call of this name, or nothing: not recorded. Asked once per name.
   std::function<std::optional<Level>(const std::string& name)> decide;
-  // For a tensor subclass: JSON about it ({"class": …, "placements": …}), and whether what its own code calls is shown.
-  std::function<std::string(const at::Tensor& tensor, bool* shows_inside)> describe;
+  // Of a tensor subclass.
+  struct Described {
+    std::string note;           // under which it is noted: "dtensor", "fake", "classes"; empty: not at all
+    std::string json;           // {"placements": …}, "the class"
+    bool shows_inside = false;  // what its own code calls is shown beneath the call
+  };
+  std::function<Described(const at::Tensor& tensor)> describe;
   // The user's: JSON to be kept, or nothing.
   std::function<std::string(const std::string& op, c10::ArrayRef<const c10::IValue> arguments, const Operator& schema,
                             c10::ArrayRef<const c10::IValue> results)>
@@ -144,7 +149,8 @@ class Observer {
 
   // All of these are called with the lock held. Those that return false have let go of it meanwhile and found the
   // observer stopped: nothing of it may be touched any more.
-  bool begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock);
+  // Pushes a frame when the call is visible.
+  void begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock);
   void end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock);
   void finish(Frame& frame);
   void enter_node(const at::RecordFunction& function, ThreadState& thread);
@@ -156,7 +162,7 @@ class Observer {
   bool note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
   bool take_pending(Frame& frame, std::unique_lock<SpinLock>& lock);
   bool wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
-  bool describe_subclasses(Frame& frame, std::unique_lock<SpinLock>& lock);
+  bool describe_subclasses(Frame& frame, bool results, std::unique_lock<SpinLock>& lock);
   bool call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
   void use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how);
   void keep_what_changed(Frame& frame, size_t first_use, size_t first_tensor);

@@ -83,6 +83,8 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
     for (const Frame::Written& written : frame.written) tensors_.written(written.tensor);
   const size_t first_result = frame.call.uses.size();
   collect_tensors(results, frame.places, frame.held);
+  frame.result_count = results.size();
+  if (!describe_subclasses(frame, true, lock)) return false;
   if (op.is_wait && options_.ids)
     for (const TensorPlace& place : frame.places) tensors_.written(*place.tensor);
   UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};

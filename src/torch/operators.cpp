@@ -69,6 +69,7 @@ std::unique_ptr<Operator> OperatorTable::make(const at::RecordFunction& function
   op->number = static_cast<uint32_t>(operators_.size());
   op->schema = function.operator_schema();
   op->dispatched = op->schema.has_value() && !starts_with(op->name, "profiler::");
+  op->is_engine = !op->dispatched && starts_with(op->name, "autograd::engine::evaluate_function");
   if (!op->dispatched) return op;
   describe_schema(*op, places_);
   describe_dispatch(*op);

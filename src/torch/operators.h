@@ -30,6 +30,7 @@ struct Operator {
   std::string full_name;  // aten::add.Tensor
   uint32_t number = 0;
   bool dispatched = false;  // false: a range that somebody marked (profiler, autograd engine), no operator
+  bool is_engine = false;   // such a range: autograd evaluates a node, and fits its results afterwards
   std::optional<c10::FunctionSchema> schema;
   std::vector<Argument> arguments;
   bool writes = false;             // to any argument
