@@ -8,6 +8,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "analyze/diff/dataflow.h"
+#include "analyze/diff/op_list.h"
 #include "analyze/diff/role_flow.h"
 
 namespace ttap {
@@ -17,6 +19,9 @@ namespace {
 struct Node {
   std::vector<uint32_t> inputs = {};
   std::vector<uint32_t> outputs = {};
+  uint64_t same_bits = 0;           // more inputs, which agree bit for bit though only one side has them there
+  uint64_t unknown = 0;             // more inputs, of which nothing can be said
+  bool exact = false;               // these are all its inputs: the recording says what the call used
   uint32_t introduced = kNoTensor;  // by a call inside this one
   double grown = 0;                 // the error that a call inside this one let grow past the tolerance
 };
@@ -63,7 +68,8 @@ Relative relative(const TensorDiff& tensor) {
 
 class Blame {
  public:
-  Blame(const Side& a, const Side& b, std::span<TensorDiff> tensors) : a_(a), b_(b), tensors_(tensors) {
+  Blame(const Side& a, const Side& b, std::span<TensorDiff> tensors)
+      : a_(a), b_(b), tensors_(tensors), dataflow_(a, b, tensors) {
     for (uint32_t i = 0; i < tensors.size(); ++i) {
       const TensorRecord record = record_at(i);
       const RoleFlow flow = flow_of(record.role);
@@ -117,7 +123,20 @@ class Blame {
     return record.has_fingerprint ? std::optional(record.fingerprint.hash) : std::nullopt;
   }
 
+  bool is_of_op(uint32_t i) const {
+    const Side& side = tensors_[i].match.a != kNoTensor ? a_ : b_;
+    const TensorRecord record = record_at(i);
+    return record.event < side.event_count() && is_op(side.event(record.event));
+  }
+
   void blame_input(uint32_t i) {
+    if (is_of_op(i)) {
+      const auto bits = bits_of_b(i);
+      const auto made = bits ? made_.find(*bits) : made_.end();
+      if (made != made_.end())
+        return set(i, Cause::kInherited, fmt::format("{} made it", key_at(made->second)), made->second);
+      return set(i, Cause::kUnknown, "it came in different: no recorded op made it");
+    }
     const uint32_t source = made_by(i);
     if (source != kNoTensor) return set(i, Cause::kInherited, fmt::format("parted after {}", key_at(source)), source);
     if (!agreed_before_) return set(i, Cause::kUnknown, "it came in different: nothing was recorded before it");
@@ -129,7 +148,8 @@ class Blame {
     const uint32_t turn = flow_of(record.role).turn;
     Node& node = nodes_[{record.name, record.call, turn}];
     if (inherits_from_a_turn(i, record, turn)) return;
-    uint64_t alone = 0;  // inputs that only one side has, or that nothing can be said of
+    ask_dataflow(i, node);
+    uint64_t alone = node.unknown;  // inputs that only one side has, or that nothing can be said of
     uint32_t parted_input = kNoTensor;
     for (const uint32_t input : node.inputs) {
       const Verdict verdict = tensors_[input].verdict;
@@ -150,8 +170,9 @@ class Blame {
                  source == kNoTensor ? parted_input : source);
     }
     if (alone > 0)
-      return set(i, Cause::kUnknown, fmt::format("{} of its {} inputs cannot be compared", alone, node.inputs.size()));
-    if (!node.inputs.empty()) {
+      return set(i, Cause::kUnknown, fmt::format("{} of its {} inputs cannot be compared", alone, inputs_of(node)));
+    if (node.exact && inputs_of(node) == 0) return introduce(i, record, "it was given no tensor");
+    if (inputs_of(node) > 0) {
       if (is_grown(i, node, growth)) return inherit_grown(i, record, growth);
       return introduce(i, record, inputs_text(node, growth));
     }
@@ -164,6 +185,19 @@ class Blame {
     if (a_.info().format != Format::kSegment)
       return set(i, Cause::kUnknown, "the file does not say what ran before it, and its inputs are not in it");
     introduce(i, record, "everything recorded before it agrees; its own inputs were not recorded");
+  }
+
+  static uint64_t inputs_of(const Node& node) { return node.inputs.size() + node.same_bits + node.unknown; }
+
+  // What the call was given by the uses that were recorded, in place of the tensors of role in.
+  void ask_dataflow(uint32_t i, Node& node) const {
+    if (node.exact) return;
+    auto inputs = dataflow_.inputs_of(i);
+    if (!inputs) return;
+    node.exact = true;
+    node.inputs = std::move(inputs->found);
+    node.same_bits = inputs->same_bits;
+    node.unknown = inputs->unknown;
   }
 
   // From a call inside it, or, of a backward or a recomputation, from a turn before it.
@@ -223,7 +257,7 @@ class Blame {
   }
 
   std::string inputs_text(const Node& node, double growth) const {
-    const size_t count = node.inputs.size();
+    const uint64_t count = inputs_of(node);
     const std::string which = count == 1 ? "its input agrees" : fmt::format("its {} input tensors agree", count);
     if (std::ranges::all_of(node.inputs, [&](uint32_t i) { return tensors_[i].verdict == Verdict::kIdentical; }))
       return which + " bit for bit";
@@ -264,6 +298,7 @@ class Blame {
   const Side& a_;
   const Side& b_;
   std::span<TensorDiff> tensors_;
+  Dataflow dataflow_;
   std::unordered_map<NodeKey, Node, NodeHash> nodes_;
   std::unordered_map<Hash128, uint32_t, BitsHash> made_;  // B's bits of every output that parted so far
   bool agreed_before_ = false;
