@@ -40,6 +40,10 @@ class OpSide final : public Side {
   }
 
   uint32_t module(std::string name, uint32_t parent = kNoEvent) { return add_event(std::move(name), "module", parent); }
+  void module_out(uint32_t event, Made made) {
+    values_.push_back({.made = std::move(made)});
+    add_record(event, "out", "", values_.back().made);
+  }
 
   Value op(const std::string& name, std::initializer_list<Value> given, Made made = {}) {
     return call("op", name, given, {std::move(made)}).front();

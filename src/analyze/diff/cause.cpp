@@ -80,6 +80,7 @@ class Blame {
 
   void find() {
     for (uint32_t i = 0; i < tensors_.size(); ++i) {
+      if (tensors_[i].like_rounding) expect_rounding(i);
       if (!parted(tensors_[i])) {
         agreed_before_ |= tensors_[i].verdict == Verdict::kIdentical || tensors_[i].verdict == Verdict::kWithin;
         continue;
@@ -185,6 +186,19 @@ class Blame {
     if (a_.info().format != Format::kSegment)
       return set(i, Cause::kUnknown, "the file does not say what ran before it, and its inputs are not in it");
     introduce(i, record, "everything recorded before it agrees; its own inputs were not recorded");
+  }
+
+  void expect_rounding(uint32_t i) {
+    const TensorRecord record = record_at(i);
+    if (!parted(tensors_[i]) || is_input(record.role) || !is_of_op(i)) return;
+    Node& node = nodes_[{record.name, record.call, flow_of(record.role).turn}];
+    ask_dataflow(i, node);
+    if (!node.exact || std::ranges::any_of(node.inputs, [&](uint32_t k) { return parted(tensors_[k]); })) return;
+    const bool rounded =
+        std::ranges::any_of(node.inputs, [&](uint32_t k) { return tensors_[k].verdict == Verdict::kWithin; });
+    if (!rounded && tensors_[i].match.by != MatchedBy::kPlace) return;
+    tensors_[i].verdict = Verdict::kWithin;
+    tensors_[i].evidence = Evidence::kStatistics;
   }
 
   static uint64_t inputs_of(const Node& node) { return node.inputs.size() + node.same_bits + node.unknown; }
