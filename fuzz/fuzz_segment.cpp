@@ -5,6 +5,7 @@
 #include "core/crc32c.h"
 #include "format/frame.h"
 #include "format/segment_view.h"
+#include "format/value_index.h"
 #include "ttap/fingerprint.h"
 
 namespace ttap {
@@ -49,10 +50,18 @@ void read_all(std::span<const std::byte> bytes) {
   const auto view = format::SegmentView::parse(bytes);
   if (!view.ok()) return;
   uint64_t sum = view->begin_json().size() + (view->end_json() ? view->end_json()->size() : 0);
+  const format::ValueIndex values(*view);
   for (size_t i = 0; i < view->event_count(); ++i) {
     const EventRecord event = view->event(i);
     for (char c : event.name) sum += static_cast<unsigned char>(c);
     sum += event.kind.size() + event.stack.size();
+    for (char c : event.arguments) sum += static_cast<unsigned char>(c);
+    sum += event.results.size() + event.notes.size() + event.forward;
+    for (size_t use = 0; use < event.use_count; ++use) {
+      const format::UseRow row = view->use_row(i, use);
+      for (char c : view->string(row.role)) sum += static_cast<unsigned char>(c);
+      sum += view->string(row.path).size() + values.row_of(row.value);
+    }
   }
   for (size_t i = 0; i < view->tensor_count(); ++i) {
     const TensorRecord record = view->tensor(i);

@@ -50,6 +50,12 @@ int main(int argc, char** argv) {
     if (!recorder.ok()) return std::fprintf(stderr, "%s\n", recorder.error().describe().c_str()), 1;
     (*recorder)->capture("a", sample.view());
     (*recorder)->capture("b", sample.view(), {.role = "in", .path = "/0"});
+    const Event op = (*recorder)->begin_event({.name = "c"});
+    (*recorder)->capture(op, sample.view(), {.value = 1});
+    const Use uses[] = {{.path = "/0", .tensor = 1, .value = 1, .written = true}, {.role = "out", .value = 2}};
+    (*recorder)->end_event(op, {.arguments = "%0", .results = "%1", .notes = "{}", .uses = uses});
+    const Event backward = (*recorder)->begin_event({.name = "d"});
+    (*recorder)->end_event(backward, {.forward = op});
     if (!(*recorder)->close().ok()) return 1;
     std::filesystem::rename((*recorder)->rank_directory() / "pass00000.ttap",
                             root / "segment" / (sample.name + ".ttap"));

@@ -13,7 +13,7 @@ Importing the package does not import PyTorch; recording and loading do.
 """
 
 from tensortap.comparing import Diff, TensorDiff, diff
-from tensortap.reading import EventRecord, FormatError, Pass, Passes, Rank, Run, TensorRecord, load_pass, open
+from tensortap.reading import EventRecord, FormatError, Pass, Passes, Rank, Run, TensorRecord, Use, load_pass, open
 from tensortap.recording import Recording, record
 
 __version__ = "0.1.0"
@@ -29,6 +29,7 @@ __all__ = [
     "Run",
     "TensorDiff",
     "TensorRecord",
+    "Use",
     "__version__",
     "diff",
     "load_pass",

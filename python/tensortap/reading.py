@@ -6,9 +6,9 @@ import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensortap import _core
 
@@ -40,9 +40,56 @@ class TensorRecord:
     stats: dict[str, float] | None
 
 
+class Use(NamedTuple):
+    """One tensor among the arguments or results of a call.
+
+    Attributes
+    ----------
+    role
+        `in`: as the argument came; `after`: as the call left it, having written to it; `out`: a result.
+    path
+        The argument's position, or its name where it goes by name: `/0`, `/1/2`, `/out`.
+    tensor
+        Which tensor object of the pass it was.
+    record
+        Where in `Pass.records` its value is: a record of the call that made it, or of this call and role `in` when it
+        came from outside. None when the value was not recorded, or was dropped.
+    written
+        Whether the call writes to this argument.
+    """
+
+    role: str
+    path: str
+    tensor: int | None
+    record: int | None
+    written: bool
+
+
 @dataclass(frozen=True)
 class EventRecord:
-    """One call of one operator."""
+    """One call of one operator.
+
+    Attributes
+    ----------
+    name, kind, call
+        Which operator, of what sort (`module`, `op`, `kernel`, …), and the how-manieth call of it in the pass.
+    parent
+        Where in `Pass.events` the call around it is.
+    thread, time_ns, stack
+        Where and when it began; `stack` has one frame per line, the innermost last.
+    returned
+        Whether the end of the call was recorded. What follows is known only then, and only of sources that tell it.
+    duration_ns
+        From its begin to its end.
+    arguments, results
+        As text: literals as Python writes them, `%N` for `uses[N]`, `%%` for a percent sign.
+    notes
+        What else the source says of it: what a hook returned, placements, why a tensor has no bytes.
+    forward
+        Of an op of the backward: where in `Pass.events` the op is that it differentiates.
+    uses
+        The tensors among arguments and results, in this order.
+    """
 
     name: str
     kind: str
@@ -51,6 +98,22 @@ class EventRecord:
     thread: int
     time_ns: int
     stack: str
+    arguments: str = ""
+    results: str = ""
+    notes: dict[str, Any] = field(default_factory=dict)
+    forward: int | None = None
+    duration_ns: int = 0
+    returned: bool = False
+    uses: tuple[Use, ...] = ()
+
+
+def _notes_of(text: str) -> dict[str, Any]:
+    try:
+        notes = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        notes = None
+    # A file may say anything; what is no object is shown as it is.
+    return notes if isinstance(notes, dict) else {"text": text}
 
 
 class Pass(Mapping[str, "torch.Tensor"]):
@@ -99,7 +162,8 @@ class Pass(Mapping[str, "torch.Tensor"]):
 
     @property
     def events(self) -> list[EventRecord]:
-        return [EventRecord(**self._core.event(index)) for index in range(self._core.event_count)]
+        """Every call, in the order in which they began."""
+        return [self._event(index) for index in range(self._core.event_count)]
 
     def record(self, key: str) -> TensorRecord:
         """What is known of one tensor."""
@@ -128,6 +192,12 @@ class Pass(Mapping[str, "torch.Tensor"]):
             nearest = nearest_names(key, list(self))
             raise KeyError(f"{key!r} is not in {self.path}" + (f"; near it: {', '.join(nearest)}" if nearest else ""))
         return index
+
+    def _event(self, index: int) -> EventRecord:
+        known = self._core.event(index)
+        known["notes"] = _notes_of(known["notes"])
+        known["uses"] = tuple(Use(*use) for use in known["uses"])
+        return EventRecord(**known)
 
     def _record(self, index: int) -> TensorRecord:
         return TensorRecord(**self._core.tensor(index))

@@ -36,6 +36,15 @@ uint64_t most_it_takes(const Pass& pass, Format format) {
   return bytes;
 }
 
+// Whether it says of a call what only a segment can hold; how long it took does not count.
+bool tells_of_calls(const Pass& pass) {
+  for (size_t i = 0; i < pass.event_count(); ++i) {
+    const EventRecord event = pass.event(i);
+    if (event.use_count > 0 || !event.arguments.empty() || !event.results.empty() || !event.notes.empty()) return true;
+  }
+  return false;
+}
+
 // The file itself, or what is in the folder and the folder.
 Result<std::vector<fs::path>> parts_of(const fs::path& path) {
   std::error_code error;
@@ -75,7 +84,8 @@ Result<Converted> convert_pass(const fs::path& segment, const ConvertOptions& op
     TTAP_TRY(sync_to_disk(segment.parent_path()));
   }
   const PassInfo& info = pass.info();
-  const bool told_all = exported.without_bytes == 0 && info.drops == DropCounts{} && info.ending == Ending::kComplete;
+  const bool told_all = exported.without_bytes == 0 && info.drops == DropCounts{} && info.ending == Ending::kComplete &&
+                        !tells_of_calls(pass);
   if (!told_all) return converted;
   if (::unlink(segment.c_str()) != 0) return errno_error("cannot remove", segment);
   converted.segment_removed = true;

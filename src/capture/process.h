@@ -5,15 +5,17 @@
 #include <atomic>
 #include <cstdint>
 
+#include "ttap/api.h"
+
 // What the recorder asks of the process it lives in.
 namespace ttap {
 
 // Grows on the child's side of every fork: the threads of a recorder do not exist there.
 std::atomic<unsigned>& fork_count();
 
-uint64_t steady_ns();
+TTAP_API uint64_t steady_ns();
 uint64_t unix_ns();
-uint64_t thread_number();  // the operating system's
+TTAP_API uint64_t thread_number();  // the operating system's
 
 // Signals are the program's: while this lives, threads are made that take none.
 class SignalsBlocked {

@@ -3,6 +3,8 @@
 #include <string>
 #include <string_view>
 
+#include "ttap/api.h"
+
 namespace ttap {
 
 // The name of an event of kind "op" or "kernel": where it ran and what ran, `[scope:][backward:]operator`.
@@ -19,8 +21,8 @@ struct OpName {
 };
 
 // The parts of a name; views into it. A name without `::` is all operator.
-OpName split_op_name(std::string_view name);
-std::string join_op_name(const OpName& parts);
+TTAP_API OpName split_op_name(std::string_view name);
+TTAP_API std::string join_op_name(const OpName& parts);
 
 // `aten::add.Tensor` → `aten`, `add`, `Tensor`.
 struct OperatorParts {
@@ -28,6 +30,6 @@ struct OperatorParts {
   std::string_view name;
   std::string_view overload;
 };
-OperatorParts split_operator(std::string_view op);
+TTAP_API OperatorParts split_operator(std::string_view op);
 
 }  // namespace ttap

@@ -20,12 +20,17 @@ using namespace nb::literals;
 namespace ttap::python {
 namespace {
 
+static_assert(kNoEvent == kNoNumber);
+
 // Names may hold any bytes; Python's text may not, so what is not UTF-8 becomes a surrogate, as in file names.
 nb::object text(std::string_view bytes) {
   PyObject* made = PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape");
   if (made == nullptr) throw nb::python_error();
   return nb::steal(made);
 }
+
+// The numbers of events, records and objects: what stands for none is None.
+nb::object number_or_none(uint32_t number) { return number == kNoNumber ? nb::none() : nb::object(nb::int_(number)); }
 
 nb::tuple numbers(std::span<const int64_t> values) {
   nb::list list;
@@ -61,7 +66,7 @@ nb::dict tensor_as_dict(const Pass& pass, size_t index) {
   result["call"] = record.call;
   result["role"] = text(record.role);
   result["path"] = text(record.path);
-  result["event"] = record.event == kNoEvent ? nb::none() : nb::object(nb::int_(record.event));
+  result["event"] = number_or_none(record.event);
   result["dtype"] = name(record.dtype);
   result["true_dtype"] =
       record.true_dtype ? nb::object(nb::str(std::string(name(*record.true_dtype)).c_str())) : nb::none();
@@ -76,6 +81,16 @@ nb::dict tensor_as_dict(const Pass& pass, size_t index) {
   return result;
 }
 
+nb::list uses_as_tuples(const Pass& pass, size_t event, uint32_t count) {
+  nb::list uses;
+  for (uint32_t i = 0; i < count; ++i) {
+    const UseRecord use = pass.use(event, i);
+    uses.append(nb::make_tuple(text(use.role), text(use.path), number_or_none(use.tensor), number_or_none(use.record),
+                               use.written));
+  }
+  return uses;
+}
+
 nb::dict event_as_dict(const Pass& pass, size_t index) {
   if (index >= pass.event_count()) throw nb::index_error("no such event");
   const EventRecord event = pass.event(index);
@@ -83,10 +98,17 @@ nb::dict event_as_dict(const Pass& pass, size_t index) {
   result["name"] = text(event.name);
   result["kind"] = text(event.kind);
   result["call"] = event.call;
-  result["parent"] = event.parent == kNoEvent ? nb::none() : nb::object(nb::int_(event.parent));
+  result["parent"] = number_or_none(event.parent);
   result["thread"] = event.thread;
   result["time_ns"] = event.time_ns;
   result["stack"] = text(event.stack);
+  result["arguments"] = text(event.arguments);
+  result["results"] = text(event.results);
+  result["notes"] = text(event.notes);
+  result["forward"] = number_or_none(event.forward);
+  result["duration_ns"] = event.duration_ns;
+  result["returned"] = event.returned;
+  result["uses"] = uses_as_tuples(pass, index, event.use_count);
   return result;
 }
 

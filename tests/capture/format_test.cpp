@@ -26,6 +26,28 @@ uint64_t bytes_of_passes(const fs::path& rank_directory) {
 
 class RecordingAs : public testing::TestWithParam<Format> {};
 
+TEST_P(RecordingAs, KeepsTheSegmentOfCallsThatTellSomething) {
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path(), .format = GetParam()});
+  const auto record = [&](const CallInfo& call) {
+    const uint32_t pass = recorder->begin_pass();
+    const Event event = recorder->begin_event({.name = "m:aten::relu"});
+    recorder->capture(event, view_of(eight(1)));
+    recorder->end_event(event, call);
+    return pass;
+  };
+  const Use use[] = {{.role = "out"}};
+  const uint32_t silent = record({});
+  const uint32_t telling[] = {record({.arguments = "1"}), record({.results = "1"}), record({.notes = "{}"}),
+                              record({.uses = use})};
+  ASSERT_TRUE(recorder->close().ok());
+  EXPECT_FALSE(fs::exists(segment_path(*recorder, silent))) << "how long it took is no reason";
+  for (const uint32_t pass : telling) EXPECT_TRUE(fs::exists(segment_path(*recorder, pass))) << pass;
+  const auto exported = Pass::open(foreign_path(*recorder, GetParam(), telling[0]));
+  ASSERT_TRUE(exported.ok()) << exported.error().describe();
+  EXPECT_EQ(values_of(*exported, {.name = "m:aten::relu"}), eight(1));
+}
+
 TEST_P(RecordingAs, EveryPassBecomesAFileOfThatFormat) {
   const ScratchDirectory scratch;
   for (uint32_t first : {0u, 2u}) {

@@ -24,7 +24,7 @@ STATS = (
     "count", "nan", "pos_inf", "neg_inf", "zeros", "subnormals",
     "min", "max", "max_abs", "min_abs_nonzero", "mean", "std", "l1", "l2",
 )  # fmt: skip
-BEGIN, STRINGS, EVENTS, TENSORS, BLOBS, END, INDEX = range(1, 8)
+BEGIN, STRINGS, EVENTS, TENSORS, BLOBS, END, INDEX, CALLS, USES = range(1, 10)
 NONE = 0xFFFFFFFF
 
 
@@ -53,6 +53,25 @@ def crc32c(data: bytes) -> int:
 
 
 @dataclass
+class Use:
+    role: bytes
+    path: bytes
+    tensor: int
+    value: int
+    written: bool
+
+
+@dataclass
+class Call:
+    arguments: bytes
+    results: bytes
+    notes: bytes
+    forward: int
+    duration_ns: int
+    uses: list[Use]
+
+
+@dataclass
 class Event:
     name: bytes
     kind: bytes
@@ -61,6 +80,7 @@ class Event:
     stack: bytes
     thread: int
     time_ns: int
+    end: Call | None = None
 
 
 @dataclass
@@ -80,10 +100,12 @@ class Tensor:
     hash: str | None
     stats: dict[str, float] | None
     data: bytes | None
+    value: int
 
 
 @dataclass
 class Segment:
+    version: tuple[int, int] = (0, 0)
     pass_number: int = 0
     started_unix_ns: int = 0
     begin: dict = field(default_factory=dict)
@@ -107,17 +129,20 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.strings: list[bytes] = [b""]
+        self.uses: list[Use] = []
+        self.uses_taken = 0
         self.segment = Segment()
 
     def header(self) -> None:
         head = self.data[:64]
         if len(head) < 64:
             raise Damaged("no file header")
-        magic, major, _minor, number, started = struct.unpack_from("<8sHHIQ", head)
+        magic, major, minor, number, started = struct.unpack_from("<8sHHIQ", head)
         if magic != b"TTAPSEG\n" or crc32c(head[:60]) != struct.unpack_from("<I", head, 60)[0]:
             raise Damaged("the file header does not hold")
         if major > 1:
             raise Damaged(f"version {major}")
+        self.segment.version = (major, minor)
         self.segment.pass_number, self.segment.started_unix_ns = number, started
 
     def frame_at(self, offset: int) -> tuple[int, int, int, int]:
@@ -148,6 +173,12 @@ class _Reader:
             self.segment.events += self.parse_rows(payload, rows, 40, self.event)
         elif kind == TENSORS:
             self.segment.tensors += self.parse_rows(payload, rows, 192, self.tensor)
+        elif kind == USES:
+            self.uses += self.parse_rows(payload, rows, 24, self.use)
+        elif kind == CALLS:
+            # All of them hold, or none is used.
+            for event, call in self.parse_calls(payload, rows).items():
+                self.segment.events[event].end = call
         return start + _padded(length)
 
     @staticmethod
@@ -171,13 +202,41 @@ class _Reader:
         name, kind, call, parent, stack, _zero, thread, time_ns = struct.unpack("<6IQQ", row)
         return Event(self.strings[name], self.strings[kind], call, parent, self.strings[stack], thread, time_ns)
 
+    def string(self, number: int) -> bytes:
+        if number >= len(self.strings):
+            raise Damaged("a string that is not there")
+        return self.strings[number]
+
+    def use(self, row: bytes) -> Use:
+        role, path, tensor, value, flags, _zero = struct.unpack("<6I", row)
+        return Use(self.string(role), self.string(path), tensor, value, bool(flags & 1))
+
+    def parse_calls(self, payload: bytes, rows: int) -> dict[int, Call]:
+        calls: dict[int, Call] = {}
+        taken = self.uses_taken
+        for row in self.parse_rows(payload, rows, 40, struct.Struct("<8IQ").unpack):
+            event, arguments, results, notes, forward, first, count, _zero, duration = row
+            if event >= len(self.segment.events):
+                raise Damaged("a call of an event that is not there")
+            if event in calls or self.segment.events[event].end is not None:
+                raise Damaged("a second call of an event")
+            if forward != NONE and forward >= event:
+                raise Damaged("a forward that did not come before")
+            if first < taken or first + count > len(self.uses):
+                raise Damaged("uses that are not there, or of another call")
+            taken = first + count
+            texts = (self.string(arguments), self.string(results), self.string(notes))
+            calls[event] = Call(*texts, forward, duration, self.uses[first:taken])
+        self.uses_taken = taken
+        return calls
+
     def numbers(self, string: int) -> tuple[int, ...]:
         text = self.strings[string]
         return struct.unpack(f"<{len(text) // 8}q", text)
 
     def tensor(self, row: bytes) -> Tensor:
         name, call, role, path, event, device, shape, strides = struct.unpack_from("<8I", row)
-        dtype, level, flags = struct.unpack_from("<3B", row, 32)
+        dtype, level, flags, _zero, value = struct.unpack_from("<4BI", row, 32)
         time_ns, byte_count, offset, low, high = struct.unpack_from("<5Q", row, 40)
         stats = struct.unpack_from("<6Q8d", row, 80)
         dtype_name, size = DTYPES[dtype]
@@ -207,6 +266,7 @@ class _Reader:
             hash=f"{high:016x}{low:016x}" if flags & 1 else None,
             stats=dict(zip(STATS, stats, strict=True)) if flags & 1 else None,
             data=data,
+            value=value,
         )
 
     def index(self) -> list[tuple[int, int]] | None:

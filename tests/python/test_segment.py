@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from segment_reader import Damaged, read_segment
+from segment_reader import NONE, Call, Damaged, Segment, Use, read_segment
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TOOL = Path(os.environ.get("TTAP_TEST_TOOLS", REPOSITORY / "build/dev")) / "tests/capture/record_samples"
+TOOLS = Path(os.environ.get("TTAP_TEST_TOOLS", REPOSITORY / "build/dev")) / "tests/capture"
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
     """A pass with every dtype in every layout, and the bytes each tensor must have."""
     run = tmp_path_factory.mktemp("run")
-    lines = subprocess.run([TOOL, run], check=True, capture_output=True, text=True).stdout.splitlines()
+    lines = subprocess.run(
+        [TOOLS / "record_samples", run], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
     expected = {name: bytes.fromhex(data) for name, data in (line.split(" ") for line in lines)}
     (path,) = run.glob("rank0_pid*/pass00000.ttap")
     return path, expected
@@ -46,6 +49,54 @@ def test_both_ways_of_reading_give_what_was_recorded(recorded, use_index):
 def test_the_golden_file_says_the_same(recorded):
     segment = read_segment(REPOSITORY / "tests/golden/samples-1.0.ttap")
     assert {tensor.name.decode(): tensor.data for tensor in segment.tensors} == recorded[1]
+
+
+def check_calls(segment: Segment) -> None:
+    module, relu, add, backward, raises = segment.events
+    assert (relu.name, relu.stack, relu.parent) == (b"mlp:aten::relu", b"model.py:7 in f", 0)
+    assert relu.end == Call(
+        arguments=b"%0",
+        results=b"%1",
+        notes=b"",
+        forward=NONE,
+        duration_ns=relu.end.duration_ns,
+        uses=[Use(b"in", b"/0", 0, 1, False), Use(b"out", b"", 1, 2, False)],
+    )
+    assert add.end.arguments == b"%0, %1, alpha=2"
+    assert json.loads(add.end.notes) == {"unread": {"/1": "sparse"}, "hook": {"peak": 7}}
+    assert add.end.uses == [
+        Use(b"in", b"/0", 1, 2, True),
+        Use(b"in", b"/1", 2, 0, False),
+        Use(b"after", b"/0", 1, 4, False),
+    ]
+    assert (backward.end.forward, backward.end.arguments, backward.end.results) == (1, b"'100%%'", b"None")
+    assert module.end.duration_ns >= relu.end.duration_ns + add.end.duration_ns
+    assert raises.end is None
+    assert [(tensor.value, tensor.role, tensor.event) for tensor in segment.tensors] == [
+        (1, b"in", 1),
+        (2, b"out", 1),
+        (4, b"after", 2),
+    ]
+
+
+@pytest.mark.parametrize("use_index", [True, False])
+def test_calls_are_read_both_ways(tmp_path, use_index):
+    subprocess.run([TOOLS / "record_calls", tmp_path], check=True)
+    (path,) = tmp_path.glob("rank0_pid*/pass00000.ttap")
+    segment = read_segment(path, use_index=use_index)
+    assert segment.version == (1, 1)
+    assert segment.problem == ""
+    check_calls(segment)
+
+
+def test_the_golden_calls_say_the_same():
+    check_calls(read_segment(REPOSITORY / "tests/golden/calls-1.1.ttap"))
+
+
+def test_version_1_0_is_still_read():
+    segment = read_segment(REPOSITORY / "tests/golden/samples-1.0.ttap")
+    assert segment.version == (1, 0)
+    assert all(event.end is None for event in segment.events)
 
 
 def test_strides_are_those_of_the_program(recorded):

@@ -25,5 +25,40 @@ TEST(Golden, Version1_0IsReadBitForBit) {
   }
 }
 
+TEST(Golden, Version1_0HasNoCalls) {
+  const auto pass = Pass::open(TTAP_GOLDEN "/samples-1.0.ttap");
+  ASSERT_TRUE(pass.ok()) << pass.error().describe();
+  for (size_t i = 0; i < pass->event_count(); ++i) {
+    EXPECT_FALSE(pass->event(i).returned);
+    EXPECT_EQ(pass->event(i).use_count, 0u);
+  }
+  for (size_t i = 0; i < pass->tensor_count(); ++i) EXPECT_EQ(pass->tensor(i).value, 0u);
+}
+
+TEST(Golden, Version1_1IsReadWithItsCalls) {
+  const auto pass = Pass::open(TTAP_GOLDEN "/calls-1.1.ttap");
+  ASSERT_TRUE(pass.ok()) << pass.error().describe();
+  EXPECT_EQ(pass->info().problem, "");
+  ASSERT_EQ(pass->event_count(), 5u);
+  const EventRecord relu = pass->event(1), add = pass->event(2), backward = pass->event(3);
+  EXPECT_EQ(relu.name, "mlp:aten::relu");
+  EXPECT_EQ(relu.stack, "model.py:7 in f");
+  EXPECT_EQ(relu.arguments, "%0");
+  EXPECT_EQ(add.arguments, "%0, %1, alpha=2");
+  EXPECT_EQ(add.results, "%2");
+  EXPECT_EQ(add.notes, R"({"unread": {"/1": "sparse"}, "hook": {"peak": 7}})");
+  EXPECT_EQ(backward.forward, 1u);
+  EXPECT_EQ(backward.arguments, "'100%%'");
+  EXPECT_TRUE(pass->event(0).returned) << "the module";
+  EXPECT_FALSE(pass->event(4).returned) << "aten::raises";
+  ASSERT_EQ(add.use_count, 3u);
+  const UseRecord in = pass->use(2, 0), other = pass->use(2, 1), after = pass->use(2, 2);
+  EXPECT_TRUE(in.written);
+  EXPECT_EQ(to_string(pass->tensor(in.record).key()), "mlp:aten::relu");
+  EXPECT_EQ(other.tensor, 2u);
+  EXPECT_EQ(other.record, kNoNumber);
+  EXPECT_EQ(to_string(pass->tensor(after.record).key()), "mlp:aten::add_.Tensor@after/0");
+}
+
 }  // namespace
 }  // namespace ttap

@@ -1,0 +1,269 @@
+"""`tap.trace`: every operator that ran, in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tensortap import _core, op_extension
+from tensortap.options import LEVELS
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from tensortap.comparing import Diff
+    from tensortap.reading import EventRecord, Pass
+
+VIEWS = ("dispatch", "all", "leaf")
+Hook = Callable[[str, tuple[Any, ...], dict[str, Any], Any], "Mapping[str, Any] | None"]
+
+
+class Trace:
+    """The operators that ran while it was at work; a context manager.
+
+    Printing it prints the log. It can be saved as a run, compared with `tap.diff`, and read event by event.
+    """
+
+    def __init__(self, options: dict[str, Any], source: Any, scopes: Callable[[], Any] | None,
+                 kernels: Callable[[Any], Any] | None) -> None:  # fmt: skip
+        self._options = options
+        self._source = source
+        self._make_scopes = scopes
+        self._make_kernels = kernels
+        self._aids: list[Any] = []
+        self._at_work = False
+        self._ended = False
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._rank_directory: Path | None = None
+
+    # ---- at work ----
+
+    def __enter__(self) -> Trace:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+                 ) -> None:  # fmt: skip
+        self.stop()
+
+    def start(self) -> None:
+        """Begins to record; a trace is started once."""
+        if self._at_work or self._ended:
+            raise RuntimeError("a trace is started once: make another one with tap.trace()")
+        self._at_work = True
+        if self._make_scopes is not None:
+            self._aids.append(self._make_scopes())
+        if self._make_kernels is not None:
+            self._aids.append(self._make_kernels(self._source))
+        self._source.start()
+
+    def stop(self) -> None:
+        """Ends it. What other threads are in the middle of is counted, not recorded."""
+        if not self._at_work:
+            return
+        self._source.stop()
+        for aid in reversed(self._aids):
+            aid.remove()
+        self._aids.clear()
+        self._at_work, self._ended = False, True
+        if (failed := self._source.counts()["failed"]) > 0:
+            first = self._source.counts()["first_failure"]
+            print(f"tensortap: {failed} operators were not recorded: {first}", file=sys.stderr)
+
+    # ---- what it saw ----
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """How many calls were recorded, left out by the filter, without room, or part of a compilation."""
+        return self._source.counts()
+
+    def __len__(self) -> int:
+        return int(self._source.counts()["calls"])
+
+    @property
+    def run(self) -> Pass:
+        """The trace as a pass, to be read like any other."""
+        from tensortap import reading
+
+        return reading.open(self._saved()).ranks[0].passes[0]
+
+    @property
+    def events(self) -> list[EventRecord]:
+        """Every call, in the order in which they began."""
+        return self.run.events
+
+    def __iter__(self) -> Iterator[EventRecord]:
+        return iter(self.events)
+
+    def __str__(self) -> str:
+        return self.log()
+
+    def __repr__(self) -> str:
+        return f"<Trace of {len(self)} calls>"
+
+    def log(self, *, stack: bool | None = None, inputs: bool | None = None, filter: str = "", module: str = "") -> str:
+        """The readable log, as `ttap log` prints it."""
+        stack = self._options["stacks"] if stack is None else stack
+        inputs = self._options["show_inputs"] if inputs is None else inputs
+        return _core.log_text(str(self._saved()), stack=stack, inputs=inputs, filter=filter, module=module)
+
+    def save(self, directory: str | os.PathLike[str]) -> Path:
+        """Writes it as a run that every command reads; returns the rank's directory."""
+        self._must_have_ended("save")
+        return Path(self._source.save(os.fspath(Path(directory).expanduser().absolute()), *self._about()))
+
+    def diff(self, other: Any, **options: Any) -> Diff:
+        """`tap.diff` of this trace, the reference, and another one."""
+        from tensortap.comparing import diff
+
+        return diff(self, other, **options)
+
+    # ---- its file ----
+
+    def _must_have_ended(self, what: str) -> None:
+        if self._at_work:
+            raise RuntimeError(f"the trace is still at work: {what} it when it has ended")
+
+    def _saved(self) -> Path:
+        """A run in a temporary directory that goes with the trace."""
+        self._must_have_ended("read")
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="tensortap-trace-", ignore_cleanup_errors=True)
+            self._rank_directory = Path(self._source.save(self._folder.name, *self._about()))
+        return Path(self._folder.name)
+
+    def _about(self) -> tuple[str, str]:
+        from tensortap.metadata import of_program
+
+        counts = self._source.counts()
+        unseen = {name: counts[name] for name in ("rejected", "no_room", "compilation", "failed") if counts[name] > 0}
+        about = {**of_program(), "source": "ops", "options": self._options}
+        return json.dumps(about, default=str), json.dumps({"ops": {"calls": counts["calls"], "not_recorded": unseen}})
+
+
+def level_of_name(filter: Any, level: int) -> Callable[[str], int | None]:
+    """Decides which calls are recorded, by their names: `scope:aten::mm`."""
+    if filter is None:
+        return lambda name: level
+    if callable(filter):
+        return lambda name: level if filter(name) else None
+    patterns = [re.compile(each) for each in ([filter] if isinstance(filter, str) else filter)]
+    return lambda name: level if any(pattern.search(name) for pattern in patterns) else None
+
+
+def guarded_hook(hook: Hook | Iterable[Hook]) -> Callable[..., str]:
+    """The user's functions as one that returns JSON; what they raise is theirs, and told once each."""
+    hooks = list(hook) if isinstance(hook, Iterable) else [hook]
+
+    def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> str:
+        noted: dict[str, Any] = {}
+        for each in hooks:
+            noted.update(each(name, args, kwargs, result) or {})
+        return json.dumps(noted, default=str) if noted else ""
+
+    return call
+
+
+def trace(
+    model: nn.Module | Mapping[str, nn.Module] | None = None,
+    *,
+    hashes: bool = False,
+    inputs: bool = True,
+    outputs: bool = True,
+    ids: bool = True,
+    stacks: bool = False,
+    modules: bool = True,
+    triton: bool = True,
+    level: str | None = None,
+    filter: object = None,
+    view: str = "dispatch",
+    hooks: Hook | Iterable[Hook] | None = None,
+    threads: str = "all",
+    compilation: bool = False,
+    memory: int | str = "4G",
+) -> Trace:
+    """Records in memory every operator that PyTorch runs, until the trace ends.
+
+        with tap.trace(hashes=True, stacks=True) as t:
+            model(x).sum().backward()
+        print(t)
+
+    Parameters
+    ----------
+    model : torch.nn.Module or dict of them, optional
+        Only for the names of modules: those below a model in a dict begin with its key. Without one, the outermost
+        module that is called is the root.
+    hashes : bool
+        hash128 and statistics of every tensor: level "fingerprint".
+    inputs, outputs : bool
+        Whether arguments and results get hashes (or bytes); their shapes are kept in any case.
+    ids : bool
+        Which tensor is which (`t$3`), and so which call produced it. Without them `tap.diff` guesses from the order.
+    stacks : bool
+        The Python stack of every call; for calls of the backward also that of the forward call.
+    modules : bool
+        Module boundaries, with full dotted names.
+    triton : bool
+        Kernels that are launched past the dispatcher: Triton's, and those of torch.compile's inductor.
+    level : {"meta", "fingerprint", "full"}, optional
+        How much of each tensor is kept; by default "meta", with `hashes` "fingerprint".
+    filter : pattern, list of patterns, or function of a name, optional
+        Which calls are recorded, by name: `encoder.layer.0:aten::mm`.
+    view : {"dispatch", "all", "leaf"}
+        What a dispatch mode sees; every operator with those it calls; those that call no other.
+    hooks : function or list of functions, optional
+        Called after each call with (name, args, kwargs, result); the mapping it returns is shown in the log and kept.
+    threads : {"all", "own"}
+        Every thread, or this one and those that work for it.
+    compilation : bool
+        Whether to show what runs while torch.compile compiles.
+    memory : int or str
+        How much memory the log may take; calls beyond it are counted.
+    """
+    ops = op_extension.load()
+    if view not in VIEWS:
+        raise ValueError(f"view is {view!r}: it is one of {', '.join(VIEWS)}")
+    if threads not in ("all", "own"):
+        raise ValueError(f"threads is {threads!r}: it is 'all' or 'own'")
+    level = level or ("fingerprint" if hashes else "meta")
+    if level not in LEVELS:
+        raise ValueError(f"level is {level!r}: it is one of {', '.join(LEVELS)}")
+    if hashes and level == "meta":
+        raise ValueError("hashes are asked for, and level is 'meta': choose 'fingerprint' or 'full'")
+    from tensortap.module_scopes import ModuleScopes
+    from tensortap.options import _size
+    from tensortap.tensor_kinds import describe
+
+    models = model if model is None or isinstance(model, Mapping) else {"": model}
+    source = ops.OpSource(
+        view=view,
+        inputs=inputs,
+        outputs=outputs,
+        ids=ids,
+        stacks=stacks,
+        all_threads=threads == "all",
+        compilation=compilation,
+        module_events=modules,
+        decide=level_of_name(filter, LEVELS[level]),
+        describe=describe,
+        hook=guarded_hook(hooks) if hooks is not None else None,
+        limit_bytes=_size(memory, "memory"),
+        recorder=0,
+    )
+    options = {"level": level, "view": view, "inputs": inputs, "outputs": outputs, "ids": ids, "stacks": stacks,
+               "modules": modules, "filter": str(filter), "show_inputs": inputs and level != "meta"}  # fmt: skip
+    return Trace(
+        options,
+        source,
+        (lambda: ModuleScopes(source, dict(models or {}))) if modules else None,
+        None,
+    )

@@ -1,0 +1,84 @@
+#include "capture/op_log.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "capture/process.h"
+#include "core/logical_copy.h"
+#include "ttap/fingerprint.h"
+
+namespace ttap {
+
+OpLog::OpLog(const TextTable& texts, const std::deque<TensorMeta>& metas, const OpLogOptions& options)
+    : texts_(texts), metas_(metas), options_(options), started_unix_ns_(unix_ns()), started_ns_(steady_ns()) {}
+
+uint32_t OpLog::place_of(TextId role, TextId path) {
+  const uint64_t both = uint64_t{role} << 32 | path;
+  const auto [found, is_new] = place_numbers_.try_emplace(both, static_cast<uint32_t>(places_.size()));
+  if (is_new) places_.push_back({role, path});
+  return found->second;
+}
+
+uint32_t OpLog::thread_of(uint64_t number) {
+  // The last thread is nearly always the same; there are few.
+  for (size_t i = threads_.size(); i-- > 0;)
+    if (threads_[i] == number) return static_cast<uint32_t>(i);
+  threads_.push_back(number);
+  return static_cast<uint32_t>(threads_.size() - 1);
+}
+
+void OpLog::begin(OpCall& call) { call.number = begun_++; }
+
+void OpLog::take(OpCall& call, const TensorView& view, OpTensor tensor, const Fingerprint* known) {
+  tensor.level = tensor.asked;
+  if (tensor.level == Level::kFull) {
+    const LogicalCopy source(view);
+    tensor.bytes.resize(source.elements() * source.element_size());
+    source.copy(0, source.elements(), tensor.bytes.data());
+  }
+  if (tensor.level != Level::kMeta) tensor.fingerprint = known != nullptr ? *known : fingerprint(view);
+  call.tensors.push_back(std::move(tensor));
+}
+
+void OpLog::end(OpCall& call) {
+  const uint64_t duration = call.end_ns - call.start_ns;
+  Call logged{.number = call.number,
+              .name = call.name,
+              .parent = call.parent,
+              .forward = call.forward,
+              .stack = call.stack,
+              .arguments = call.arguments,
+              .results = call.results,
+              .notes = call.notes,
+              .thread = thread_of(call.thread),
+              .first_use = static_cast<uint32_t>(uses_.size()),
+              .first_tensor = static_cast<uint32_t>(tensors_.size()),
+              .use_count = static_cast<uint16_t>(std::min<size_t>(call.uses.size(), 0xFFFF)),
+              .tensor_count = static_cast<uint16_t>(std::min<size_t>(call.tensors.size(), 0xFFFF)),
+              .kind = call.kind,
+              .duration_ns = static_cast<uint32_t>(std::min<uint64_t>(duration, std::numeric_limits<uint32_t>::max())),
+              .start_ns = call.start_ns};
+  for (size_t i = 0; i < logged.use_count; ++i) {
+    const OpUse& use = call.uses[i];
+    uses_.push_back({place_of(use.role, use.path), use.tensor, use.value << 1 | (use.written ? 1U : 0U)});
+  }
+  for (size_t i = 0; i < logged.tensor_count; ++i) {
+    OpTensor& tensor = call.tensors[i];
+    Tensor row{place_of(tensor.role, tensor.path), tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked};
+    if (tensor.level != Level::kMeta) {
+      row.fingerprint = static_cast<uint32_t>(fingerprints_.size());
+      fingerprints_.push_back(tensor.fingerprint);
+      bytes_ += sizeof(Fingerprint);
+    }
+    if (tensor.level == Level::kFull) {
+      row.bytes = static_cast<uint32_t>(blobs_.size());
+      bytes_ += tensor.bytes.size();
+      blobs_.push_back(std::move(tensor.bytes));
+    }
+    tensors_.push_back(row);
+  }
+  calls_.push_back(logged);
+  bytes_ += sizeof(Call) + logged.use_count * sizeof(Use) + logged.tensor_count * sizeof(Tensor);
+}
+
+}  // namespace ttap

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "capture/op_sink.h"
+#include "ttap/api.h"
+#include "ttap/result.h"
+
+namespace ttap {
+
+struct OpLogOptions {
+  uint64_t limit_bytes = uint64_t{4} << 30;  // of memory for everything that is logged
+};
+
+// Operator calls in memory, about 100 bytes each; save() makes a run of them. The texts and metas are the source's, and
+// so is the lock: one thread at a time, but for take().
+class TTAP_API OpLog : public OpSink {
+ public:
+  OpLog(const TextTable& texts, const std::deque<TensorMeta>& metas, const OpLogOptions& options);
+
+  void begin(OpCall& call) override;
+  void end(OpCall& call) override;
+  void take(OpCall& call, const TensorView& view, OpTensor tensor, const Fingerprint* known) override;
+  bool full() const override { return bytes_ >= options_.limit_bytes; }
+
+  uint64_t size() const { return calls_.size(); }
+  uint64_t tensor_count() const { return tensors_.size(); }
+  // Of memory; texts and metas, which are the source's, not counted.
+  uint64_t bytes() const { return bytes_; }
+  uint64_t under_way() const { return begun_ - calls_.size(); }
+
+  // Writes it as a run with one pass, number 0 or the next one that is free, and returns the rank's directory. The log
+  // stays as it is.
+  struct SaveOptions {
+    std::string metadata_json = "{}";         // about the program
+    std::string source_json = {};             // about what was not seen
+    uint64_t dropped_events = 0;
+    std::vector<std::string> stacks = {};     // the text of stack number N is stacks[N - 1]
+  };
+  Result<std::filesystem::path> save(const std::filesystem::path& directory, const SaveOptions& options) const;
+
+ private:
+  struct Call {
+    uint32_t number;
+    TextId name;
+    uint32_t parent;
+    uint32_t forward;
+    uint32_t stack;
+    TextId arguments;
+    TextId results;
+    TextId notes;
+    uint32_t thread;  // index into threads_
+    uint32_t first_use;
+    uint32_t first_tensor;
+    uint16_t use_count;
+    uint16_t tensor_count;
+    OpKind kind;
+    uint32_t duration_ns;
+    uint64_t start_ns;
+  };
+  struct Use {
+    uint32_t role_path;  // index into places_
+    uint32_t tensor;
+    uint32_t value_written;  // value, and in the lowest bit whether it is written
+  };
+  struct Tensor {
+    uint32_t role_path;
+    MetaId meta;
+    uint32_t value;
+    uint32_t fingerprint;  // index, or kNoNumber
+    uint32_t bytes;        // index, or kNoNumber
+    Level asked;
+  };
+  struct Place {
+    TextId role;
+    TextId path;
+  };
+  class Saving;
+
+  uint32_t place_of(TextId role, TextId path);
+  uint32_t thread_of(uint64_t number);
+
+  const TextTable& texts_;
+  const std::deque<TensorMeta>& metas_;
+  OpLogOptions options_;
+  uint64_t started_unix_ns_;
+  uint64_t started_ns_;
+  uint32_t begun_ = 0;
+  uint64_t bytes_ = 0;
+  // In deques nothing is copied when they grow.
+  std::deque<Call> calls_;  // in the order in which they ended
+  std::deque<Use> uses_;
+  std::deque<Tensor> tensors_;
+  std::deque<Fingerprint> fingerprints_;
+  std::deque<std::vector<std::byte>> blobs_;
+  std::vector<Place> places_;
+  std::unordered_map<uint64_t, uint32_t> place_numbers_;
+  std::vector<uint64_t> threads_;
+};
+
+}  // namespace ttap

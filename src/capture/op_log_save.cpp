@@ -1,0 +1,146 @@
+#include <algorithm>
+#include <span>
+#include <unordered_map>
+
+#include "capture/coverage.h"
+#include "capture/op_log.h"
+#include "store/run_layout.h"
+#include "store/segment_writer.h"
+
+// An operator log as a run that every command reads.
+namespace ttap {
+namespace {
+
+constexpr size_t kRowsPerFlush = 32768;
+constexpr uint64_t kBlobBytesPerFlush = 64 << 20;
+
+std::string_view or_out(std::string_view role) { return role.empty() ? "out" : role; }
+
+}  // namespace
+
+// One save: the rows go to the segment in the order of the calls.
+class OpLog::Saving {
+ public:
+  Saving(const OpLog& log, const std::vector<std::string>& stacks, SegmentWriter& writer)
+      : log_(log), stacks_(stacks), writer_(writer) {}
+
+  Status run() {
+    std::vector<uint32_t> order(log_.calls_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint32_t>(i);
+    std::sort(order.begin(), order.end(),
+              [&](uint32_t a, uint32_t b) { return log_.calls_[a].number < log_.calls_[b].number; });
+    for (const uint32_t index : order) {
+      add(log_.calls_[index]);
+      if (writer_.pending_rows() >= kRowsPerFlush || writer_.pending_blob_bytes() >= kBlobBytesPerFlush)
+        TTAP_TRY(flush());
+    }
+    return flush();
+  }
+  uint64_t tensor_bytes() const { return tensor_bytes_; }
+
+ private:
+  Status flush() {
+    const SegmentWriter::Outcome outcome = writer_.flush();
+    if (outcome.error) return *outcome.error;
+    return {};
+  }
+
+  void add(const Call& call) {
+    const std::string_view name = log_.texts_.text(call.name);
+    const uint32_t number_of_call = ++calls_of_name_[call.name];
+    const EventRecord event{.name = name,
+                            .kind = to_string(call.kind),
+                            .call = number_of_call,
+                            .parent = call.parent,
+                            .thread = log_.threads_[call.thread],
+                            .time_ns = call.start_ns - log_.started_ns_,
+                            .stack = stack_of(call)};
+    writer_.add_event(call.number, event);
+    for (uint32_t i = 0; i < call.tensor_count; ++i) add_tensor(call, event, log_.tensors_[call.first_tensor + i]);
+    add_call(call);
+  }
+
+  std::string_view stack_of(const Call& call) const {
+    return call.stack == 0 || call.stack > stacks_.size() ? std::string_view{} : stacks_[call.stack - 1];
+  }
+
+  void add_tensor(const Call& call, const EventRecord& event, const Tensor& tensor) {
+    const TensorMeta& meta = log_.metas_[tensor.meta];
+    const OpLog::Place& place = log_.places_[tensor.role_path];
+    TensorRecord record{.name = event.name,
+                        .call = event.call,
+                        .role = or_out(log_.texts_.text(place.role)),
+                        .path = log_.texts_.text(place.path),
+                        .event = call.number,
+                        .dtype = meta.dtype,
+                        .true_dtype = {},
+                        .shape = meta.shape,
+                        .strides = meta.strides,
+                        .device = log_.texts_.text(meta.device),
+                        .level = tensor.asked,
+                        .has_fingerprint = tensor.fingerprint != kNoNumber,
+                        .fingerprint = {},
+                        .has_bytes = tensor.bytes != kNoNumber,
+                        .byte_count = meta.byte_count,
+                        .value = tensor.value};
+    if (record.has_fingerprint) record.fingerprint = log_.fingerprints_[tensor.fingerprint];
+    std::span<const std::byte> bytes;
+    if (record.has_bytes) bytes = log_.blobs_[tensor.bytes];
+    tensor_bytes_ += meta.byte_count;
+    writer_.add_tensor(record, event.time_ns, bytes);
+  }
+
+  void add_call(const Call& call) {
+    uses_.clear();
+    for (uint32_t i = 0; i < call.use_count; ++i) {
+      const OpLog::Use& use = log_.uses_[call.first_use + i];
+      const OpLog::Place& place = log_.places_[use.role_path];
+      uses_.push_back({.role = or_out(log_.texts_.text(place.role)),
+                       .path = log_.texts_.text(place.path),
+                       .tensor = use.tensor,
+                       .value = use.value_written >> 1,
+                       .written = (use.value_written & 1) != 0});
+    }
+    writer_.add_call(call.number, {.arguments = log_.texts_.text(call.arguments),
+                                   .results = log_.texts_.text(call.results),
+                                   .notes = log_.texts_.text(call.notes),
+                                   .forward = call.forward,
+                                   .duration_ns = call.duration_ns,
+                                   .uses = uses_});
+  }
+
+  const OpLog& log_;
+  const std::vector<std::string>& stacks_;
+  SegmentWriter& writer_;
+  std::unordered_map<TextId, uint32_t> calls_of_name_;
+  std::vector<ttap::Use> uses_;
+  uint64_t tensor_bytes_ = 0;
+};
+
+Result<std::filesystem::path> OpLog::save(const std::filesystem::path& directory, const SaveOptions& options) const {
+  RecorderOptions place;
+  place.directory = directory;
+  place.metadata_json = options.metadata_json;
+  if (!options.source_json.empty())
+    TTAP_TRY(check_json_object(options.source_json, "what the source says of itself"));
+  TTAP_ASSIGN(const RankStart start, make_rank_directory(place));
+  const std::filesystem::path path = start.directory / (pass_stem(start.first_pass) + ".ttap");
+  TTAP_ASSIGN(SegmentWriter writer, SegmentWriter::create(path, start.first_pass, started_unix_ns_, start.metadata_json,
+                                                          {}));
+  Saving saving(*this, options.stacks, writer);
+  TTAP_TRY(saving.run());
+  EndRecord end;
+  end.drops.events = options.dropped_events + under_way();
+  const uint64_t tensors = writer.tensor_count();
+  TTAP_TRY(writer.finish(to_json(end), [] {}));
+  Report report;
+  report.passes = 1;
+  report.tensors = tensors;
+  report.tensor_bytes = saving.tensor_bytes();
+  report.file_bytes = writer.file_bytes();
+  report.drops = end.drops;
+  TTAP_TRY(write_coverage(start.directory, report, options.source_json));
+  return start.directory;
+}
+
+}  // namespace ttap

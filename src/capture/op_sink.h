@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "capture/text_table.h"
+#include "ttap/record.h"
+#include "ttap/recorder.h"
+#include "ttap/tensor_view.h"
+
+// Where a source of operator calls puts them: into memory (OpLog) or into a recording (RecorderOpSink).
+namespace ttap {
+
+enum class OpKind : uint8_t { kOp, kKernel, kModule };
+constexpr std::string_view to_string(OpKind kind) {
+  return kind == OpKind::kOp ? "op" : kind == OpKind::kKernel ? "kernel" : "module";
+}
+
+// dtype, device and geometry of a tensor, kept once per trace by the source.
+struct TensorMeta {
+  DType dtype = DType::kF32;
+  TextId device = 0;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;  // empty: C order
+  uint64_t byte_count = 0;
+};
+using MetaId = uint32_t;
+
+struct OpUse {
+  TextId role = 0;
+  TextId path = 0;
+  uint32_t tensor = kNoNumber;
+  uint32_t value = 0;
+  bool written = false;
+};
+
+// A tensor that is kept with its call.
+struct OpTensor {
+  TextId role = 0;
+  TextId path = 0;
+  std::string_view role_text = {};
+  std::string_view path_text = {};
+  std::string_view device = {};
+  MetaId meta = 0;
+  uint32_t value = 0;
+  Level level = Level::kMeta;  // what there is of it
+  Level asked = Level::kMeta;
+  Fingerprint fingerprint = {};
+  std::vector<std::byte> bytes = {};  // in C order, at level full
+};
+
+// A call under way: filled by the source, kept by the thread that makes the call, used again for the next one.
+struct OpCall {
+  OpKind kind = OpKind::kOp;
+  TextId name = 0;
+  Level level = Level::kMeta;
+  uint32_t parent = kNoEvent;  // numbers of events
+  uint32_t forward = kNoEvent;
+  uint32_t number = kNoEvent;  // given by begin()
+  uint64_t thread = 0;
+  uint64_t start_ns = 0;  // of the steady clock
+  uint64_t end_ns = 0;
+  uint32_t stack = 0;  // the source's number of it
+  TextId arguments = 0;
+  TextId results = 0;
+  TextId notes = 0;
+  std::vector<OpUse> uses = {};
+  std::vector<OpTensor> tensors = {};  // taken, and not yet handed over
+  Event event = {};                    // the recorder's
+  int64_t pass = -1;                   // the recorder's; -1: none is open
+};
+
+class OpSink {
+ public:
+  virtual ~OpSink() = default;
+  // begin() and end() are called with the source's lock held, for each call once, in this order.
+  virtual void begin(OpCall& call) = 0;
+  virtual void end(OpCall& call) = 0;
+  // Takes what `tensor.asked` says of the tensor, now; called between begin() and end(), perhaps without the lock.
+  // `view.data` is null when there are no bytes to be read. `known`: its fingerprint, if the source has it already.
+  virtual void take(OpCall& call, const TensorView& view, OpTensor tensor, const Fingerprint* known) = 0;
+  // Whether there is no room for more: the source then counts and does not ask further.
+  virtual bool full() const = 0;
+};
+
+}  // namespace ttap

@@ -1,0 +1,67 @@
+#include "capture/recorder_op_sink.h"
+
+#include <utility>
+
+namespace ttap {
+namespace {
+
+Event event_of(uint32_t number, int64_t pass) {
+  Event event;
+  event.number = number;
+  event.pass = static_cast<uint32_t>(pass);
+  return event;
+}
+
+}  // namespace
+
+void RecorderOpSink::set_stack(uint32_t number, std::string text) {
+  if (number == 0) return;
+  if (stacks_.size() < number) stacks_.resize(number);
+  stacks_[number - 1] = std::move(text);
+}
+
+void RecorderOpSink::begin(OpCall& call) {
+  call.event = {};
+  call.number = kNoEvent;
+  if (call.pass < 0) {
+    ++outside_passes_;
+    return;
+  }
+  const bool has_stack = call.stack > 0 && call.stack <= stacks_.size();
+  call.event = recorder_.begin_event({.name = texts_.text(call.name),
+                                      .kind = to_string(call.kind),
+                                      .parent = event_of(call.parent, call.pass),
+                                      .stack = has_stack ? std::string_view(stacks_[call.stack - 1]) : "",
+                                      .pass = static_cast<uint32_t>(call.pass),
+                                      .level = call.level,
+                                      .again = false});
+  call.number = call.event.number;
+}
+
+void RecorderOpSink::take(OpCall& call, const TensorView& view, OpTensor tensor, const Fingerprint*) {
+  if (!call.event.wanted()) return;
+  recorder_.capture(call.event, view,
+                    {.role = tensor.role_text,
+                     .path = tensor.path_text,
+                     .device = tensor.device,
+                     .at_most = tensor.asked,
+                     .value = tensor.value});
+}
+
+void RecorderOpSink::end(OpCall& call) {
+  if (!call.event.wanted()) return;
+  uses_.clear();
+  for (const OpUse& use : call.uses)
+    uses_.push_back({.role = texts_.text(use.role),
+                     .path = texts_.text(use.path),
+                     .tensor = use.tensor,
+                     .value = use.value,
+                     .written = use.written});
+  recorder_.end_event(call.event, {.arguments = texts_.text(call.arguments),
+                                   .results = texts_.text(call.results),
+                                   .notes = texts_.text(call.notes),
+                                   .forward = event_of(call.forward, call.pass),
+                                   .uses = uses_});
+}
+
+}  // namespace ttap

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "capture/op_sink.h"
+#include "ttap/api.h"
+#include "ttap/recorder.h"
+
+namespace ttap {
+
+// Puts operator calls into a recording, each into the pass that its thread is in; calls outside any pass are counted.
+// The texts are the source's.
+class TTAP_API RecorderOpSink : public OpSink {
+ public:
+  RecorderOpSink(Recorder& recorder, const TextTable& texts) : recorder_(recorder), texts_(texts) {}
+
+  void begin(OpCall& call) override;
+  void end(OpCall& call) override;
+  void take(OpCall& call, const TensorView& view, OpTensor tensor, const Fingerprint* known) override;
+  bool full() const override { return false; }
+
+  // The text of stack number N, which must be known before the first call that has it begins.
+  void set_stack(uint32_t number, std::string text);
+  uint64_t outside_passes() const { return outside_passes_; }
+
+ private:
+  Recorder& recorder_;
+  const TextTable& texts_;
+  std::vector<std::string> stacks_;
+  std::vector<Use> uses_;
+  uint64_t outside_passes_ = 0;
+};
+
+}  // namespace ttap

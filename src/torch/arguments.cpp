@@ -1,0 +1,292 @@
+#include "torch/arguments.h"
+
+#include <ATen/core/Formatting.h>
+#include <ATen/core/jit_type.h>
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+
+#include "core/mix64.h"
+
+namespace ttap::torch_source {
+namespace {
+
+using c10::IValue;
+using c10::TypeKind;
+
+constexpr size_t kLongestText = 200;  // of a string or list
+
+// ---- signature ----
+
+uint64_t mixed(uint64_t hash, uint64_t value) { return mix64(hash * 31 + value + 1); }
+
+uint64_t text_hash(std::string_view text) { return std::hash<std::string_view>{}(text); }
+
+uint64_t value_hash(uint64_t hash, const IValue& value) {
+  if (value.isTensor()) return mixed(hash, value.toTensor().defined() ? 2 : 3);
+  if (value.isNone()) return mixed(hash, 4);
+  if (value.isInt()) return mixed(mixed(hash, 5), static_cast<uint64_t>(value.toInt()));
+  if (value.isDouble()) return mixed(mixed(hash, 6), std::bit_cast<uint64_t>(value.toDouble()));
+  if (value.isBool()) return mixed(hash, value.toBool() ? 7 : 8);
+  if (value.isIntList()) {
+    hash = mixed(hash, 9);
+    for (const int64_t number : value.toIntList()) hash = mixed(hash, static_cast<uint64_t>(number));
+    return mixed(hash, 10);
+  }
+  if (value.isTensorList()) return mixed(mixed(hash, 11), value.toTensorList().size());
+  if (value.isString()) return mixed(mixed(hash, 12), text_hash(value.toStringView()));
+  if (value.isDevice()) {
+    const c10::Device device = value.toDevice();
+    return mixed(mixed(hash, 13), static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
+  }
+  if (value.isComplexDouble()) {
+    const auto number = value.toComplexDouble();
+    return mixed(mixed(hash, std::bit_cast<uint64_t>(number.real())), std::bit_cast<uint64_t>(number.imag()));
+  }
+  if (value.isDoubleList()) {
+    hash = mixed(hash, 14);
+    for (const double number : value.toDoubleList()) hash = mixed(hash, std::bit_cast<uint64_t>(number));
+    return mixed(hash, 15);
+  }
+  if (value.isBoolList()) {
+    hash = mixed(hash, 16);
+    for (const bool flag : value.toBoolList()) hash = mixed(hash, flag ? 1 : 0);
+    return mixed(hash, 17);
+  }
+  if (value.isList()) {
+    hash = mixed(hash, 18);
+    for (const IValue& item : value.toListRef()) hash = value_hash(hash, item);
+    return mixed(hash, 19);
+  }
+  if (value.isTuple()) {
+    hash = mixed(hash, 20);
+    for (const IValue& item : value.toTupleRef().elements()) hash = value_hash(hash, item);
+    return mixed(hash, 21);
+  }
+  return mixed(mixed(hash, 22), text_hash(value.tagKind()));
+}
+
+// ---- text ----
+
+std::string quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text.substr(0, kLongestText)) {
+    if (c == '%') out += '%';
+    if (c == '\\' || c == '\'') out += '\\';
+    if (c == '\n') {
+      out += "\\n";
+    } else {
+      out += c;
+    }
+  }
+  return out + (text.size() > kLongestText ? "…'" : "'");
+}
+
+std::string number_text(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string symbolic_text(const c10::SymNode& node) {
+  std::string text;
+  for (const char c : node->str()) (text += c) += c == '%' ? "%" : "";
+  return text;
+}
+
+// Writes values one after the other, and counts the tensors among them.
+class Writer {
+ public:
+  explicit Writer(size_t first_use) : use_(first_use) {}
+
+  std::string text(const IValue& value, TypeKind kind) {
+    if (value.isTensor()) return value.toTensor().defined() ? fmt::format("%{}", use_++) : "None";
+    if (value.isNone()) return "None";
+    if (value.isBool()) return value.toBool() ? "True" : "False";
+    if (value.isInt()) return enum_text(value.toInt(), kind);
+    if (value.isDouble()) return number_text(value.toDouble());
+    if (value.isString()) return quoted(value.toStringView());
+    if (value.isDevice()) return value.toDevice().str();
+    if (value.isComplexDouble())
+      return fmt::format("({}+{}j)", value.toComplexDouble().real(), value.toComplexDouble().imag());
+    if (value.isSymInt()) return symbolic_text(value.toSymInt().toSymNode());
+    if (value.isSymFloat()) return symbolic_text(value.toSymFloat().toSymNodeImpl());
+    if (value.isSymBool()) return symbolic_text(value.toSymBool().toSymNodeImpl());
+    if (value.isTuple()) return list(value.toTupleRef().elements(), "(", ")");
+    if (value.isIntList()) return numbers(value.toIntList(), [](int64_t n) { return fmt::format("{}", n); });
+    if (value.isDoubleList()) return numbers(value.toDoubleList(), [](double n) { return number_text(n); });
+    if (value.isBoolList()) return numbers(value.toBoolList(), [](bool b) { return b ? "True" : "False"; });
+    if (value.isTensorList()) return tensors(value);
+    if (value.isList()) return list(value.toListRef(), "[", "]");
+    if (value.isGenerator()) return "<generator>";
+    if (value.isCustomClass() || value.isObject()) return fmt::format("<{}>", value.type()->str());
+    return fmt::format("<{}>", value.tagKind());
+  }
+
+ private:
+  static std::string enum_text(int64_t value, TypeKind kind) {
+    if (kind == TypeKind::ScalarTypeType)
+      return fmt::format("torch.{}", c10::getDtypeNames(static_cast<c10::ScalarType>(value)).first);
+    if (kind == TypeKind::LayoutType) {
+      const auto layout = static_cast<c10::Layout>(value);
+      return layout == c10::Layout::Strided ? "torch.strided" : fmt::format("<layout {}>", value);
+    }
+    if (kind == TypeKind::MemoryFormatType) {
+      switch (static_cast<c10::MemoryFormat>(value)) {
+        case c10::MemoryFormat::Contiguous: return "torch.contiguous_format";
+        case c10::MemoryFormat::Preserve: return "torch.preserve_format";
+        case c10::MemoryFormat::ChannelsLast: return "torch.channels_last";
+        case c10::MemoryFormat::ChannelsLast3d: return "torch.channels_last_3d";
+        default: break;
+      }
+    }
+    return fmt::format("{}", value);
+  }
+
+  template <class List, class Text>
+  static std::string numbers(const List& values, const Text& text) {
+    std::string out = "[";
+    for (const auto value : values) {
+      if (out.size() > 1) out += ", ";
+      if (out.size() > kLongestText) return out + "…]";
+      out += text(value);
+    }
+    return out + "]";
+  }
+
+  std::string tensors(const IValue& value) {
+    std::string out = "[";
+    for (const at::Tensor& tensor : value.toTensorList()) {
+      if (out.size() > 1) out += ", ";
+      out += tensor.defined() ? fmt::format("%{}", use_++) : "None";
+    }
+    return out + "]";
+  }
+
+  template <class Values>
+  std::string list(const Values& values, std::string_view open, std::string_view close) {
+    std::string out(open);
+    for (const IValue& value : values) {
+      if (out.size() > open.size()) out += ", ";
+      out += text(value, TypeKind::AnyType);
+    }
+    return out += close;
+  }
+
+  size_t use_;
+};
+
+bool is_default(const c10::Argument& argument, const IValue& value) {
+  if (value.isTensor() || value.isTensorList() || value.isList()) {
+    const bool nothing = value.isTensor() && !value.toTensor().defined();
+    if (!argument.default_value() || !argument.default_value()->isNone()) {
+      // An empty list, or [1, 1], is compared as text.
+      if (value.isIntList() && argument.default_value() && argument.default_value()->isIntList())
+        return value.toIntVector() == argument.default_value()->toIntVector();
+      return false;
+    }
+    return nothing;
+  }
+  if (!argument.default_value()) return false;
+  const IValue& usual = *argument.default_value();
+  if (usual.isNone() || value.isNone()) return usual.isNone() && value.isNone();
+  if (usual.isInt() && value.isDouble()) return static_cast<double>(usual.toInt()) == value.toDouble();
+  if (usual.isDouble() && value.isInt()) return static_cast<double>(value.toInt()) == usual.toDouble();
+  if (usual.tagKind() != value.tagKind()) return false;
+  return usual == value;
+}
+
+// The type inside an optional: an optional dtype is a dtype.
+TypeKind kind_of(const c10::Argument& argument) {
+  c10::TypePtr type = argument.real_type();
+  if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  return type->kind();
+}
+
+}  // namespace
+
+void collect_tensors(c10::ArrayRef<const IValue> values, std::vector<TensorPlace>& places,
+                     std::vector<at::Tensor>& held) {
+  // Lists come first by place, not by time: `held` must not move what is pointed to, so it is filled before.
+  size_t in_lists = 0;
+  for (const IValue& value : values) {
+    if (value.isTensorList()) {
+      in_lists += value.toTensorList().size();
+    } else if (value.isList() && !value.isIntList() && !value.isDoubleList() && !value.isBoolList()) {
+      in_lists += value.toListRef().size();
+    } else if (value.isTuple()) {
+      in_lists += value.toTupleRef().elements().size();
+    }
+  }
+  if (in_lists > 0) held.reserve(held.size() + in_lists);
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    const IValue& value = values[i];
+    if (value.isTensor()) {
+      if (value.toTensor().defined()) places.push_back({&value.toTensor(), i, -1});
+      continue;
+    }
+    const auto add = [&](const at::Tensor& tensor, int32_t item) {
+      if (!tensor.defined()) return;
+      held.push_back(tensor);
+      places.push_back({&held.back(), i, item});
+    };
+    int32_t item = 0;
+    if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorList()) add(tensor, item++);
+    } else if (value.isList() && !value.isIntList() && !value.isDoubleList() && !value.isBoolList()) {
+      for (const IValue& each : value.toListRef()) {
+        if (each.isTensor()) add(each.toTensor(), item);
+        ++item;
+      }
+    } else if (value.isTuple()) {
+      for (const IValue& each : value.toTupleRef().elements()) {
+        if (each.isTensor()) add(each.toTensor(), item);
+        ++item;
+      }
+    }
+  }
+}
+
+uint64_t signature(c10::ArrayRef<const IValue> values) {
+  uint64_t hash = 0x9E3779B97F4A7C15;
+  for (const IValue& value : values) hash = value_hash(hash, value);
+  return hash;
+}
+
+std::string arguments_text(const Operator& op, c10::ArrayRef<const IValue> values) {
+  const auto& arguments = op.schema->arguments();
+  const size_t count = std::min(arguments.size(), values.size());
+  size_t positional = 0;
+  while (positional < count && !arguments[positional].kwarg_only()) ++positional;
+  // Trailing arguments that equal their defaults would not be written.
+  size_t shown = positional;
+  while (shown > 0 && is_default(arguments[shown - 1], values[shown - 1])) --shown;
+  std::string out;
+  Writer writer(0);
+  for (size_t i = 0; i < count; ++i) {
+    const bool by_name = i >= positional;
+    if (by_name ? is_default(arguments[i], values[i]) : i >= shown) continue;
+    if (!out.empty()) out += ", ";
+    if (by_name) out += arguments[i].name() + "=";
+    out += writer.text(values[i], kind_of(arguments[i]));
+  }
+  return out;
+}
+
+std::string results_text(const Operator& op, c10::ArrayRef<const IValue> values, size_t first_use) {
+  Writer writer(first_use);
+  std::string out;
+  const auto& returns = op.schema->returns();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) out += ", ";
+    out += writer.text(values[i], i < returns.size() ? kind_of(returns[i]) : TypeKind::AnyType);
+  }
+  return values.size() > 1 ? "(" + out + ")" : out;
+}
+
+}  // namespace ttap::torch_source

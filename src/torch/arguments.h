@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/util/ArrayRef.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "torch/operators.h"
+
+// The arguments and results of a call as text, and the tensors among them.
+namespace ttap::torch_source {
+
+// A defined tensor among the arguments or results, in order.
+struct TensorPlace {
+  const at::Tensor* tensor;
+  uint32_t argument;
+  int32_t item;  // in a list; -1: not in one
+};
+
+// Every tensor of `values`; those in lists are kept alive by `held`.
+void collect_tensors(c10::ArrayRef<const c10::IValue> values, std::vector<TensorPlace>& places,
+                     std::vector<at::Tensor>& held);
+
+// The same for two calls whose texts are the same.
+uint64_t signature(c10::ArrayRef<const c10::IValue> values);
+
+// "%0, %1, [1, 0], alpha=2": as Python would call it; what equals its default is left out.
+std::string arguments_text(const Operator& op, c10::ArrayRef<const c10::IValue> values);
+
+// "%2", "(%2, %3)", "6.5", "" for nothing; uses are counted on from `first_use`.
+std::string results_text(const Operator& op, c10::ArrayRef<const c10::IValue> values, size_t first_use);
+
+}  // namespace ttap::torch_source

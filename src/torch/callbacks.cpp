@@ -1,0 +1,223 @@
+#include "torch/callbacks.h"
+
+#include <array>
+#include <utility>
+
+#include "capture/process.h"
+#include "torch/frame.h"
+#include "torch/link.h"
+
+namespace ttap::torch_source {
+namespace {
+
+using Link = Observer::Link;
+using ThreadState = Observer::ThreadState;
+
+struct Slot {
+  std::shared_ptr<Link> link;            // null: free; guarded by slots_mutex
+  std::atomic<uint64_t> generation{0};   // grows whenever it is taken
+  at::CallbackHandle calls = 0;
+  at::CallbackHandle nodes = 0;
+};
+std::mutex slots_mutex;
+std::array<Slot, Callbacks::kSlots> slots;
+int next_slot = 0;
+
+struct SlotState {
+  uint64_t generation = 0;
+  ThreadState state;
+};
+thread_local std::array<std::unique_ptr<SlotState>, Callbacks::kSlots> thread_states;
+
+SlotState& refresh(int slot) {
+  std::unique_ptr<SlotState>& mine = thread_states[slot];
+  auto fresh = std::make_unique<SlotState>();
+  {
+    const std::lock_guard lock(slots_mutex);
+    fresh->generation = slots[slot].generation;
+    fresh->state.link = slots[slot].link;
+  }
+  fresh->state.thread = thread_number();
+  mine = std::move(fresh);
+  return *mine;
+}
+
+ThreadState& state_of(int slot) {
+  SlotState* mine = thread_states[slot].get();
+  if (mine == nullptr || mine->generation != slots[slot].generation.load(std::memory_order_relaxed))
+    mine = &refresh(slot);
+  return mine->state;
+}
+
+}  // namespace
+
+Observer::ThreadState& Callbacks::state(int slot) { return state_of(slot); }
+
+// The friend of Observer that the functions below go through. No exception leaves them.
+struct CallbackBody {
+  template <class Work>
+  static void guarded(ThreadState& thread, const Work& work) noexcept {
+    std::unique_lock lock(thread.link->mutex);
+    Observer* observer = thread.link->observer;
+    if (observer == nullptr) return;
+    Observer::deafen(1);
+    try {
+      work(*observer, lock);
+    } catch (const std::exception& error) {
+      if (thread.link->observer == observer) observer->fail(error.what());
+    } catch (...) {
+      if (thread.link->observer == observer) observer->fail("an unknown exception");
+    }
+    Observer::deafen(-1);
+  }
+
+  static void begin(int slot, const at::RecordFunction& function) {
+    ThreadState& thread = state_of(slot);
+    // The common case inside a visible operator costs no lock.
+    if (thread.opaque > 0 || is_deaf() || thread.link == nullptr) {
+      thread.marks.push_back(ThreadState::Mark::kIgnored);
+      return;
+    }
+    bool visible = false;
+    const size_t depth = thread.depth;
+    guarded(thread, [&](Observer& observer, std::unique_lock<std::mutex>& lock) {
+      visible = observer.begin(function, thread, lock);
+    });
+    while (!visible && thread.depth > depth) thread.pop();
+    if (visible && thread.top().opaque) ++thread.opaque;
+    thread.marks.push_back(visible ? ThreadState::Mark::kFrame : ThreadState::Mark::kIgnored);
+  }
+
+  static void end(int slot, const at::RecordFunction& function) {
+    ThreadState& thread = state_of(slot);
+    if (thread.marks.empty()) return;
+    const ThreadState::Mark mark = thread.marks.back();
+    thread.marks.pop_back();
+    if (mark == ThreadState::Mark::kIgnored || thread.depth == 0) return;
+    guarded(thread, [&](Observer& observer, std::unique_lock<std::mutex>& lock) {
+      observer.end(function, thread, lock);
+    });
+    if (thread.top().opaque && thread.opaque > 0) --thread.opaque;
+    thread.top().clear();
+    thread.pop();
+  }
+
+  static void begin_node(int slot, const at::RecordFunction& function) {
+    ThreadState& thread = state_of(slot);
+    const size_t before = thread.nodes.size();
+    if (thread.link != nullptr)
+      guarded(thread, [&](Observer& observer, std::unique_lock<std::mutex>&) {
+        observer.enter_node(function, thread);
+      });
+    if (thread.nodes.size() == before) thread.nodes.emplace_back();
+  }
+
+  static void end_node(int slot) {
+    ThreadState& thread = state_of(slot);
+    if (!thread.nodes.empty()) thread.nodes.pop_back();
+  }
+};
+
+namespace {
+
+template <int kSlot>
+std::unique_ptr<at::ObserverContext> begin_call(const at::RecordFunction& function) {
+  CallbackBody::begin(kSlot, function);
+  return nullptr;
+}
+template <int kSlot>
+void end_call(const at::RecordFunction& function, at::ObserverContext*) {
+  CallbackBody::end(kSlot, function);
+}
+template <int kSlot>
+std::unique_ptr<at::ObserverContext> begin_node(const at::RecordFunction& function) {
+  CallbackBody::begin_node(kSlot, function);
+  return nullptr;
+}
+template <int kSlot>
+void end_node(const at::RecordFunction&, at::ObserverContext*) {
+  CallbackBody::end_node(kSlot);
+}
+
+struct Functions {
+  at::RecordFunctionCallback calls;
+  at::RecordFunctionCallback nodes;
+};
+template <int kSlot>
+Functions functions() {
+  return {at::RecordFunctionCallback(&begin_call<kSlot>, &end_call<kSlot>)
+              .needsInputs(true)
+              .needsOutputs(true)
+              .scopes({at::RecordScope::FUNCTION}),
+          at::RecordFunctionCallback(&begin_node<kSlot>, &end_node<kSlot>)
+              .scopes({at::RecordScope::BACKWARD_FUNCTION})};
+}
+template <int... kAll>
+Functions functions_of(int slot, std::integer_sequence<int, kAll...>) {
+  using Make = Functions (*)();
+  static constexpr Make kMakers[] = {&functions<kAll>...};
+  return kMakers[slot]();
+}
+
+}  // namespace
+
+int Callbacks::install(const std::shared_ptr<Link>& link, bool all_threads) {
+  int taken = -1;
+  {
+    const std::lock_guard lock(slots_mutex);
+    for (int i = 0; i < kSlots && taken < 0; ++i) {
+      const int slot = (next_slot + i) % kSlots;
+      if (slots[slot].link == nullptr) taken = slot;
+    }
+    if (taken < 0) return -1;
+    next_slot = (taken + 1) % kSlots;
+    slots[taken].link = link;
+    ++slots[taken].generation;
+  }
+  const Functions added = functions_of(taken, std::make_integer_sequence<int, kSlots>());
+  const auto add = all_threads ? &at::addGlobalCallback : &at::addThreadLocalCallback;
+  slots[taken].calls = add(added.calls);
+  slots[taken].nodes = add(added.nodes);
+  return taken;
+}
+
+void Callbacks::remove(int slot) {
+  at::removeCallback(slots[slot].calls);
+  at::removeCallback(slots[slot].nodes);
+  const std::lock_guard lock(slots_mutex);
+  slots[slot].link = nullptr;
+  ++slots[slot].generation;
+}
+
+// ---- the observer's side ----
+
+void Observer::start() {
+  {
+    const std::lock_guard lock(link_->mutex);
+    link_->observer = this;
+  }
+  slot_ = Callbacks::install(link_, options_.all_threads);
+  if (slot_ < 0) {
+    const std::lock_guard lock(link_->mutex);
+    link_->observer = nullptr;
+    throw std::runtime_error("16 traces are at work already: end one of them first");
+  }
+}
+
+void Observer::stop() {
+  if (slot_ < 0) return;
+  Callbacks::remove(std::exchange(slot_, -1));
+  {
+    const std::lock_guard lock(link_->mutex);
+    link_->observer = nullptr;
+  }
+  while (link_->busy.load(std::memory_order_acquire) > 0) std::this_thread::yield();
+}
+
+Observer::ThreadState* Observer::thread_state() {
+  if (slot_ < 0) return nullptr;
+  ThreadState& thread = Callbacks::state(slot_);
+  return thread.link == link_ ? &thread : nullptr;
+}
+
+}  // namespace ttap::torch_source

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "torch/observer.h"
+
+namespace ttap::torch_source {
+
+// PyTorch's callbacks are plain functions: each observer at work has a slot with functions of its own.
+struct Callbacks {
+  static constexpr int kSlots = 16;
+
+  // Takes a free slot and registers its functions; -1: there is none.
+  static int install(const std::shared_ptr<Observer::Link>& link, bool all_threads);
+  static void remove(int slot);
+  // Of this thread in this slot.
+  static Observer::ThreadState& state(int slot);
+};
+
+}  // namespace ttap::torch_source

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/op_sink.h"
+#include "torch/arguments.h"
+#include "torch/notes.h"
+#include "torch/observer.h"
+
+namespace ttap::torch_source {
+
+// A call under way on one thread. Frames are used again, so that their vectors keep their memory.
+struct Observer::Frame {
+  // A tensor of which the bytes are to be read, outside the lock.
+  struct Pending {
+    at::Tensor tensor;
+    OpTensor record;
+    const TensorMeta* meta;
+    bool has_known = false;
+    Fingerprint known = {};
+  };
+  struct Written {
+    at::Tensor tensor;
+    TextId path;
+    bool returned = false;
+    uint32_t use = 0;                     // of a kernel's argument, before
+    std::optional<Hash128> before = {};   // of a kernel's argument
+  };
+  OpCall call;
+  Operator* op = nullptr;
+  bool logged = false;   // false: only hides what it calls
+  bool opaque = true;    // hides what it calls
+  bool has_children = false;
+  TextId scope = 0;
+  std::vector<TensorPlace> places;
+  std::vector<at::Tensor> held;
+  std::vector<Pending> pending;
+  std::vector<Written> written;
+  JsonObject notes;
+  JsonObject unread;      // path to reason
+  JsonObject subclasses;  // path to what Python says
+  std::vector<c10::IValue> arguments;  // kept for the user's hook only
+
+  void clear() {
+    call.uses.clear();
+    call.tensors.clear();
+    call.parent = call.forward = kNoEvent;
+    call.stack = 0;
+    call.arguments = call.results = call.notes = 0;
+    call.event = {};
+    op = nullptr;
+    logged = has_children = false;
+    opaque = true;
+    places.clear();
+    held.clear();
+    pending.clear();
+    written.clear();
+    notes.clear();
+    unread.clear();
+    subclasses.clear();
+    arguments.clear();
+  }
+};
+
+struct Observer::Scope {
+  TextId name = 0;
+  uint32_t event = kNoEvent;
+  std::unique_ptr<Frame> frame = nullptr;  // of the event that the observer made
+};
+
+// What an observer knows of one thread.
+struct Observer::ThreadState {
+  // How each RecordFunction under way was taken.
+  enum class Mark : uint8_t { kIgnored, kFrame };
+  struct Node {
+    std::string name;
+    uint32_t forward = kNoEvent;
+    TextId scope = 0;
+    size_t scopes_below = 0;
+  };
+
+  std::shared_ptr<Link> link;
+  uint64_t thread = 0;
+  std::vector<Mark> marks;
+  std::vector<std::unique_ptr<Frame>> frames;
+  size_t depth = 0;   // of frames in use
+  size_t opaque = 0;  // of those, how many hide what they call
+  std::vector<Scope> scopes;
+  std::vector<size_t> kernels;  // depths of the frames that are kernels
+  std::vector<Node> nodes;
+  int64_t pass = -1;
+
+  Frame& push() {
+    if (depth == frames.size()) frames.push_back(std::make_unique<Frame>());
+    Frame& frame = *frames[depth++];
+    frame.clear();
+    return frame;
+  }
+  Frame& top() { return *frames[depth - 1]; }
+  void pop() { --depth; }
+};
+
+}  // namespace ttap::torch_source

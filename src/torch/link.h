@@ -1,0 +1,39 @@
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "torch/observer.h"
+
+namespace ttap::torch_source {
+
+// Between PyTorch's callbacks and an observer: a callback may come after the observer has gone. The mutex is the
+// observer's lock; `busy` counts the threads that are inside it without the lock.
+struct Observer::Link {
+  std::mutex mutex;
+  Observer* observer = nullptr;  // null once it has stopped
+  std::atomic<int> busy{0};
+};
+
+// Work without the lock. Afterwards the observer may have been stopped: then attached() is false, and it must not be
+// touched any more.
+class Unlocked {
+ public:
+  Unlocked(Observer::Link& link, std::unique_lock<std::mutex>& lock) : link_(link), lock_(lock) {
+    link_.busy.fetch_add(1, std::memory_order_relaxed);
+    lock_.unlock();
+  }
+  ~Unlocked() {
+    lock_.lock();
+    link_.busy.fetch_sub(1, std::memory_order_release);
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  Observer::Link& link_;
+  std::unique_lock<std::mutex>& lock_;
+};
+
+}  // namespace ttap::torch_source

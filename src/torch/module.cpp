@@ -1,0 +1,11 @@
+#include <nanobind/nanobind.h>
+#include <torch/version.h>
+
+#include "torch/tracing.h"
+
+NB_MODULE(_ops, m) {
+  m.doc() = "TensorTap's source of operators, built for one version of PyTorch.";
+  m.attr("built_for") = TORCH_VERSION;
+  nanobind::set_leak_warnings(false);
+  ttap::torch_source::init_tracing(m);
+}

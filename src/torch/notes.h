@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "capture/text_table.h"
+
+namespace ttap::torch_source {
+
+// Text as a JSON string.
+std::string json_text(std::string_view text);
+
+// A JSON object that is written member by member.
+class JsonObject {
+ public:
+  void add(std::string_view name, std::string_view json) {
+    text_ += text_.empty() ? '{' : ',';
+    text_ += json_text(name);
+    text_ += ':';
+    text_ += json;
+  }
+  bool empty() const { return text_.empty(); }
+  std::string str() const { return text_.empty() ? std::string() : text_ + '}'; }
+  void clear() { text_.clear(); }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace ttap::torch_source

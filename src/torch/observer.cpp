@@ -1,0 +1,255 @@
+#include "torch/observer.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <utility>
+
+#include "capture/process.h"
+#include "core/op_name.h"
+#include "torch/frame.h"
+#include "torch/link.h"
+#include "torch/notes.h"
+
+// A call from its first callback to its last.
+namespace ttap::torch_source {
+namespace {
+
+thread_local int deaf = 0;
+thread_local int compiling_now = 0;
+constexpr uint64_t kLargestGap = 1 << 20;  // between two numbers of autograd's sequence that we see
+
+// What runs in our own code, and what that calls, is not recorded.
+class Deaf {
+ public:
+  Deaf() { ++deaf; }
+  ~Deaf() { --deaf; }
+  Deaf(const Deaf&) = delete;
+  Deaf& operator=(const Deaf&) = delete;
+};
+
+c10::DispatchKeySet keys_of(const std::vector<TensorPlace>& places) {
+  c10::DispatchKeySet keys;
+  for (const TensorPlace& place : places) keys = keys | place.tensor->key_set();
+  const auto& tls = c10::impl::tls_local_dispatch_key_set();
+  return (keys | tls.included_) - tls.excluded_;
+}
+
+// A boxed call shows the whole stack, of which the arguments are the last.
+c10::ArrayRef<const c10::IValue> arguments_of(const at::RecordFunction& function, const Operator& op) {
+  const auto inputs = function.inputs();
+  const size_t count = op.arguments.size();
+  return inputs.size() > count ? inputs.slice(inputs.size() - count) : inputs;
+}
+
+}  // namespace
+
+Observer::Observer(const ObserverOptions& options, PythonSide python)
+    : options_(options),
+      python_(std::move(python)),
+      link_(std::make_shared<Link>()),
+      tensors_(texts_),
+      operators_(texts_),
+      words_{texts_.intern("in"), texts_.intern("out"), texts_.intern("after")} {}
+
+Observer::~Observer() { stop(); }
+
+void Observer::deafen(int by) { deaf += by; }
+void Observer::compiling(int by) { compiling_now += by; }
+
+bool is_deaf() { return deaf > 0; }
+bool is_compiling() { return compiling_now > 0; }
+
+Observer::Counts Observer::counts() const {
+  const std::lock_guard lock(link_->mutex);
+  return counts_;
+}
+
+void Observer::fail(const char* what) {
+  if (counts_.failed++ == 0) counts_.first_failure = what;
+}
+
+// ---- names ----
+
+const Observer::Name* Observer::name_of(TextId scope, bool backward, const std::string& op, uint64_t key,
+                                        std::unique_lock<std::mutex>& lock) {
+  const auto found = names_.find(key);
+  if (found != names_.end()) return &found->second;
+  const std::string name =
+      join_op_name({.scope = texts_.text(scope), .backward = backward, .op = op});
+  std::optional<Level> level = Level::kMeta;
+  if (python_.decide) {
+    const std::shared_ptr<Link> link = link_;
+    {
+      const Unlocked unlocked(*link, lock);
+      const Deaf quietly;
+      level = python_.decide(name);
+    }
+    if (link->observer != this) return nullptr;
+  }
+  return &names_.emplace(key, Name{texts_.intern(name), level}).first->second;
+}
+
+// ---- an operator ----
+
+bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<std::mutex>& lock) {
+  Operator& op = operators_.of(function);
+  if (!op.dispatched) return false;
+  if (compiling_now > 0 && !options_.compilation) {
+    ++counts_.compilation;
+    return false;
+  }
+  Frame* parent = thread.depth > 0 ? &thread.top() : nullptr;
+  Frame& frame = thread.push();
+  const auto arguments = arguments_of(function, op);
+  collect_tensors(arguments, frame.places, frame.held);
+  const c10::DispatchKeySet keys = keys_of(frame.places);
+  if (options_.view == OpView::kDispatch && is_looked_through(op, keys)) {
+    frame.clear();
+    thread.pop();
+    return false;
+  }
+  if (parent != nullptr) parent->has_children = true;
+  frame.op = &op;
+  frame.opaque = options_.view == OpView::kDispatch;
+  const bool backward = !thread.nodes.empty() && thread.scopes.size() <= thread.nodes.back().scopes_below;
+  frame.scope = backward ? thread.nodes.back().scope : thread.scopes.empty() ? 0 : thread.scopes.back().name;
+  const uint64_t key = uint64_t{frame.scope} << 32 | uint64_t{op.number} << 1 | (backward ? 1 : 0);
+  const Name* name = name_of(frame.scope, backward, op.full_name, key, lock);
+  if (name == nullptr) return true;
+  if (!name->level || sink_->full()) {
+    ++(name->level ? counts_.no_room : counts_.rejected);
+    frame.held.clear();
+    frame.places.clear();
+    return true;
+  }
+  frame.logged = true;
+  ++counts_.calls;
+  OpCall& call = frame.call;
+  call.kind = OpKind::kOp;
+  call.name = name->text;
+  call.level = *name->level;
+  call.thread = thread.thread;
+  call.pass = thread.pass;
+  if (backward) call.forward = thread.nodes.back().forward;
+  call.parent = parent != nullptr && parent->logged ? parent->call.number
+                : thread.scopes.empty()             ? kNoEvent
+                                                    : thread.scopes.back().event;
+  if (!take_stack(call, lock)) return true;
+  call.start_ns = steady_ns();
+  sink_->begin(call);
+  const uint64_t like = signature(arguments);
+  const auto text = op.argument_texts.find(like);
+  call.arguments = text != op.argument_texts.end()
+                       ? text->second
+                       : op.argument_texts.emplace(like, texts_.intern(arguments_text(op, arguments))).first->second;
+  if (python_.hook) frame.arguments.assign(arguments.begin(), arguments.end());
+  if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, lock)) return true;
+  (void)note_inputs(frame, lock);
+  return true;
+}
+
+bool Observer::take_stack(OpCall& call, std::unique_lock<std::mutex>& lock) {
+  if (!options_.stacks) return true;
+  const std::shared_ptr<Link> link = link_;
+  std::string text;
+  {
+    const Unlocked unlocked(*link, lock);
+    call.stack = stacks_.here(owner_.new_stack ? &text : nullptr);
+  }
+  if (link->observer != this) return false;
+  if (!text.empty()) owner_.new_stack(call.stack, std::move(text));
+  return true;
+}
+
+void Observer::end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<std::mutex>& lock) {
+  Frame& frame = thread.top();
+  if (!frame.logged || (options_.view == OpView::kLeaf && frame.has_children)) return;
+  frame.call.end_ns = steady_ns();
+  if (function.seqNr() >= 0) remember_forward(function, frame);
+  const Operator& op = *frame.op;
+  const c10::ArrayRef<c10::IValue> results(function.outputs());
+  if (results.empty() && !op.schema->returns().empty()) frame.notes.add("raised", "true");
+  if (!note_results(frame, results, lock)) return;
+  if (python_.hook && !call_hook(frame, results, lock)) return;
+  if (!thread.nodes.empty() && frame.call.forward != kNoEvent)
+    frame.notes.add("node", json_text(thread.nodes.back().name));
+  finish(frame);
+}
+
+void Observer::finish(Frame& frame) {
+  if (!frame.unread.empty()) frame.notes.add("unread", frame.unread.str());
+  if (!frame.subclasses.empty()) frame.notes.add("tensors", frame.subclasses.str());
+  if (!frame.notes.empty()) frame.call.notes = texts_.intern(frame.notes.str());
+  sink_->end(frame.call);
+}
+
+// The node of autograd that this operator may have made has the number that was the next one when it began; the last
+// operator to see that number made it.
+void Observer::remember_forward(const at::RecordFunction& function, const Frame& frame) {
+  Forwards& forwards = forwards_[function.threadId()];
+  const auto number = static_cast<uint64_t>(function.seqNr());
+  if (forwards.by_number.empty()) forwards.first = number;
+  if (number < forwards.first) return;
+  const uint64_t index = number - forwards.first;
+  if (index > forwards.by_number.size() + kLargestGap) return;
+  if (index >= forwards.by_number.size()) forwards.by_number.resize(index + 1, Forward{kNoEvent, 0});
+  forwards.by_number[index] = {frame.call.number, frame.scope};
+}
+
+void Observer::enter_node(const at::RecordFunction& function, ThreadState& thread) {
+  ThreadState::Node node{.name = function.name(), .scopes_below = thread.scopes.size()};
+  const auto found = forwards_.find(function.forwardThreadId());
+  const auto number = static_cast<uint64_t>(function.seqNr());
+  if (found != forwards_.end() && function.seqNr() >= 0 && number >= found->second.first &&
+      number - found->second.first < found->second.by_number.size()) {
+    const Forward& forward = found->second.by_number[number - found->second.first];
+    node.forward = forward.event;
+    node.scope = forward.scope;
+  }
+  thread.nodes.push_back(std::move(node));
+}
+
+// ---- modules ----
+
+void Observer::enter(std::string_view name, std::string_view notes, uint32_t event) {
+  ThreadState* thread = thread_state();
+  if (thread == nullptr) return;
+  const std::shared_ptr<Link> link = link_;
+  std::unique_lock lock(link->mutex);
+  if (link->observer != this) return;
+  Scope scope{.name = texts_.intern(name), .event = event};
+  if (event == kNoEvent && options_.module_events && !sink_->full()) {
+    scope.frame = std::make_unique<Frame>();
+    OpCall& call = scope.frame->call;
+    call.kind = OpKind::kModule;
+    call.name = scope.name;
+    call.thread = thread->thread;
+    call.pass = thread->pass;
+    call.parent = thread->scopes.empty() ? kNoEvent : thread->scopes.back().event;
+    call.start_ns = steady_ns();
+    call.notes = texts_.intern(notes);
+    sink_->begin(call);
+    scope.event = call.number;
+  }
+  thread->scopes.push_back(std::move(scope));
+}
+
+void Observer::leave() {
+  ThreadState* thread = thread_state();
+  if (thread == nullptr || thread->scopes.empty()) return;
+  const std::shared_ptr<Link> link = link_;
+  const std::unique_lock lock(link->mutex);
+  if (link->observer != this) return;
+  Scope scope = std::move(thread->scopes.back());
+  thread->scopes.pop_back();
+  if (scope.frame == nullptr) return;
+  scope.frame->call.end_ns = steady_ns();
+  sink_->end(scope.frame->call);
+}
+
+void Observer::set_pass(int64_t number) {
+  if (ThreadState* thread = thread_state()) thread->pass = number;
+}
+
+}  // namespace ttap::torch_source

@@ -1,0 +1,191 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
+#include <c10/util/flat_hash_map.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/op_log.h"
+#include "capture/op_sink.h"
+#include "torch/arguments.h"
+#include "torch/operators.h"
+#include "torch/python_stack.h"
+#include "torch/tensor_table.h"
+
+namespace ttap::torch_source {
+
+// Which of the operators that call one another are recorded.
+enum class OpView : uint8_t {
+  kDispatch,  // as a dispatch mode sees them: composites are looked through, what a visible one calls is hidden
+  kAll,       // every one, with who called it
+  kLeaf,      // those that call no other
+};
+
+struct ObserverOptions {
+  OpView view = OpView::kDispatch;
+  bool inputs = true;    // arguments are kept at the call's level; else their shapes only
+  bool outputs = true;   // results likewise
+  bool ids = true;       // which tensor object is which, and who produced what
+  bool stacks = false;   // Python's; takes the GIL for each call
+  bool all_threads = true;  // else the thread that starts it, and those that work for it (autograd)
+  bool compilation = false;  // what runs while torch.compile compiles
+  bool module_events = true;  // enter() makes an event
+};
+
+// What the source's owner is told, with the lock held and without the GIL.
+struct OwnerSide {
+  std::function<void(uint32_t number, std::string text)> new_stack;  // set: texts of stacks are wanted at once
+};
+
+// What only Python can say; each is called with the GIL, without the observer's lock, and with the observer deaf on that
+// thread. None may throw.
+struct PythonSide {
+  // The level of a call of this name, or nothing: not recorded. Asked once per name.
+  std::function<std::optional<Level>(const std::string& name)> decide;
+  // For a tensor subclass: JSON about it ({"class": …, "placements": …}), and whether what its own code calls is shown.
+  std::function<std::string(const at::Tensor& tensor, bool* shows_inside)> describe;
+  // The user's: JSON to be kept, or nothing.
+  std::function<std::string(const std::string& op, c10::ArrayRef<const c10::IValue> arguments, const Operator& schema,
+                            c10::ArrayRef<const c10::IValue> results)>
+      hook;
+};
+
+// A RecordFunction observer that tells a sink what every operator of the process was given and what it made of it.
+// Costs nothing before start() and after stop(). start(), stop() and the destructor need the GIL if `stacks` or any
+// function of PythonSide is used; stop() waits, without it, for threads that are inside the observer.
+class Observer {
+ public:
+  struct Counts {
+    uint64_t calls = 0;
+    uint64_t rejected = 0;     // by the filter
+    uint64_t no_room = 0;      // the sink was full
+    uint64_t compilation = 0;  // ran while torch.compile compiled
+    uint64_t failed = 0;       // in our own code
+    std::string first_failure = {};
+  };
+
+  Observer(const ObserverOptions& options, PythonSide python);
+  ~Observer();
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+
+  // The sink outlives the observer's activity.
+  void set_sink(OpSink* sink, OwnerSide owner = {}) {
+    sink_ = sink;
+    owner_ = std::move(owner);
+  }
+  void start();
+  void stop();
+
+  // A module is entered or left on this thread. `event` is the one that the sink's owner has made for it; kNoEvent: the
+  // observer makes one if its options say so, with `notes` (JSON).
+  void enter(std::string_view name, std::string_view notes, uint32_t event);
+  void leave();
+
+  // A kernel that no operator stands for. `arguments` are its parameters in order: tensors by name, the rest as text.
+  struct KernelArgument {
+    std::string name;
+    at::Tensor tensor;  // undefined: `text`
+    std::string text;
+  };
+  void begin_kernel(std::string_view library, std::string_view name, std::vector<KernelArgument> arguments);
+  void end_kernel();
+
+  // What this thread does meanwhile is not recorded; nests.
+  static void deafen(int by);
+  // torch.compile is at work on this thread; nests.
+  static void compiling(int by);
+  // The pass of this thread's calls, for a recorder; -1: none.
+  void set_pass(int64_t number);
+
+  Counts counts() const;
+  TextTable& texts() { return texts_; }
+  const std::deque<TensorMeta>& metas() const { return tensors_.metas(); }
+  PythonStacks& stacks() { return stacks_; }
+
+  struct Link;      // between the callbacks, which PyTorch may call at any time, and the observer
+  struct Frame;     // a call under way
+  struct ThreadState;
+
+ private:
+  struct Name {
+    TextId text;
+    std::optional<Level> level;
+  };
+  struct Scope;
+  struct Forward {
+    uint32_t event;
+    TextId scope;
+  };
+  struct Forwards {  // of one thread
+    uint64_t first = 0;
+    std::vector<Forward> by_number;  // of autograd's sequence, from `first` on
+  };
+  struct UseOptions {
+    Level level = Level::kMeta;
+    bool written = false;
+    std::string_view reason = {};  // why its bytes must not be read
+  };
+  friend struct CallbackBody;
+
+  // All of these are called with the lock held. Those that return false have let go of it meanwhile and found the
+  // observer stopped: nothing of it may be touched any more.
+  bool begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<std::mutex>& lock);
+  void end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<std::mutex>& lock);
+  void finish(Frame& frame);
+  void enter_node(const at::RecordFunction& function, ThreadState& thread);
+  void remember_forward(const at::RecordFunction& function, const Frame& frame);
+  const Name* name_of(TextId scope, bool backward, const std::string& op, uint64_t key,
+                      std::unique_lock<std::mutex>& lock);
+  bool take_stack(OpCall& call, std::unique_lock<std::mutex>& lock);
+  bool note_inputs(Frame& frame, std::unique_lock<std::mutex>& lock);
+  bool note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock);
+  bool take_pending(Frame& frame, std::unique_lock<std::mutex>& lock);
+  bool wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock);
+  bool describe_subclasses(Frame& frame, std::unique_lock<std::mutex>& lock);
+  bool call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock);
+  void use_tensor(Frame& frame, const at::Tensor& tensor, TextId role, TextId path, const UseOptions& how);
+  void keep_what_changed(Frame& frame, size_t first_use, size_t first_tensor);
+  TextId path_of(const Operator& op, const TensorPlace& place);
+  TextId result_path(const TensorPlace& place, size_t results);
+  void fail(const char* what);
+
+  // Of the calling thread; null when the observer is not at work.
+  ThreadState* thread_state();
+
+  ObserverOptions options_;
+  PythonSide python_;
+  OwnerSide owner_;
+  OpSink* sink_ = nullptr;
+  std::shared_ptr<Link> link_;
+  int slot_ = -1;
+
+  TextTable texts_;
+  TensorTable tensors_;
+  OperatorTable operators_;
+  PythonStacks stacks_;
+  ska::flat_hash_map<uint64_t, Name> names_;  // by scope, backward and operator
+  std::unordered_map<std::string, uint64_t> kernel_numbers_;
+  std::unordered_map<uint64_t, Forwards> forwards_;  // by thread
+  uint32_t next_value_ = 1;
+  Counts counts_;
+  struct Words {
+    TextId in, out, after;
+  } words_;
+};
+
+// Whether this thread is in code of our own.
+bool is_deaf();
+bool is_compiling();
+
+}  // namespace ttap::torch_source

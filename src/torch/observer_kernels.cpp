@@ -1,0 +1,130 @@
+#include <algorithm>
+
+#include "capture/process.h"
+#include "core/op_name.h"
+#include "torch/frame.h"
+#include "torch/link.h"
+#include "torch/observer.h"
+
+// Kernels that are launched past the dispatcher: every tensor argument before and after.
+namespace ttap::torch_source {
+namespace {
+
+// Operators are numbered from 0, kernels from here on.
+constexpr uint64_t kFirstKernel = uint64_t{1} << 30;
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) (out += c) += c == '%' ? "%" : "";
+  return out;
+}
+
+}  // namespace
+
+void Observer::begin_kernel(std::string_view library, std::string_view name, std::vector<KernelArgument> arguments) {
+  ThreadState* thread = thread_state();
+  if (thread == nullptr || is_deaf()) return;
+  const std::shared_ptr<Link> link = link_;
+  std::unique_lock lock(link->mutex);
+  if (link->observer != this) return;
+  Frame* parent = thread->depth > 0 ? &thread->top() : nullptr;
+  Frame& frame = thread->push();
+  ++thread->opaque;  // what a launcher calls is not the program's
+  thread->kernels.push_back(thread->depth);
+  if (is_compiling() && !options_.compilation) {
+    ++counts_.compilation;  // autotuning
+    return;
+  }
+  const std::string full_name = std::string(library) + "::" + std::string(name);
+  const uint64_t number = kernel_numbers_.try_emplace(full_name, kFirstKernel + kernel_numbers_.size()).first->second;
+  const bool backward = !thread->nodes.empty() && thread->scopes.size() <= thread->nodes.back().scopes_below;
+  frame.scope = backward ? thread->nodes.back().scope : thread->scopes.empty() ? 0 : thread->scopes.back().name;
+  const Name* found =
+      name_of(frame.scope, backward, full_name, uint64_t{frame.scope} << 32 | number << 1 | (backward ? 1 : 0), lock);
+  if (found == nullptr) return;
+  if (!found->level || sink_->full()) {
+    ++(found->level ? counts_.no_room : counts_.rejected);
+    tensors_.kernel_ran();
+    return;
+  }
+  frame.logged = true;
+  ++counts_.calls;
+  OpCall& call = frame.call;
+  call.kind = OpKind::kKernel;
+  call.name = found->text;
+  call.level = *found->level;
+  call.thread = thread->thread;
+  call.pass = thread->pass;
+  if (backward) call.forward = thread->nodes.back().forward;
+  call.parent = parent != nullptr && parent->logged ? parent->call.number
+                : thread->scopes.empty()            ? kNoEvent
+                                                    : thread->scopes.back().event;
+  if (!take_stack(call, lock)) return;
+  call.start_ns = steady_ns();
+  sink_->begin(call);
+  std::string text;
+  const Level level = options_.inputs ? call.level : Level::kMeta;
+  for (KernelArgument& argument : arguments) {
+    if (!text.empty()) text += ", ";
+    if (!argument.name.empty()) text += escaped(argument.name) + "=";
+    if (!argument.tensor.defined()) {
+      text += escaped(argument.text);
+      continue;
+    }
+    text += "%" + std::to_string(call.uses.size());
+    const TextId path = texts_.intern("/" + argument.name);
+    use_tensor(frame, argument.tensor, words_.in, path, {.level = level, .written = false});
+    frame.written.push_back({.tensor = std::move(argument.tensor),
+                             .path = path,
+                             .use = static_cast<uint32_t>(call.uses.size() - 1)});
+  }
+  call.arguments = texts_.intern(text);
+  if (!take_pending(frame, lock)) return;
+  for (Frame::Written& each : frame.written)
+    if (const Fingerprint* known = tensors_.fingerprint_of(each.tensor, tensors_.meta_of(each.tensor)))
+      each.before = known->hash;
+}
+
+// A kernel does not say which of its arguments it writes: those that are not what they were.
+void Observer::keep_what_changed(Frame& frame, size_t first_use, size_t first_tensor) {
+  OpCall& call = frame.call;
+  for (size_t i = 0; i < frame.written.size(); ++i) {
+    const Frame::Written& each = frame.written[i];
+    OpUse& after = call.uses[first_use + i];
+    const auto taken = std::find_if(call.tensors.begin() + static_cast<ptrdiff_t>(first_tensor), call.tensors.end(),
+                                    [&](const OpTensor& tensor) { return tensor.value == after.value; });
+    const bool same = taken != call.tensors.end() && taken->level != Level::kMeta && each.before == taken->fingerprint.hash;
+    call.uses[each.use].written = !same;
+    if (!same) continue;
+    after.value = call.uses[each.use].value;
+    call.tensors.erase(taken);
+    tensors_.keep_value(each.tensor, tensors_.meta_of(each.tensor), after.value);
+  }
+}
+
+void Observer::end_kernel() {
+  ThreadState* thread = thread_state();
+  if (thread == nullptr || thread->kernels.empty() || thread->kernels.back() != thread->depth) return;
+  thread->kernels.pop_back();
+  const std::shared_ptr<Link> link = link_;
+  std::unique_lock lock(link->mutex);
+  Frame& frame = thread->top();
+  if (link->observer == this && frame.logged) {
+    frame.call.end_ns = steady_ns();
+    tensors_.kernel_ran();
+    const UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
+    const size_t first_use = frame.call.uses.size();
+    const size_t first_tensor = frame.call.tensors.size();
+    for (const Frame::Written& written : frame.written)
+      use_tensor(frame, written.tensor, words_.after, written.path, how);
+    if (take_pending(frame, lock)) {
+      keep_what_changed(frame, first_use, first_tensor);
+      finish(frame);
+    }
+  }
+  frame.clear();
+  thread->pop();
+  if (thread->opaque > 0) --thread->opaque;
+}
+
+}  // namespace ttap::torch_source

@@ -1,0 +1,95 @@
+#include "torch/operators.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <cstring>
+#include <string_view>
+
+namespace ttap::torch_source {
+namespace {
+
+using c10::DispatchKey;
+
+bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
+
+void describe_schema(Operator& op, TextTable& texts) {
+  const auto& arguments = op.schema->arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const c10::Argument& argument = arguments[i];
+    const bool written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    const std::string place = argument.kwarg_only() ? argument.name() : std::to_string(i);
+    op.arguments.push_back({texts.intern("/" + place), written});
+    op.writes |= written;
+  }
+  const auto& returns = op.schema->returns();
+  op.returns_first = returns.size() == 1 && returns[0].alias_info() != nullptr && returns[0].alias_info()->isWrite();
+}
+
+void describe_dispatch(Operator& op) {
+  op.handle = c10::Dispatcher::singleton().findSchema({op.name, op.overload});
+  if (!op.handle) return;
+  op.is_composite = op.handle->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) ||
+                    op.handle->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutogradNestedTensor);
+}
+
+// Layers that call an operator again, after which a dispatch mode sees it.
+constexpr c10::DispatchKeySet kTransforms({DispatchKey::FuncTorchDynamicLayerFrontMode, DispatchKey::FuncTorchBatched,
+                                           DispatchKey::FuncTorchVmapMode, DispatchKey::FuncTorchGradWrapper,
+                                           DispatchKey::BatchedNestedTensor, DispatchKey::Batched,
+                                           DispatchKey::VmapMode});
+
+bool has_kernel_of_its_own(const c10::OperatorHandle& op, DispatchKey backend) {
+  if (backend == DispatchKey::Undefined) return false;
+  // The dispatcher prefers these to the composition; a formula for all of autograd comes after it.
+  if (op.hasKernelForDispatchKey(backend)) return true;
+  if (op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd)) return true;
+  return op.hasKernelForDispatchKey(c10::getAutogradKeyFromBackend(c10::toBackendComponent(backend)));
+}
+
+}  // namespace
+
+Operator& OperatorTable::of(const at::RecordFunction& function) {
+  const char* name = function.name();
+  const char* overload = function.overload_name();
+  const auto found = by_name_.find(name);
+  if (found != by_name_.end() && found->second->name == name && found->second->overload == overload)
+    return *found->second;
+  operators_.push_back(make(function, name, overload));
+  by_name_[name] = operators_.back().get();
+  return *operators_.back();
+}
+
+std::unique_ptr<Operator> OperatorTable::make(const at::RecordFunction& function, const char* name,
+                                              const char* overload) {
+  auto op = std::make_unique<Operator>();
+  op->name = name;
+  op->overload = overload;
+  op->full_name = op->overload.empty() ? op->name : op->name + "." + op->overload;
+  op->number = static_cast<uint32_t>(operators_.size());
+  op->schema = function.operator_schema();
+  op->dispatched = op->schema.has_value() && !starts_with(op->name, "profiler::");
+  if (!op->dispatched) return op;
+  describe_schema(*op, texts_);
+  describe_dispatch(*op);
+  op->is_c10d = starts_with(op->name, "c10d::");
+  op->is_wait = op->name == "_c10d_functional::wait_tensor" || op->name == "c10d_functional::wait_tensor";
+  op->result_comes_later = starts_with(op->name, "_c10d_functional::") && !op->is_wait;
+  op->fills_nothing = starts_with(op->name, "aten::empty") || starts_with(op->name, "aten::new_empty");
+  return op;
+}
+
+bool is_looked_through(Operator& op, c10::DispatchKeySet keys) {
+  if (keys.has_any(kTransforms)) return true;
+  if (keys.has_any(c10::autocast_dispatch_keyset) && op.handle) {
+    const DispatchKey autocast = (keys & c10::autocast_dispatch_keyset).highestPriorityTypeId();
+    if (op.handle->hasKernelForDispatchKey(autocast) && !op.handle->isKernelFallthroughKernel(autocast)) return true;
+  }
+  if (!op.is_composite) return false;
+  const DispatchKey backend = c10::highestPriorityBackendTypeId(keys);
+  if (op.decided_for == backend && backend != DispatchKey::Undefined) return op.decided;
+  op.decided_for = backend;
+  op.decided = !has_kernel_of_its_own(*op.handle, backend);
+  return op.decided;
+}
+
+}  // namespace ttap::torch_source

@@ -1,0 +1,127 @@
+#include "torch/python_side.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+
+// The only file that turns PyTorch's values into Python's.
+namespace ttap::torch_source {
+namespace {
+
+namespace py = pybind11;
+
+// What our own functions raise is not the model's concern: it is told as unraisable.
+void report_error(PyObject* where) { PyErr_WriteUnraisable(where); }
+
+std::string text_of(PyObject* object) {
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_Check(object) != 0 ? PyUnicode_AsUTF8AndSize(object, &size) : nullptr;
+  if (text == nullptr) {
+    PyErr_Clear();
+    return {};
+  }
+  return {text, static_cast<size_t>(size)};
+}
+
+// An exception that the program is handling stays as it is.
+class KeepError {
+ public:
+  KeepError() { PyErr_Fetch(&type_, &value_, &trace_); }
+  ~KeepError() { PyErr_Restore(type_, value_, trace_); }
+  KeepError(const KeepError&) = delete;
+  KeepError& operator=(const KeepError&) = delete;
+
+ private:
+  PyObject *type_ = nullptr, *value_ = nullptr, *trace_ = nullptr;
+};
+
+std::optional<Level> decide(PyObject* function, const std::string& name) {
+  const py::gil_scoped_acquire gil;
+  const KeepError keep;
+  PyObject* text = PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "replace");
+  PyObject* answer = text == nullptr ? nullptr : PyObject_CallOneArg(function, text);
+  Py_XDECREF(text);
+  if (answer == nullptr) {
+    report_error(function);
+    return std::nullopt;
+  }
+  const long level = answer == Py_None ? -1 : PyLong_AsLong(answer);
+  Py_DECREF(answer);
+  if (level < 0 || level > 2) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  return static_cast<Level>(level);
+}
+
+std::string describe(PyObject* function, const at::Tensor& tensor, bool* shows_inside) {
+  const py::gil_scoped_acquire gil;
+  const KeepError keep;
+  PyObject* argument = THPVariable_Wrap(tensor);
+  PyObject* answer = argument == nullptr ? nullptr : PyObject_CallOneArg(function, argument);
+  Py_XDECREF(argument);
+  if (answer == nullptr || !PyTuple_Check(answer) || PyTuple_GET_SIZE(answer) != 2) {
+    if (answer == nullptr) report_error(function);
+    Py_XDECREF(answer);
+    return {};
+  }
+  std::string json = text_of(PyTuple_GET_ITEM(answer, 0));
+  *shows_inside = PyObject_IsTrue(PyTuple_GET_ITEM(answer, 1)) == 1;
+  Py_DECREF(answer);
+  return json;
+}
+
+std::string call_hook(PyObject* function, const std::string& op, c10::ArrayRef<const c10::IValue> arguments,
+                      const Operator& schema, c10::ArrayRef<const c10::IValue> results) {
+  const py::gil_scoped_acquire gil;
+  const KeepError keep;
+  try {
+    py::list positional;
+    py::dict by_name;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const c10::Argument& argument = schema.schema->arguments()[i];
+      py::object value = torch::jit::toPyObject(arguments[i]);
+      if (argument.kwarg_only()) {
+        by_name[py::str(argument.name())] = std::move(value);
+      } else {
+        positional.append(std::move(value));
+      }
+    }
+    py::object result = py::none();
+    if (results.size() == 1) result = torch::jit::toPyObject(results[0]);
+    if (results.size() > 1) {
+      py::list all;
+      for (const c10::IValue& value : results) all.append(torch::jit::toPyObject(value));
+      result = py::tuple(all);
+    }
+    const py::object answer = py::reinterpret_borrow<py::object>(function)(op, py::tuple(positional), by_name, result);
+    return text_of(answer.ptr());
+  } catch (py::error_already_set& error) {
+    error.restore();
+    report_error(function);
+    return {};
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+    report_error(function);
+    return {};
+  }
+}
+
+}  // namespace
+
+PythonSide python_side(const PythonFunctions& functions) {
+  PythonSide side;
+  if (PyObject* function = functions.decide)
+    side.decide = [function](const std::string& name) { return decide(function, name); };
+  if (PyObject* function = functions.describe)
+    side.describe = [function](const at::Tensor& tensor, bool* shows) { return describe(function, tensor, shows); };
+  if (PyObject* function = functions.hook)
+    side.hook = [function](const std::string& op, c10::ArrayRef<const c10::IValue> arguments, const Operator& schema,
+                           c10::ArrayRef<const c10::IValue> results) {
+      return call_hook(function, op, arguments, schema, results);
+    };
+  return side;
+}
+
+at::Tensor tensor_of(PyObject* object) { return THPVariable_Check(object) ? THPVariable_Unpack(object) : at::Tensor(); }
+
+}  // namespace ttap::torch_source

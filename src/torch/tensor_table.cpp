@@ -1,0 +1,204 @@
+#include "torch/tensor_table.h"
+
+#include <c10/core/StorageImpl.h>
+#include <c10/core/TensorImpl.h>
+
+#include <algorithm>
+
+#include "core/mix64.h"
+
+namespace ttap::torch_source {
+namespace {
+
+constexpr size_t kViewsPerStorage = 8;
+
+uint64_t mixed(uint64_t hash, uint64_t value) { return mix64(hash * 31 + value + 1); }
+
+bool has_sizes(const at::Tensor& tensor) {
+  return !tensor.is_nested() && !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+}
+bool has_strides(const at::Tensor& tensor) { return tensor.layout() == c10::kStrided; }
+
+bool in_c_order(c10::IntArrayRef shape, c10::IntArrayRef strides) {
+  int64_t expected = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && strides[i] != expected) return false;
+    expected *= shape[i];
+  }
+  return true;
+}
+
+uint32_t version_of(c10::TensorImpl& impl) {
+  return impl.is_inference() ? 0 : impl.version_counter().current_version();
+}
+
+}  // namespace
+
+std::optional<DType> dtype_of(c10::ScalarType type) {
+  using T = c10::ScalarType;
+  switch (type) {
+    case T::Bool: return DType::kBool;
+    case T::Byte: return DType::kU8;
+    case T::Char: return DType::kI8;
+    case T::Short: return DType::kI16;
+    case T::Int: return DType::kI32;
+    case T::Long: return DType::kI64;
+    case T::UInt16: return DType::kU16;
+    case T::UInt32: return DType::kU32;
+    case T::UInt64: return DType::kU64;
+    case T::Half: return DType::kF16;
+    case T::BFloat16: return DType::kBF16;
+    case T::Float: return DType::kF32;
+    case T::Double: return DType::kF64;
+    case T::ComplexFloat: return DType::kC64;
+    case T::ComplexDouble: return DType::kC128;
+    case T::Float8_e4m3fn: return DType::kF8E4M3FN;
+    case T::Float8_e5m2: return DType::kF8E5M2;
+    case T::Float8_e4m3fnuz: return DType::kF8E4M3FNUZ;
+    case T::Float8_e5m2fnuz: return DType::kF8E5M2FNUZ;
+    case T::Float8_e8m0fnu: return DType::kF8E8M0FNU;
+    case T::Float4_e2m1fn_x2: return DType::kF4E2M1FNx2;
+    // Their bytes, as integers of the same size.
+    case T::ComplexHalf: return DType::kU32;
+    case T::QInt8: return DType::kI8;
+    case T::QUInt8: case T::Bits8: return DType::kU8;
+    case T::QInt32: return DType::kI32;
+    case T::Bits16: return DType::kU16;
+    default: return std::nullopt;
+  }
+}
+
+std::string_view unreadable(const at::Tensor& tensor) {
+  if (tensor.is_nested()) return "a nested tensor";
+  if (tensor.layout() == c10::kSparse) return "a sparse tensor";
+  if (tensor.layout() == c10::kMkldnn) return "in the layout of oneDNN";
+  if (tensor.layout() != c10::kStrided) return "a sparse tensor in a compressed layout";
+  if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return "of symbolic shape";
+  if (tensor.is_meta()) return "on the meta device";
+  if (!tensor.has_storage()) return "without a storage";
+  if (!dtype_of(tensor.scalar_type())) return "of a dtype that has no bytes of its own";
+  if (tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Python)) return "a tensor subclass";
+  if (tensor.const_data_ptr() == nullptr && tensor.numel() > 0) return "without memory";
+  return {};
+}
+
+MetaId TensorTable::meta_of(const at::Tensor& tensor) {
+  const bool sized = has_sizes(tensor);
+  const bool strided = sized && has_strides(tensor);
+  const c10::IntArrayRef shape = sized ? tensor.sizes() : c10::IntArrayRef{};
+  const c10::IntArrayRef strides = strided ? tensor.strides() : c10::IntArrayRef{};
+  const c10::Device device = tensor.device();
+  uint64_t hash = mixed(static_cast<uint64_t>(tensor.scalar_type()),
+                        static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
+  for (const int64_t size : shape) hash = mixed(hash, static_cast<uint64_t>(size));
+  for (const int64_t stride : strides) hash = mixed(hash, static_cast<uint64_t>(stride));
+  const auto [found, is_new] = meta_numbers_.emplace(hash, static_cast<MetaId>(metas_.size()));
+  if (!is_new) return found->second;
+  TensorMeta meta;
+  meta.dtype = dtype_of(tensor.scalar_type()).value_or(DType::kU8);
+  meta.device = texts_.intern(device.str());
+  meta.shape.assign(shape.begin(), shape.end());
+  if (strided && !in_c_order(shape, strides)) meta.strides.assign(strides.begin(), strides.end());
+  meta.byte_count = size_of(meta.dtype);
+  for (const int64_t size : shape) meta.byte_count *= static_cast<uint64_t>(size);
+  metas_.push_back(std::move(meta));
+  return found->second;
+}
+
+uint32_t TensorTable::number_of(const at::Tensor& tensor) {
+  const void* impl = tensor.unsafeGetTensorImpl();
+  const auto found = objects_.find(impl);
+  if (found != objects_.end()) return found->second.number;
+  if (objects_.size() >= sweep_at_) drop_dead();
+  objects_.emplace(impl, Object{c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
+                                    tensor.getIntrusivePtr()),
+                                next_number_});
+  return next_number_++;
+}
+
+TensorTable::Storage* TensorTable::storage_of(const at::Tensor& tensor) {
+  if (!tensor.has_storage()) return nullptr;
+  const c10::Storage& storage = tensor.storage();
+  const void* impl = storage.unsafeGetStorageImpl();
+  if (impl == nullptr) return nullptr;
+  const auto found = storages_.find(impl);
+  if (found != storages_.end()) return &found->second;
+  if (storages_.size() >= sweep_at_) drop_dead();
+  return &storages_.emplace(impl, Storage{.reference = storage.getWeakStorageImpl(), .views = {}}).first->second;
+}
+
+TensorTable::View* TensorTable::find_view(const at::Tensor& tensor, MetaId meta) {
+  Storage* storage = storage_of(tensor);
+  if (storage == nullptr) return nullptr;
+  const int64_t offset = tensor.storage_offset();
+  const uint32_t version = version_of(*tensor.unsafeGetTensorImpl());
+  for (size_t i = storage->views.size(); i-- > 0;) {
+    View& view = storage->views[i];
+    if (view.offset == offset && view.meta == meta)
+      return view.version == version && view.stamp == storage->stamp && view.epoch == epoch_ ? &view : nullptr;
+  }
+  return nullptr;
+}
+
+std::optional<TensorTable::Known> TensorTable::value_of(const at::Tensor& tensor, MetaId meta) {
+  const View* view = find_view(tensor, meta);
+  if (view == nullptr || view->value == 0) return std::nullopt;
+  return Known{view->value, view->has_fingerprint};
+}
+
+void TensorTable::set_value(const at::Tensor& tensor, MetaId meta, uint32_t value) {
+  Storage* storage = storage_of(tensor);
+  if (storage == nullptr) return;
+  const int64_t offset = tensor.storage_offset();
+  std::erase_if(storage->views, [&](const View& view) { return view.offset == offset && view.meta == meta; });
+  if (storage->views.size() == kViewsPerStorage) storage->views.erase(storage->views.begin());
+  storage->views.push_back({.offset = offset,
+                            .meta = meta,
+                            .version = version_of(*tensor.unsafeGetTensorImpl()),
+                            .stamp = storage->stamp,
+                            .epoch = epoch_,
+                            .value = value,
+                            .has_fingerprint = false,
+                            .fingerprint = {}});
+}
+
+const Fingerprint* TensorTable::fingerprint_of(const at::Tensor& tensor, MetaId meta) {
+  Storage* storage = storage_of(tensor);
+  if (storage == nullptr) return nullptr;
+  const TensorMeta& wanted = metas_[meta];
+  const int64_t offset = tensor.storage_offset();
+  const uint32_t version = version_of(*tensor.unsafeGetTensorImpl());
+  for (size_t i = storage->views.size(); i-- > 0;) {
+    const View& view = storage->views[i];
+    if (!view.has_fingerprint || view.offset != offset || view.version != version || view.stamp != storage->stamp ||
+        view.epoch != epoch_)
+      continue;
+    const TensorMeta& known = metas_[view.meta];
+    if (view.meta == meta || (known.dtype == wanted.dtype && known.byte_count == wanted.byte_count &&
+                              known.strides.empty() && wanted.strides.empty()))
+      return &view.fingerprint;
+  }
+  return nullptr;
+}
+
+void TensorTable::set_fingerprint(const at::Tensor& tensor, MetaId meta, const Fingerprint& fingerprint) {
+  View* view = find_view(tensor, meta);
+  if (view == nullptr) return;
+  view->has_fingerprint = true;
+  view->fingerprint = fingerprint;
+}
+
+void TensorTable::written(const at::Tensor& tensor) {
+  if (Storage* storage = storage_of(tensor)) ++storage->stamp;
+}
+
+void TensorTable::drop_dead() {
+  for (auto it = objects_.begin(); it != objects_.end();)
+    it = it->second.reference.expired() ? objects_.erase(it) : std::next(it);
+  for (auto it = storages_.begin(); it != storages_.end();)
+    it = it->second.reference.expired() ? storages_.erase(it) : std::next(it);
+  sweep_at_ = std::max<size_t>(4096, 2 * std::max(objects_.size(), storages_.size()));
+}
+
+}  // namespace ttap::torch_source

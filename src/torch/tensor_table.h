@@ -1,0 +1,93 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/flat_hash_map.h>
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/op_sink.h"
+
+namespace ttap::torch_source {
+
+// Which tensor object is which, what it looks like, and which of the recorded values it holds.
+//
+// A value is what a storage held at one moment, seen through one geometry. It is the same as long as nobody writes to
+// the storage: no operator that says so (`written`), no change of PyTorch's version counter, no kernel that writes past
+// both (`kernel_ran`). Identity is exact: the table keeps weak references, so an address is never taken for its former
+// owner's; the memory of tensors and storages is still freed when the program drops them.
+class TensorTable {
+ public:
+  explicit TensorTable(TextTable& texts) : texts_(texts) {}
+
+  struct Known {
+    uint32_t value;
+    bool has_fingerprint;
+  };
+
+  MetaId meta_of(const at::Tensor& tensor);
+  const std::deque<TensorMeta>& metas() const { return metas_; }
+
+  uint32_t number_of(const at::Tensor& tensor);
+  // The value that the tensor holds, if it was recorded.
+  std::optional<Known> value_of(const at::Tensor& tensor, MetaId meta);
+  void set_value(const at::Tensor& tensor, MetaId meta, uint32_t value);
+  // It turned out to hold an earlier value still.
+  void keep_value(const at::Tensor& tensor, MetaId meta, uint32_t value) {
+    if (View* view = find_view(tensor, meta)) view->value = value;
+  }
+  // The fingerprint of the same bytes in the same order, perhaps in another shape.
+  const Fingerprint* fingerprint_of(const at::Tensor& tensor, MetaId meta);
+  void set_fingerprint(const at::Tensor& tensor, MetaId meta, const Fingerprint& fingerprint);
+
+  // The storage was written to.
+  void written(const at::Tensor& tensor);
+  // A kernel ran that may have written anywhere.
+  void kernel_ran() { ++epoch_; }
+
+ private:
+  struct View {
+    int64_t offset;
+    MetaId meta;
+    uint32_t version;
+    uint32_t stamp;
+    uint32_t epoch;
+    uint32_t value;
+    bool has_fingerprint;
+    Fingerprint fingerprint;
+  };
+  struct Storage {
+    c10::weak_intrusive_ptr<c10::StorageImpl> reference;
+    uint32_t stamp = 0;
+    std::vector<View> views;  // a few, the newest last
+  };
+  struct Object {
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> reference;
+    uint32_t number;
+  };
+
+  View* find_view(const at::Tensor& tensor, MetaId meta);
+  Storage* storage_of(const at::Tensor& tensor);
+  void drop_dead();
+
+  TextTable& texts_;
+  std::deque<TensorMeta> metas_;
+  ska::flat_hash_map<uint64_t, MetaId> meta_numbers_;
+  ska::flat_hash_map<const void*, Object> objects_;
+  ska::flat_hash_map<const void*, Storage> storages_;
+  uint32_t next_number_ = 0;
+  uint32_t epoch_ = 0;
+  size_t sweep_at_ = 4096;
+  TextId cpu_ = 0;
+};
+
+// PyTorch's dtype, or the one of the same size that stands for it; nothing for one without bytes of its own.
+std::optional<DType> dtype_of(c10::ScalarType type);
+
+// Why the bytes of a tensor cannot be read where they lie; nothing when they can.
+std::string_view unreadable(const at::Tensor& tensor);
+
+}  // namespace ttap::torch_source

@@ -1,0 +1,159 @@
+#include "torch/tracing.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/op_log.h"
+#include "capture/recorder_op_sink.h"
+#include "torch/observer.h"
+#include "torch/python_side.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace ttap::torch_source {
+namespace {
+
+OpView view_named(std::string_view name) {
+  if (name == "dispatch") return OpView::kDispatch;
+  if (name == "all") return OpView::kAll;
+  if (name == "leaf") return OpView::kLeaf;
+  throw nb::value_error("a view is one of dispatch, all, leaf");
+}
+
+// An observer with where it puts what it sees: memory, or a recorder that outlives it.
+class OpSource {
+ public:
+  OpSource(const ObserverOptions& options, nb::object decide, nb::object describe, nb::object hook,
+           uint64_t limit_bytes, Recorder* recorder)
+      : held_{std::move(decide), std::move(describe), std::move(hook)},
+        observer_(options, python_side({function(held_[0]), function(held_[1]), function(held_[2])})) {
+    if (recorder != nullptr) {
+      recorder_sink_ = std::make_unique<RecorderOpSink>(*recorder, observer_.texts());
+      RecorderOpSink* sink = recorder_sink_.get();
+      observer_.set_sink(sink, {.new_stack = [sink](uint32_t number, std::string text) {
+                           sink->set_stack(number, std::move(text));
+                         }});
+    } else {
+      log_ = std::make_unique<OpLog>(observer_.texts(), observer_.metas(), OpLogOptions{.limit_bytes = limit_bytes});
+      observer_.set_sink(log_.get());
+    }
+  }
+
+  void start() { observer_.start(); }
+  void stop() {
+    const nb::gil_scoped_release released;
+    observer_.stop();
+  }
+  Observer& observer() { return observer_; }
+
+  std::string save(const std::string& directory, const std::string& metadata_json, const std::string& source_json) {
+    if (log_ == nullptr) throw nb::value_error("what goes to a recorder cannot be saved");
+    OpLog::SaveOptions options{.metadata_json = metadata_json, .source_json = source_json};
+    options.dropped_events = observer_.counts().no_room;
+    for (uint32_t number = 1; number <= observer_.stacks().size(); ++number)
+      options.stacks.push_back(observer_.stacks().text(number));
+    std::optional<Result<std::filesystem::path>> saved;
+    {
+      const nb::gil_scoped_release released;
+      saved.emplace(log_->save(directory, options));
+    }
+    if (!saved->ok()) throw std::runtime_error(saved->error().describe());
+    return saved->value().string();
+  }
+
+  nb::dict counts() {
+    const Observer::Counts counts = observer_.counts();
+    nb::dict result;
+    result["calls"] = counts.calls;
+    result["rejected"] = counts.rejected;
+    result["no_room"] = counts.no_room;
+    result["compilation"] = counts.compilation;
+    result["failed"] = counts.failed;
+    result["first_failure"] = counts.first_failure;
+    result["outside_passes"] = recorder_sink_ != nullptr ? recorder_sink_->outside_passes() : 0;
+    result["bytes"] = log_ != nullptr ? log_->bytes() + observer_.texts().bytes() : 0;
+    result["tensors"] = log_ != nullptr ? log_->tensor_count() : 0;
+    return result;
+  }
+
+ private:
+  static PyObject* function(const nb::object& object) { return object.is_none() ? nullptr : object.ptr(); }
+
+  nb::object held_[3];
+  Observer observer_;
+  std::unique_ptr<OpLog> log_;
+  std::unique_ptr<RecorderOpSink> recorder_sink_;
+};
+
+void begin_kernel(OpSource& source, std::string_view library, std::string_view name,
+                  const std::vector<std::pair<std::string, nb::object>>& arguments) {
+  std::vector<Observer::KernelArgument> given;
+  for (const auto& [label, value] : arguments) {
+    Observer::KernelArgument argument{.name = label, .tensor = tensor_of(value.ptr()), .text = {}};
+    if (!argument.tensor.defined()) argument.text = nb::str(value).c_str();
+    given.push_back(std::move(argument));
+  }
+  const nb::gil_scoped_release released;
+  source.observer().begin_kernel(library, name, std::move(given));
+}
+
+}  // namespace
+
+void init_tracing(nb::module_& m) {
+  nb::class_<OpSource>(m, "OpSource", "Observes the operators of the process; see src/torch/observer.h.")
+      .def(
+          "__init__",
+          [](OpSource* self, std::string_view view, bool inputs, bool outputs, bool ids, bool stacks, bool all_threads,
+             bool compilation, bool module_events, nb::object decide, nb::object describe, nb::object hook,
+             uint64_t limit_bytes, uintptr_t recorder) {
+            new (self) OpSource({.view = view_named(view),
+                                 .inputs = inputs,
+                                 .outputs = outputs,
+                                 .ids = ids,
+                                 .stacks = stacks,
+                                 .all_threads = all_threads,
+                                 .compilation = compilation,
+                                 .module_events = module_events},
+                                std::move(decide), std::move(describe), std::move(hook), limit_bytes,
+                                reinterpret_cast<Recorder*>(recorder));
+          },
+          nb::kw_only(), "view"_a, "inputs"_a, "outputs"_a, "ids"_a, "stacks"_a, "all_threads"_a, "compilation"_a,
+          "module_events"_a, "decide"_a.none(), "describe"_a.none(), "hook"_a.none(), "limit_bytes"_a, "recorder"_a)
+      .def("start", &OpSource::start)
+      .def("stop", &OpSource::stop)
+      .def(
+          "enter",
+          [](OpSource& source, std::string_view name, std::string_view notes, std::optional<uint32_t> event) {
+            const nb::gil_scoped_release released;
+            source.observer().enter(name, notes, event.value_or(kNoEvent));
+          },
+          "name"_a, "notes"_a = "", "event"_a = nb::none(), "A module is entered on this thread.")
+      .def("leave",
+           [](OpSource& source) {
+             const nb::gil_scoped_release released;
+             source.observer().leave();
+           })
+      .def("set_pass", [](OpSource& source, int64_t number) { source.observer().set_pass(number); }, "number"_a)
+      .def("begin_kernel", &begin_kernel, "library"_a, "name"_a, "arguments"_a)
+      .def("end_kernel",
+           [](OpSource& source) {
+             const nb::gil_scoped_release released;
+             source.observer().end_kernel();
+           })
+      .def("save", &OpSource::save, "directory"_a, "metadata_json"_a, "source_json"_a)
+      .def("counts", &OpSource::counts);
+  m.def("deafen", &Observer::deafen, "by"_a, "What this thread does meanwhile is not recorded; nests.");
+  m.def("compiling", &Observer::compiling, "by"_a, "torch.compile is at work on this thread; nests.");
+}
+
+}  // namespace ttap::torch_source
