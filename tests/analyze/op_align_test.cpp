@@ -177,6 +177,15 @@ TEST(OpAlign, ADecompositionEndsInTheValueOfWhatItReplaces) {
                                "aten::mm op aten::mm"}));
 }
 
+TEST(OpAlign, WhatOneSideDidNotSeeMadeIsFoundAsTheArgumentOfWhatItDidSee) {
+  // A kernel that nothing records stands before the product.
+  OpSide a, b;
+  const auto x = a.op("aten::native_layer_norm", {a.outside(1)}, {.bits = 10});
+  a.op("aten::addmm", {a.outside(5), x, a.outside(6)}, {.bits = 11});
+  b.op("aten::addmm.out", {b.outside(5), b.outside(20), b.outside(6)}, {.bits = 21});
+  EXPECT_EQ(made(a, b), (Lines{"aten::native_layer_norm for aten::addmm.out@in/1", "aten::addmm op aten::addmm.out"}));
+}
+
 TEST(OpAlign, CopiesAndViewsOnOneSideDoNotMatter) {
   OpSide a, b;
   a.op("aten::neg", {a.op("aten::relu", {a.outside(1)}, {.bits = 10})}, {.bits = 11});

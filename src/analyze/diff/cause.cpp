@@ -86,7 +86,7 @@ class Blame {
         continue;
       }
       if (!first_parted_) first_parted_ = i;
-      if (is_input(record_at(i).role)) {
+      if (came_in(i)) {
         blame_input(i);
         continue;
       }
@@ -124,6 +124,14 @@ class Blame {
     return record.has_fingerprint ? std::optional(record.fingerprint.hash) : std::nullopt;
   }
 
+  // What a side did not see made (an op's argument from code that was not recorded) may have been made on the other.
+  bool is_seen_on_one_side(uint32_t i) const {
+    const Match& match = tensors_[i].match;
+    return match.a != kNoTensor && match.b != kNoTensor && match.by == MatchedBy::kPlace &&
+           is_input(a_.tensor(match.a).role) != is_input(b_.tensor(match.b).role);
+  }
+  bool came_in(uint32_t i) const { return is_input(record_at(i).role) && !is_seen_on_one_side(i); }
+
   bool is_of_op(uint32_t i) const {
     const Side& side = tensors_[i].match.a != kNoTensor ? a_ : b_;
     const TensorRecord record = record_at(i);
@@ -147,8 +155,11 @@ class Blame {
   void blame_output(uint32_t i) {
     const TensorRecord record = record_at(i);
     const uint32_t turn = flow_of(record.role).turn;
-    Node& node = nodes_[{record.name, record.call, turn}];
-    if (inherits_from_a_turn(i, record, turn)) return;
+    // A's record may be that of the call that uses it, whose own inputs are others.
+    Node own;
+    const bool apart = is_seen_on_one_side(i);
+    Node& node = apart ? own : nodes_[{record.name, record.call, turn}];
+    if (!apart && inherits_from_a_turn(i, record, turn)) return;
     ask_dataflow(i, node);
     uint64_t alone = node.unknown;  // inputs that only one side has, or that nothing can be said of
     uint32_t parted_input = kNoTensor;
@@ -190,8 +201,9 @@ class Blame {
 
   void expect_rounding(uint32_t i) {
     const TensorRecord record = record_at(i);
-    if (!parted(tensors_[i]) || is_input(record.role) || !is_of_op(i)) return;
-    Node& node = nodes_[{record.name, record.call, flow_of(record.role).turn}];
+    if (!parted(tensors_[i]) || came_in(i) || !is_of_op(i)) return;
+    Node own;
+    Node& node = is_seen_on_one_side(i) ? own : nodes_[{record.name, record.call, flow_of(record.role).turn}];
     ask_dataflow(i, node);
     if (!node.exact || std::ranges::any_of(node.inputs, [&](uint32_t k) { return parted(tensors_[k]); })) return;
     const bool rounded =

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analyze/diff/cause.h"
 #include "analyze/diff/op_list.h"
 
 namespace ttap {
@@ -33,7 +34,8 @@ Dataflow::Dataflow(const Side& a, const Side& b, std::span<const TensorDiff> ten
 bool Dataflow::tells(const Half& half, uint32_t tensor) {
   if (tensor == kNoTensor) return false;
   const TensorRecord record = half.side.tensor(tensor);
-  return record.event < half.side.event_count() && half.side.event(record.event).use_count > 0;
+  return !is_input(record.role) && record.event < half.side.event_count() &&
+         half.side.event(record.event).use_count > 0;
 }
 
 std::optional<Dataflow::Inputs> Dataflow::inputs_of(uint32_t position) const {
@@ -62,7 +64,7 @@ void Dataflow::collect(const Half& half, const Half& other, uint32_t tensor, Inp
     const EventRecord event = half.side.event(events[next]);
     for (uint32_t k = 0; k < event.use_count; ++k) {
       const UseRecord use = half.side.use(events[next], k);
-      if (use.role != "in") continue;
+      if (use.role != "in" || is_for_results(use.path)) continue;
       if (use.record >= half.position_of.size()) {
         ++inputs.unknown;
         continue;

@@ -1,5 +1,7 @@
 #include "analyze/diff/op_align.h"
 
+#include <algorithm>
+
 #include "analyze/diff/op_pairing.h"
 #include "analyze/diff/op_sequence.h"
 
@@ -21,11 +23,12 @@ void match_by_evidence(OpPairing& ops) {
     bool any = ops.join_equal(keys_a.dataflow, keys_b.dataflow, MatchedBy::kOp);
     any |= ops.join_equal(keys_a.made, keys_b.made, MatchedBy::kOp);
     any |= ops.join_equal(keys_a.given, keys_b.given, MatchedBy::kOp);
-    if (!any) return;
+    if (!any || ops.is_done()) return;
   }
 }
 
 void match_by_order(OpPairing& ops) {
+  if (ops.is_done()) return;
   const OpKeys keys_a = ops.keys_a(), keys_b = ops.keys_b();
   const auto symbols_of = [](const OpList& list, const OpKeys& keys, std::span<const uint32_t> wanted) {
     std::vector<OpSymbol> symbols;
@@ -46,7 +49,10 @@ void match_by_order(OpPairing& ops) {
     for (const auto& [x, y] : align_sequences(symbols_of(ops.a, keys_a, free_a), symbols_of(ops.b, keys_b, free_b)))
       found.emplace_back(free_a[x], free_b[y]);
   });
-  for (const auto& [x, y] : found) ops.join(x, y, MatchedBy::kOp);
+  // From the first to the last: what an op was given was matched before it.
+  std::ranges::sort(found);
+  for (const auto& [x, y] : found)
+    if (ops.can_be_one(x, y)) ops.join(x, y, MatchedBy::kOp);
 }
 
 }  // namespace
@@ -57,14 +63,15 @@ void match_ops(const Side& a, const Side& b, Pairing& pairing) {
   match_by_evidence(ops);
   match_by_order(ops);
   match_values(ops);
-  const auto is_trivial = [](const OpList& list, uint32_t tensor) {
+  const auto is_trivial = [](const Side& side, const OpList& list, uint32_t tensor) {
     const Op& op = list.ops()[list.op_of(tensor)];
-    return op.copies || op.undefined;
+    return op.copies || op.undefined ||
+           (list.position_of(tensor) == kNoTensor && is_for_results(side.tensor(tensor).path));
   };
   for (uint32_t i = 0; i < pairing.count_a(); ++i)
-    if (ops.a.op_of(i) != kNoOp) pairing.close_a(i, ops.is_shared_a(i) || is_trivial(ops.a, i));
+    if (ops.a.op_of(i) != kNoOp) pairing.close_a(i, ops.is_shared_a(i) || is_trivial(a, ops.a, i));
   for (uint32_t i = 0; i < pairing.count_b(); ++i)
-    if (ops.b.op_of(i) != kNoOp) pairing.close_b(i, ops.is_shared_b(i) || is_trivial(ops.b, i));
+    if (ops.b.op_of(i) != kNoOp) pairing.close_b(i, ops.is_shared_b(i) || is_trivial(b, ops.b, i));
 }
 
 }  // namespace ttap

@@ -28,8 +28,8 @@ OpKeys keys_of(const OpList& list, const OpKnown& known) {
                        : known.shared[tensor]           ? list.bits(tensor)
                                                         : add(kFromOutside, list.shape(tensor));
     }
-    const uint64_t self = add(add(op.name, op.shape), op.backward ? 2 : 1);
-    uint64_t flow = self, given = self, place = add(op.shape, op.dtype);
+    const uint64_t self = add(op.name, op.shape);
+    uint64_t flow = self, given = add(self, op.backward ? 2 : 1), place = add(op.shape, op.dtype);
     bool any = false, any_given = false;
     for (const uint32_t input : list.inputs(op)) {
       const uint64_t from = input != kNoTensor && origin[input] != 0 ? origin[input] : kNotRecorded;

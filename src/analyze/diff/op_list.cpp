@@ -62,6 +62,8 @@ bool is_op(const EventRecord& event) {
   return (event.kind == "op" || event.kind == "kernel") && event.name.find("::") != std::string_view::npos;
 }
 
+bool is_for_results(std::string_view path) { return path.starts_with("/out"); }
+
 bool leaves_undefined(const EventRecord& event) {
   return event.kind == "op" && is_among(split_operator(split_op_name(event.name).op).name, kUndefined);
 }
@@ -114,7 +116,8 @@ void OpList::describe_tensors(const Side& side, std::span<const uint32_t> op_of_
     Op& op = ops_[at];
     const bool value = record.role != "in";
     op_of_[i] = at;
-    bits_[i] = op.undefined && value ? 0 : bits_of(record);
+    const bool undefined = value ? op.undefined : is_for_results(record.path);
+    bits_[i] = undefined ? 0 : bits_of(record);
     shape_[i] = shape_hash(record.shape);
     plain_[i] = bits_[i] != 0 && is_plain_value(record);
     if (value) {
@@ -152,7 +155,8 @@ void OpList::describe_uses(const Side& side) {
     const uint32_t uses = side.event(op.event).use_count;
     for (uint32_t k = 0; k < uses; ++k) {
       const UseRecord use = side.use(op.event, k);
-      if (use.role != "in") continue;
+      if (use.role != "in" || is_for_results(use.path)) continue;
+      input_paths_.push_back(hash_of(use.path));
       inputs_.push_back(use.record < bits_.size() ? use.record : kNoTensor);
       ++op.input_count;
     }

@@ -49,11 +49,15 @@ class OpList {
   std::span<const uint32_t> inputs(const Op& op) const {
     return std::span(inputs_).subspan(op.first_input, op.input_count);
   }
+  // The paths of those arguments, as hashes.
+  std::span<const uint64_t> input_paths(const Op& op) const {
+    return std::span(input_paths_).subspan(op.first_input, op.input_count);
+  }
   // The op that a tensor record belongs to; kNoOp for one of a module or probe.
   uint32_t op_of(uint32_t tensor) const { return op_of_[tensor]; }
   // Which of its op's values a record is; kNoTensor for one of role in.
   uint32_t position_of(uint32_t tensor) const { return position_of_[tensor]; }
-  // Stands for dtype and bits; 0 when they are not known, or there is no element.
+  // Stands for dtype and bits; 0 when they are not known, mean nothing (is_for_results()), or there is no element.
   uint64_t bits(uint32_t tensor) const { return bits_[tensor]; }
   uint64_t shape(uint32_t tensor) const { return shape_[tensor]; }
   // Whether other tensors are likely to have these bits by chance: one element, or all the same.
@@ -66,7 +70,7 @@ class OpList {
   std::vector<Op> ops_;
   std::vector<uint32_t> values_, outside_, inputs_;
   std::vector<uint32_t> op_of_, position_of_;
-  std::vector<uint64_t> bits_, shape_;
+  std::vector<uint64_t> bits_, shape_, input_paths_;
   std::vector<bool> plain_;
 };
 
@@ -75,6 +79,9 @@ bool is_op(const EventRecord& event);
 
 // Whether the results of an op are whatever the memory held (aten::empty), so that nothing is to be said of them.
 bool leaves_undefined(const EventRecord& event);
+
+// Whether an argument is there to be written to (`out=`, `out_ptr0`), so that what it held before means nothing.
+bool is_for_results(std::string_view path);
 
 // The hash by which names are told apart in Op::name: `add`, `add_` and `_add` are the same.
 uint64_t operator_name_hash(std::string_view name);

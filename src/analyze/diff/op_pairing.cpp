@@ -12,6 +12,13 @@ struct Keyed {
   uint32_t index;
 };
 
+// Whatever the memory held.
+bool is_undefined(const Side& side, const OpList& list, uint32_t tensor) {
+  if (list.bits(tensor) != 0) return false;
+  if (list.position_of(tensor) != kNoTensor) return list.ops()[list.op_of(tensor)].undefined;
+  return is_for_results(side.tensor(tensor).path);
+}
+
 bool by_key(const Keyed& x, const Keyed& y) { return x.key != y.key ? x.key < y.key : x.index < y.index; }
 
 // Calls visit(those of A, those of B) for every key that both have.
@@ -45,6 +52,8 @@ OpPairing::OpPairing(const Side& side_a, const Side& side_b, Pairing& pairing)
       pairing(pairing),
       of_a_(a.ops().size(), kNoOp),
       of_b_(b.ops().size(), kNoOp),
+      free_a_(of_a_.size()),
+      free_b_(of_b_.size()),
       shared_a_(side_a.tensor_count()),
       shared_b_(side_b.tensor_count()) {
   find_shared();
@@ -65,13 +74,15 @@ void OpPairing::find_shared() {
 }
 
 void OpPairing::join_values(uint32_t tensor_a, uint32_t tensor_b, MatchedBy by) {
-  if (a.ops()[a.op_of(tensor_a)].undefined || b.ops()[b.op_of(tensor_b)].undefined) return;
+  if (is_undefined(side_a, a, tensor_a) || is_undefined(side_b, b, tensor_b)) return;
   if (!pairing.has_a(tensor_a) && !pairing.has_b(tensor_b)) pairing.join(tensor_a, tensor_b, by);
 }
 
 void OpPairing::join(uint32_t op_a, uint32_t op_b, MatchedBy by) {
   of_a_[op_a] = op_b;
   of_b_[op_b] = op_a;
+  --free_a_;
+  --free_b_;
   const std::span<const uint32_t> values_a = a.values(a.ops()[op_a]), values_b = b.values(b.ops()[op_b]);
   if (values_a.size() == 1 && values_b.size() == 1) return join_values(values_a.front(), values_b.front(), by);
   for (const uint32_t x : values_a) {
@@ -88,6 +99,23 @@ void OpPairing::join(uint32_t op_a, uint32_t op_b, MatchedBy by) {
     while (next < values_b.size() && pairing.has_b(values_b[next])) ++next;
     if (next < values_b.size() && a.shape(x) == b.shape(values_b[next])) join_values(x, values_b[next++], by);
   }
+}
+
+bool OpPairing::can_be_one(uint32_t op_a, uint32_t op_b) const {
+  const std::span<const uint32_t> inputs_a = a.inputs(a.ops()[op_a]), inputs_b = b.inputs(b.ops()[op_b]);
+  bool conflict_a = false, conflict_b = false;
+  for (const uint32_t x : inputs_a) {
+    if (x == kNoTensor) continue;
+    for (const uint32_t y : inputs_b) {
+      if (y == kNoTensor) continue;
+      if (pairing.of_a(x).b == y || (a.bits(x) != 0 && a.bits(x) == b.bits(y))) return true;
+    }
+    conflict_a |= pairing.has_a(x) || (shared_a_[x] && !a.is_plain(x));
+  }
+  for (const uint32_t y : inputs_b)
+    conflict_b |= y != kNoTensor && (pairing.has_b(y) || (shared_b_[y] && !b.is_plain(y)));
+  if (a.ops()[op_a].copies && b.ops()[op_b].copies) return inputs_a.empty() || inputs_b.empty();
+  return !conflict_a || !conflict_b;
 }
 
 OpKeys OpPairing::keys_a() const {

@@ -25,10 +25,17 @@ class OpPairing {
   bool has_a(uint32_t op) const { return of_a_[op] != kNoOp; }
   bool has_b(uint32_t op) const { return of_b_[op] != kNoOp; }
   uint32_t of_a(uint32_t op) const { return of_a_[op]; }
+  // Whether one side has no op left.
+  bool is_done() const { return free_a_ == 0 || free_b_ == 0; }
+  bool is_complete() const { return free_a_ == 0 && free_b_ == 0; }
   // The two are one op: their values belong together, by path where they have the same.
   void join(uint32_t op_a, uint32_t op_b, MatchedBy by);
   // Only these values do.
   void join_values(uint32_t tensor_a, uint32_t tensor_b, MatchedBy by);
+
+  // Whether nothing that is known of their arguments speaks against the two being one op. Of an op that only copies,
+  // its argument must speak for it where it is known.
+  bool can_be_one(uint32_t op_a, uint32_t op_b) const;
 
   OpKeys keys_a() const;
   OpKeys keys_b() const;
@@ -54,6 +61,7 @@ class OpPairing {
   std::vector<Gap> gaps_of(size_t stream) const;
 
   std::vector<uint32_t> of_a_, of_b_;  // the other side's op
+  size_t free_a_, free_b_;             // ops without one
   std::vector<bool> shared_a_, shared_b_;
 };
 

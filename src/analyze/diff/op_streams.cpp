@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kDeepest = 256;  // ends a circle of names
 
-// The modules of one side, and what is around each.
+// The modules of one side in which ops ran, forward or backward, and what is around each.
 class Scopes {
  public:
   Scopes(const Side& side, const OpList& list) {
@@ -22,12 +22,13 @@ class Scopes {
     }
     for (const Op& op : list.ops()) {
       std::string_view scope = op.scope;
-      for (int depth = 0; depth < kDeepest && known_.insert(scope).second && !scope.empty(); ++depth)
+      auto& known = known_[op.backward ? 1 : 0];
+      for (int depth = 0; depth < kDeepest && known.insert(scope).second && !scope.empty(); ++depth)
         scope = around(scope);
     }
   }
 
-  bool has(std::string_view scope) const { return known_.contains(scope); }
+  bool has(std::string_view scope, bool backward) const { return known_[backward ? 1 : 0].contains(scope); }
   std::string_view around(std::string_view scope) const {
     if (const auto found = around_.find(scope); found != around_.end()) return found->second;
     const size_t dot = scope.rfind('.');
@@ -36,7 +37,7 @@ class Scopes {
 
  private:
   std::unordered_map<std::string_view, std::string_view> around_;
-  std::unordered_set<std::string_view> known_;
+  std::array<std::unordered_set<std::string_view>, 2> known_;
 };
 
 }  // namespace
@@ -47,15 +48,16 @@ OpStreams find_streams(const Side& a, const OpList& ops_a, const Side& b, const 
   std::unordered_map<std::string_view, std::array<uint32_t, 2>> numbers;
   const auto add_all = [&](const OpList& list, const Scopes& own, const Scopes& others,
                            std::vector<std::vector<uint32_t>> OpStreams::*side) {
-    std::unordered_map<std::string_view, std::string_view> shared;  // per scope the one that both have
+    // Per scope the one that both have; forward and backward.
+    std::array<std::unordered_map<std::string_view, std::string_view>, 2> shared;
     for (uint32_t i = 0; i < list.ops().size(); ++i) {
       const Op& op = list.ops()[i];
-      const auto [entry, is_new] = shared.try_emplace(op.scope, op.scope);
+      const auto [entry, is_new] = shared[op.backward ? 1 : 0].try_emplace(op.scope, op.scope);
       if (is_new) {
         std::string_view scope = op.scope;
-        for (int depth = 0; depth < kDeepest && !scope.empty() && !others.has(scope); ++depth)
+        for (int depth = 0; depth < kDeepest && !scope.empty() && !others.has(scope, op.backward); ++depth)
           scope = own.around(scope);
-        entry->second = others.has(scope) ? scope : std::string_view();
+        entry->second = others.has(scope, op.backward) ? scope : std::string_view();
       }
       const auto [numbered, added] = numbers.try_emplace(
           entry->second,

@@ -50,7 +50,9 @@ class ValueMatcher {
     for (const bool outside : {false, true})
       for_each_same_bits(ops_, outside, [&](uint32_t x, uint32_t y) { ops_.join_values(x, y, MatchedBy::kBits); });
     match_outside();
+    if (ops_.is_complete()) return;
     match_arguments();
+    if (ops_.is_done()) return;
     OpKeys keys_a = ops_.keys_a(), keys_b = ops_.keys_b();
     match_replaced(keys_a.place, keys_b.place);
     ops_.for_each_gap([&](const OpPairing::Gap& gap) { match_kernels(gap); });
@@ -77,9 +79,16 @@ class ValueMatcher {
   void match_arguments() {
     for (uint32_t i = static_cast<uint32_t>(a_.ops().size()); i-- > 0;) {
       if (!ops_.has_a(i)) continue;
-      const auto inputs_a = a_.inputs(a_.ops()[i]), inputs_b = b_.inputs(b_.ops()[ops_.of_a(i)]);
-      if (inputs_a.size() != inputs_b.size()) continue;
-      for (size_t k = 0; k < inputs_a.size(); ++k) match_argument(inputs_a[k], inputs_b[k]);
+      const Op &one = a_.ops()[i], &other = b_.ops()[ops_.of_a(i)];
+      const auto inputs_a = a_.inputs(one), inputs_b = b_.inputs(other);
+      const auto paths_a = a_.input_paths(one), paths_b = b_.input_paths(other);
+      for (size_t k = 0; k < inputs_a.size(); ++k) {
+        // By position where they have the same, else wherever it stands.
+        const size_t at = k < paths_b.size() && paths_a[k] == paths_b[k]
+                              ? k
+                              : static_cast<size_t>(std::ranges::find(paths_b, paths_a[k]) - paths_b.begin());
+        if (at < inputs_b.size()) match_argument(inputs_a[k], inputs_b[at]);
+      }
     }
   }
 
@@ -89,7 +98,11 @@ class ValueMatcher {
     // A view or copy on one side stands for what it is a copy of.
     const uint32_t from_a = behind_copies(a_, x, [&](uint32_t t) { return free_a(t); });
     const uint32_t from_b = behind_copies(b_, y, [&](uint32_t t) { return free_b(t); });
-    if (!join_if_alike(from_a, from_b)) join_if_alike(x, y);
+    if (join_if_alike(from_a, from_b) || join_if_alike(x, y)) return;
+    // One side did not see what made it.
+    const bool outside_a = a_.position_of(x) == kNoTensor, outside_b = b_.position_of(y) == kNoTensor;
+    if (outside_a != outside_b && a_.shape(x) == b_.shape(y) && !is_elsewhere(x, y))
+      ops_.join_values(x, y, MatchedBy::kPlace);
   }
 
   template <class IsFree>
@@ -108,9 +121,7 @@ class ValueMatcher {
     if (!free_a(x) || !free_b(y)) return false;
     const bool outside = a_.position_of(x) == kNoTensor;
     if (outside != (b_.position_of(y) == kNoTensor) || a_.shape(x) != b_.shape(y)) return false;
-    // What the other side has elsewhere, bit for bit, is not this.
-    const bool elsewhere = (ops_.is_shared_a(x) && !a_.is_plain(x)) || (ops_.is_shared_b(y) && !b_.is_plain(y));
-    if (elsewhere && a_.bits(x) != b_.bits(y)) return false;
+    if (is_elsewhere(x, y)) return false;
     const uint32_t op_a = a_.op_of(x), op_b = b_.op_of(y);
     const Op &one = a_.ops()[op_a], &other = b_.ops()[op_b];
     if (outside) {
@@ -121,6 +132,12 @@ class ValueMatcher {
       ops_.join_values(x, y, MatchedBy::kPlace);
     }
     return true;
+  }
+
+  // What the other side has elsewhere, bit for bit, is not this.
+  bool is_elsewhere(uint32_t x, uint32_t y) const {
+    const bool shared = (ops_.is_shared_a(x) && !a_.is_plain(x)) || (ops_.is_shared_b(y) && !b_.is_plain(y));
+    return shared && a_.bits(x) != b_.bits(y);
   }
 
   static bool is_replaced(const Op& a, const Op& b) {
