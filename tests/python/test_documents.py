@@ -31,7 +31,7 @@ def printed(folder, words):
 
 
 def make_runs(folder):
-    for kind in ["broken", "several", "covered", "trouble", "damaged"]:
+    for kind in ["broken", "several", "covered", "trouble", "damaged", "ops"]:
         subprocess.run([MAKE, kind, folder / kind], check=True)
 
 
