@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "report/call_text.h"
 #include "report/diff_page.h"
 #include "report/diff_report.h"
 #include "report/json_writer.h"
@@ -88,10 +89,9 @@ void write_calls(JsonWriter& json, const PassDiff& pass, const TensorDiff& tenso
   for (const auto& [side, index, name] :
        {std::tuple(pass.a.get(), tensor.match.a, "call_a"), std::tuple(pass.b.get(), tensor.match.b, "call_b")}) {
     if (index == kNoTensor || side->tensor(index).event >= side->event_count()) continue;
-    const EventRecord event = side->event(side->tensor(index).event);
-    if (!event.returned && event.stack.empty()) continue;
-    json.key(name).begin_line().member("name", event.name).member("arguments", event.arguments);
-    json.member("results", event.results).member("line", frame_text(user_frame(event.stack))).end();
+    const uint32_t event = side->tensor(index).event;
+    json.key(name).begin_line().member("name", side->event(event).name).member("text", call_text(*side, event));
+    json.member("line", user_line(side->event(event).stack)).end();
   }
 }
 

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "analyze/diff/cause.h"
+#include "report/call_text.h"
 #include "report/diff_report.h"
 #include "report/table.h"
 #include "report/text.h"
@@ -89,13 +90,11 @@ void draw_calls(const PassDiff& pass, const TensorDiff& tensor, Output& out) {
     if (index == kNoTensor) continue;
     const TensorRecord record = side->tensor(index);
     if (record.event >= side->event_count()) continue;
-    const EventRecord event = side->event(record.event);
-    if (event.returned)
-      fact(out, fmt::format("call in {}", name),
-           printable(fmt::format("{}({}) -> {}", event.name, event.arguments, event.results)));
-    std::string line = frame_text(user_frame(event.stack));
+    const std::string call = call_text(*side, record.event);
+    if (!call.empty()) fact(out, fmt::format("call in {}", name), printable(call));
+    std::string line = user_line(side->event(record.event).stack);
     if (line.empty() || line == line_a) continue;
-    fact(out, line_a.empty() && !event.returned ? "line" : fmt::format("line in {}", name), printable(line));
+    fact(out, call.empty() ? "line" : fmt::format("line in {}", name), printable(line));
     line_a = std::move(line);
   }
 }
@@ -180,8 +179,9 @@ void draw_unmatched(const DiffReport& report, const DrawDiffOptions& options, Ou
     if (report.count(verdict) == 0) continue;
     out.write(Style::kYellow, fmt::format("only in {}", side));
     out.print(": {}{}\n", count_text(report.count(verdict) - trivial, "tensor", "tensors"),
-              trivial > 0 ? fmt::format(", and {} of ops that only copy or view, or that the other has elsewhere", trivial)
-                          : "");
+              trivial > 0
+                  ? fmt::format(", and {} of ops that only copy or view, or that the other has elsewhere", trivial)
+                  : "");
     for (const PassDiff& pass : report.passes)
       for (const TensorDiff& tensor : pass.tensors)
         if (tensor.verdict == verdict && (options.all || (shown < 8 && !tensor.match.trivial))) {

@@ -62,8 +62,8 @@ struct DiffReport {
   std::vector<DiffPlace> introduced = {};  // in execution order
   // The first value of an op that has other bits, whatever the verdict; nothing when there are no ops.
   std::optional<DiffPlace> first_unequal = {};
-  uint64_t by_statistics = 0;               // within tolerance as far as statistics can tell
-  uint64_t trivial_a = 0, trivial_b = 0;    // missing and extra ones that do not matter: Match::trivial
+  uint64_t by_statistics = 0;             // within tolerance as far as statistics can tell
+  uint64_t trivial_a = 0, trivial_b = 0;  // missing and extra ones that do not matter: Match::trivial
   std::vector<std::pair<DiffPlace, PairDetail>> details = {};  // add_details()
   uint64_t details_left_out = 0;
   std::vector<std::string> warnings = {};

@@ -23,7 +23,9 @@ void match_by_evidence(OpPairing& ops) {
     bool any = ops.join_equal(keys_a.dataflow, keys_b.dataflow, MatchedBy::kOp);
     any |= ops.join_equal(keys_a.made, keys_b.made, MatchedBy::kOp);
     any |= ops.join_equal(keys_a.given, keys_b.given, MatchedBy::kOp);
-    if (!any || ops.is_done()) return;
+    any |= ops.join_equal(keys_a.outside, keys_b.outside, MatchedBy::kOp);
+    if (!any || ops.is_complete()) return;
+    match_arguments(ops);
   }
 }
 

@@ -15,8 +15,8 @@ uint64_t add(uint64_t hash, uint64_t more) { return mix64(hash * 31 + more); }
 
 OpKeys keys_of(const OpList& list, const OpKnown& known) {
   const size_t count = list.ops().size();
-  OpKeys keys{std::vector<uint64_t>(count), std::vector<uint64_t>(count), std::vector<uint64_t>(count),
-              std::vector<uint64_t>(count)};
+  OpKeys keys;
+  for (auto* each : {&keys.dataflow, &keys.made, &keys.given, &keys.outside, &keys.place}) each->resize(count);
   // What a value is, as far as both sides can say it in the same words; 0 before its op was met.
   std::vector<uint64_t> origin(known.shared.size());
   std::vector<bool> found(known.shared.size());  // the other side has the very value
@@ -29,8 +29,9 @@ OpKeys keys_of(const OpList& list, const OpKnown& known) {
                                                         : add(kFromOutside, list.shape(tensor));
     }
     const uint64_t self = add(op.name, op.shape);
-    uint64_t flow = self, given = add(self, op.backward ? 2 : 1), place = add(op.shape, op.dtype);
-    bool any = false, any_given = false;
+    const uint64_t turn = add(self, op.backward ? 2 : 1);
+    uint64_t flow = self, given = turn, outside = add(turn, 5), place = add(op.shape, op.dtype);
+    bool any = false, any_given = false, any_outside = false;
     for (const uint32_t input : list.inputs(op)) {
       const uint64_t from = input != kNoTensor && origin[input] != 0 ? origin[input] : kNotRecorded;
       any |= from != kNotRecorded;
@@ -39,6 +40,9 @@ OpKeys keys_of(const OpList& list, const OpKnown& known) {
       if (from == kNotRecorded || !found[input] || list.is_plain(input)) continue;
       given = add(given, from);
       any_given = true;
+      if (list.position_of(input) != kNoTensor) continue;
+      outside = add(outside, from);
+      any_outside = true;
     }
     uint64_t made = add(self, 7);
     bool all_made = op.value_count > 0;
@@ -49,6 +53,7 @@ OpKeys keys_of(const OpList& list, const OpKnown& known) {
     keys.dataflow[i] = any ? (all_made ? add(flow, made) : flow) : 0;
     keys.made[i] = all_made ? made : 0;
     keys.given[i] = any_given ? given : 0;
+    keys.outside[i] = any_outside ? outside : 0;
     keys.place[i] = any ? place : 0;
     for (const uint32_t value : list.values(op)) {
       const uint32_t position = list.position_of(value);

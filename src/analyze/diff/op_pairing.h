@@ -65,6 +65,8 @@ class OpPairing {
   std::vector<bool> shared_a_, shared_b_;
 };
 
+// What matched ops are given in the same place, where it has no counterpart yet.
+void match_arguments(OpPairing& ops);
 // Values of ops that have no counterpart yet: see match_ops().
 void match_values(OpPairing& ops);
 

@@ -60,20 +60,6 @@ class ValueMatcher {
     ops_.for_each_gap([&](const OpPairing::Gap& gap) { match_last(gap); });
   }
 
- private:
-  bool free_a(uint32_t tensor) const { return !ops_.pairing.has_a(tensor); }
-  bool free_b(uint32_t tensor) const { return !ops_.pairing.has_b(tensor); }
-
-  // What came from outside into the two sides of an op, by path.
-  void match_outside() {
-    for (uint32_t i = 0; i < a_.ops().size(); ++i) {
-      if (!ops_.has_a(i)) continue;
-      for (const uint32_t x : a_.outside(a_.ops()[i]))
-        for (const uint32_t y : b_.outside(b_.ops()[ops_.of_a(i)]))
-          if (free_a(x) && free_b(y) && ops_.side_a.tensor(x).path == ops_.side_b.tensor(y).path) join_if_alike(x, y);
-    }
-  }
-
   // What the two sides of an op are given in the same place is the same value, whatever made it. From the last op
   // to the first, so that it goes on through ops that are found on the way.
   void match_arguments() {
@@ -89,6 +75,20 @@ class ValueMatcher {
                               : static_cast<size_t>(std::ranges::find(paths_b, paths_a[k]) - paths_b.begin());
         if (at < inputs_b.size()) match_argument(inputs_a[k], inputs_b[at]);
       }
+    }
+  }
+
+ private:
+  bool free_a(uint32_t tensor) const { return !ops_.pairing.has_a(tensor); }
+  bool free_b(uint32_t tensor) const { return !ops_.pairing.has_b(tensor); }
+
+  // What came from outside into the two sides of an op, by path.
+  void match_outside() {
+    for (uint32_t i = 0; i < a_.ops().size(); ++i) {
+      if (!ops_.has_a(i)) continue;
+      for (const uint32_t x : a_.outside(a_.ops()[i]))
+        for (const uint32_t y : b_.outside(b_.ops()[ops_.of_a(i)]))
+          if (free_a(x) && free_b(y) && ops_.side_a.tensor(x).path == ops_.side_b.tensor(y).path) join_if_alike(x, y);
     }
   }
 
@@ -250,6 +250,8 @@ class ValueMatcher {
 };
 
 }  // namespace
+
+void match_arguments(OpPairing& ops) { ValueMatcher(ops).match_arguments(); }
 
 void match_values(OpPairing& ops) { ValueMatcher(ops).run(); }
 
