@@ -156,6 +156,22 @@ TEST_F(OpCause, RoundingIsExpectedOfAnotherKernelAndOfWhatFollowsIt) {
   EXPECT_EQ(first(), "aten::neg");
 }
 
+TEST_F(OpCause, RoundingFromTheStartDoesNotHideALargerFault) {
+  // Two machines: the first product already rounds otherwise.
+  for (auto& [side, off, size] : {std::tuple(&a, 0, 1.0), std::tuple(&b, 100, 1.5)}) {
+    const auto x = side->op("aten::mm", {side->outside(1), side->outside(2)}, {.bits = 10 + off});
+    const auto y = side->op("aten::neg", {x}, {.bits = 11 + off});
+    const auto z = side->op("aten::exp", {y}, {.bits = 12 + off, .size = size});
+    side->op("aten::log", {z}, {.bits = 13 + off, .size = size});
+  }
+  compare();
+  EXPECT_EQ(cause("aten::mm"), Cause::kIntroduced);
+  EXPECT_EQ(verdict("aten::mm"), Verdict::kInconclusive);
+  EXPECT_EQ(cause("aten::exp"), Cause::kIntroduced);
+  EXPECT_EQ(verdict("aten::exp"), Verdict::kDiverged);
+  EXPECT_EQ(cause("aten::log"), Cause::kInherited);
+}
+
 TEST_F(OpCause, WhatDiffersBeforeAnInsertedCopyIsInheritedBehindIt) {
   a.op("aten::neg", {a.op("aten::relu", {a.outside(1)}, {.bits = 10})}, {.bits = 11});
   auto y = b.op("aten::relu", {b.outside(1)}, {.bits = 20, .size = 3});

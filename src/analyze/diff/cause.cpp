@@ -177,6 +177,8 @@ class Blame {
         return introduce(i, record,
                          fmt::format("its input {} parted already; the relative error grew {:.2g} times here",
                                      key_at(parted_input), growth));
+      if (is_beyond_rounding(i, node))
+        return introduce(i, record, "what came in differs by no more than rounding, as far as the statistics tell");
       const uint32_t source = tensors_[parted_input].source;
       return set(i, Cause::kInherited, fmt::format("its input {} parted", key_at(parted_input)),
                  source == kNoTensor ? parted_input : source);
@@ -252,6 +254,18 @@ class Blame {
     const double whole = relative(tensors_[i]).whole;
     if (node.grown > 0 && whole < kOwnGrowthOfParted * node.grown) return true;
     return growth < (whole > kUnrelated ? kOwnGrowthToUnrelated : kOwnGrowth);
+  }
+
+  // Of an op that only statistics tell of: whether its error is of another size than those it was given, which are all
+  // such as rounding makes.
+  bool is_beyond_rounding(uint32_t i, const Node& node) const {
+    const auto least = [&](uint32_t k) { return tensors_[k].measures == nullptr ? 0 : relative_error(tensors_[k]); };
+    if (!node.exact || tensors_[i].verdict != Verdict::kDiverged || tensors_[i].evidence != Evidence::kStatistics)
+      return false;
+    return std::ranges::all_of(node.inputs, [&](uint32_t k) {
+      return !parted(tensors_[k]) ||
+             (tensors_[k].like_rounding && !came_in(k) && least(i) >= kOwnGrowthOfParted * least(k) && least(i) > 0);
+    });
   }
 
   // How many times the error that came in has grown; infinite where none came in, or where it is of another kind.
