@@ -52,7 +52,7 @@ def debug_mode_hash(x, kind):
     return call.log["input_hash"][0][0], call.log["hash"]
 
 
-@pytest.mark.parametrize("change, told", CHANGES, ids=lambda given: getattr(given, "__name__", None))
+@pytest.mark.parametrize(("change", "told"), CHANGES, ids=lambda given: getattr(given, "__name__", None))
 def test_a_change_of_order_or_sign_is_told(change, told):
     changed = change(VALUES)
     assert (tap_hash(changed) == tap_hash(VALUES)) == torch.equal(changed, VALUES)
