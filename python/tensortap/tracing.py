@@ -254,7 +254,6 @@ def trace(
         stacks=stacks,
         all_threads=threads == "all",
         compilation=compilation,
-        module_events=modules,
         decide=level_of_name(filter, LEVELS[level]),
         describe=describe,
         hook=guarded_hook(hooks) if hooks is not None else None,
