@@ -142,7 +142,7 @@ class Trace:
 
         counts = self._source.counts()
         unseen = {name: counts[name] for name in ("rejected", "no_room", "compilation", "failed") if counts[name] > 0}
-        about = {**of_program(), "source": "ops", "options": self._options}
+        about = {**of_program(self._options), "source": "ops"}
         return json.dumps(about, default=str), json.dumps({"ops": {"calls": counts["calls"], "not_recorded": unseen}})
 
 

@@ -25,8 +25,23 @@ uint64_t mixed(uint64_t hash, uint64_t value) { return mix64(hash * 31 + value +
 
 uint64_t text_hash(std::string_view text) { return std::hash<std::string_view>{}(text); }
 
+// `x + 1` comes as a tensor that holds the number.
+bool is_number(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number() && tensor.is_cpu() && tensor.dim() == 0 &&
+         tensor.has_storage() && tensor.const_data_ptr() != nullptr;
+}
+
+uint64_t number_bits(const at::Tensor& tensor) {
+  uint64_t bits[2] = {0, 0};
+  std::memcpy(bits, tensor.const_data_ptr(), std::min<size_t>(tensor.itemsize(), sizeof bits));
+  return mixed(mixed(static_cast<uint64_t>(tensor.scalar_type()), bits[0]), bits[1]);
+}
+
 uint64_t value_hash(uint64_t hash, const IValue& value) {
-  if (value.isTensor()) return mixed(hash, value.toTensor().defined() ? 2 : 3);
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    return is_number(tensor) ? mixed(hash, number_bits(tensor)) : mixed(hash, tensor.defined() ? 2 : 3);
+  }
   if (value.isNone()) return mixed(hash, 4);
   if (value.isInt()) return mixed(mixed(hash, 5), static_cast<uint64_t>(value.toInt()));
   if (value.isDouble()) return mixed(mixed(hash, 6), std::bit_cast<uint64_t>(value.toDouble()));
@@ -93,6 +108,21 @@ std::string number_text(double value) {
   return text;
 }
 
+std::string wrapped_text(const at::Tensor& tensor) {
+  const void* data = tensor.const_data_ptr();
+  switch (tensor.scalar_type()) {
+    case c10::ScalarType::Double: return number_text(*static_cast<const double*>(data));
+    case c10::ScalarType::Float: return number_text(*static_cast<const float*>(data));
+    case c10::ScalarType::Long: return fmt::format("{}", *static_cast<const int64_t*>(data));
+    case c10::ScalarType::Bool: return *static_cast<const bool*>(data) ? "True" : "False";
+    case c10::ScalarType::ComplexDouble: {
+      const auto* parts = static_cast<const double*>(data);
+      return fmt::format("({}+{}j)", parts[0], parts[1]);
+    }
+    default: return fmt::format("<number of {}>", c10::toString(tensor.scalar_type()));
+  }
+}
+
 std::string symbolic_text(const c10::SymNode& node) {
   std::string text;
   for (const char c : node->str()) (text += c) += c == '%' ? "%" : "";
@@ -105,7 +135,11 @@ class Writer {
   explicit Writer(size_t first_use) : use_(first_use) {}
 
   std::string text(const IValue& value, TypeKind kind) {
-    if (value.isTensor()) return value.toTensor().defined() ? fmt::format("%{}", use_++) : "None";
+    if (value.isTensor()) {
+      const at::Tensor& tensor = value.toTensor();
+      if (is_number(tensor)) return wrapped_text(tensor);
+      return tensor.defined() ? fmt::format("%{}", use_++) : "None";
+    }
     if (value.isNone()) return "None";
     if (value.isBool()) return value.toBool() ? "True" : "False";
     if (value.isInt()) return enum_text(value.toInt(), kind);
@@ -227,7 +261,7 @@ void collect_tensors(c10::ArrayRef<const IValue> values, std::vector<TensorPlace
   for (uint32_t i = 0; i < values.size(); ++i) {
     const IValue& value = values[i];
     if (value.isTensor()) {
-      if (value.toTensor().defined()) places.push_back({&value.toTensor(), i, -1});
+      if (value.toTensor().defined() && !is_number(value.toTensor())) places.push_back({&value.toTensor(), i, -1});
       continue;
     }
     const auto add = [&](const at::Tensor& tensor, int32_t item) {
