@@ -6,14 +6,41 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from tensortap.patching import ImportWatch, Patch
 
-_lock = threading.Lock()
+
+class Hideable(Protocol):
+    """Hooks of ours that compiled code would be guarded on, and compiled again without."""
+
+    def hide(self) -> None:
+        """Takes them off."""
+
+    def show(self) -> None:
+        """Puts them back."""
+
+
+_lock = threading.RLock()
 _users = 0
 _watch: ImportWatch | None = None
 _patches: list[Patch] = []
+_compilations = 0
+_hidden: list[Hideable] = []
+
+
+def hide_while_compiling(hooks: Hideable) -> None:
+    """Hides hooks from now on whenever anybody compiles, until `forget`."""
+    with _lock:
+        _hidden.append(hooks)
+        if _compilations > 0:
+            hooks.hide()
+
+
+def forget(hooks: Hideable) -> None:
+    """Leaves them alone from now on."""
+    with _lock:
+        _hidden.remove(hooks)
 
 
 class Compiling:
@@ -51,12 +78,25 @@ def _patch_callbacks(module: ModuleType) -> None:
         @contextlib.contextmanager
         def marked(*args: Any, **kwargs: Any) -> Iterator[Any]:
             _ops.compiling(1)
+            _count(1)
             try:
                 with install_callbacks(*args, **kwargs) as entered:
                     yield entered
             finally:
+                _count(-1)
                 _ops.compiling(-1)
 
         return marked
 
     _patches.append(Patch(module.callback_handler, "install_callbacks", make))
+
+
+def _count(by: int) -> None:
+    global _compilations
+    with _lock:
+        _compilations += by
+        for hooks in _hidden:
+            if by > 0 and _compilations == 1:
+                hooks.hide()
+            if by < 0 and _compilations == 0:
+                hooks.show()

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from typing import Any
 
 import torch
 from torch import nn
+from torch.fx import GraphModule
 from torch.nn.modules import module as torch_module
 
+from tensortap.compiling import forget, hide_while_compiling
 from tensortap.module_map import ModuleMap
 from tensortap.names import named_modules
 from tensortap.torch_warning import ignore_warning_of_global_hooks
+
+_CALL = nn.Module._call_impl.__code__
 
 
 class ModuleScopes:
@@ -29,15 +34,28 @@ class ModuleScopes:
         for prefix, model in (models or {}).items():
             self._learn(model, prefix)
         ignore_warning_of_global_hooks()
+        self._handles: list[Any] = []
+        self._shown = 0
+        self.show()
+        hide_while_compiling(self)
+
+    def remove(self) -> None:
+        """Takes the hooks off."""
+        forget(self)
+        self.hide()
+
+    def show(self) -> None:
+        """Puts the hooks on."""
+        self._shown += 1
         self._handles = [
             torch_module.register_module_forward_pre_hook(self._before),
             torch_module.register_module_forward_hook(self._after, always_call=True),
         ]
 
-    def remove(self) -> None:
-        """Takes the hooks off."""
-        for handle in self._handles:
-            handle.remove()
+    def hide(self) -> None:
+        """Takes the hooks off for a while: a region that Dynamo compiles is not to be guarded on them."""
+        while self._handles:
+            self._handles.pop().remove()
 
     def name_of(self, module: nn.Module) -> str:
         """The name of a module that is being called."""
@@ -58,16 +76,33 @@ class ModuleScopes:
 
     def _entered(self) -> list[tuple[nn.Module, str]]:
         if not hasattr(self._thread, "entered"):
-            self._thread.entered = []
+            self._thread.entered, self._thread.checked = [], self._shown
+        if self._thread.checked != self._shown:
+            self._thread.checked = self._shown
+            self._leave_those_that_ended(self._thread.entered)
         return self._thread.entered
 
-    # A compiled region has no modules any more; Dynamo is shown nothing.
+    def _leave_those_that_ended(self, entered: list[tuple[nn.Module, str]]) -> None:
+        """Another thread compiled, and modules of this one may have ended without the hooks."""
+        frame, called = sys._getframe(), set()
+        while frame is not None:
+            if frame.f_code is _CALL:
+                called.add(id(frame.f_locals.get("self")))
+            frame = frame.f_back
+        while entered and id(entered[-1][0]) not in called:
+            entered.pop()
+            self._source.leave()
+
+    # A compiled region has no modules any more, and what stands for it is none of the program's.
     def _before(self, module: nn.Module, args: Any) -> None:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or self._is_compiled_region(module):
             return
         name = self.name_of(module)
         self._entered().append((module, name))
         self._source.enter(name, json.dumps({"class": type(module).__qualname__}))
+
+    def _is_compiled_region(self, module: nn.Module) -> bool:
+        return isinstance(module, GraphModule) and module not in self._names and not module._modules
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
         if torch.compiler.is_compiling():

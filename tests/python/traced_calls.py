@@ -27,19 +27,23 @@ def uses(event: EventRecord, role: str) -> list[Use]:
 
 
 def lines(trace: Trace) -> list[str]:
-    """Each call in a line: what it is, arguments and results with the hashes of their tensors."""
+    """Each call in a line: what it is, arguments and results with the hashes of their tensors.
+
+    What a call writes to may be memory that nobody has written to before, so its hash is left out.
+    """
     run = trace.run
     records = run.records
 
     def line(event: EventRecord) -> str:
         def of_use(found: re.Match[str]) -> str:
-            record = event.uses[int(found[1])].record
-            if record is None:
+            use = event.uses[int(found[1])]
+            if use.record is None or use.written:
                 return "?"
-            known = records[record]
+            known = records[use.record]
             return f"{known.dtype}{list(known.shape)}#{known.hash}"
 
-        text = [re.sub(r"%(\d+)", of_use, each) for each in (event.arguments, event.results)]
+        left = ", ".join(f"%{i}" for i, use in enumerate(event.uses) if use.role == "after")
+        text = [re.sub(r"%(\d+)", of_use, each) for each in (event.arguments, event.results or left)]
         return f"{event.kind} {event.name}({text[0]}) -> {text[1]}"
 
     return [line(event) for event in run.events]
