@@ -117,7 +117,7 @@ def _user_kernel(run: Any) -> Any:
         return launch(
             "triton",
             lambda: _name_of_user_kernel(self),
-            lambda: named(list(self.arg_names), args, kwargs),
+            lambda: named(list(getattr(self, "arg_names", ())), args, kwargs),
             lambda: run(self, *args, **kwargs),
         )
 
