@@ -17,7 +17,7 @@ from tensortap.module_map import ModuleMap
 from tensortap.names import named_modules
 from tensortap.torch_warning import ignore_warning_of_global_hooks
 
-_CALL = nn.Module._call_impl.__code__
+_CALL = "_call_impl"  # the function that calls the hooks, or what Dynamo has made of it
 
 
 class ModuleScopes:
@@ -35,7 +35,6 @@ class ModuleScopes:
             self._learn(model, prefix)
         ignore_warning_of_global_hooks()
         self._handles: list[Any] = []
-        self._shown = 0
         self.show()
         hide_while_compiling(self)
 
@@ -46,7 +45,6 @@ class ModuleScopes:
 
     def show(self) -> None:
         """Puts the hooks on."""
-        self._shown += 1
         self._handles = [
             torch_module.register_module_forward_pre_hook(self._before),
             torch_module.register_module_forward_hook(self._after, always_call=True),
@@ -76,18 +74,26 @@ class ModuleScopes:
 
     def _entered(self) -> list[tuple[nn.Module, str]]:
         if not hasattr(self._thread, "entered"):
-            self._thread.entered, self._thread.checked = [], self._shown
-        if self._thread.checked != self._shown:
-            self._thread.checked = self._shown
-            self._leave_those_that_ended(self._thread.entered)
+            self._thread.entered = []
         return self._thread.entered
 
-    def _leave_those_that_ended(self, entered: list[tuple[nn.Module, str]]) -> None:
-        """Another thread compiled, and modules of this one may have ended without the hooks."""
-        frame, called = sys._getframe(), set()
+    def _leave_those_that_ended(self) -> None:
+        """Modules that ended unseen: by a KeyboardInterrupt, or while another thread compiled.
+
+        Whoever was entered last is as a rule the module that calls this one, and nothing else is looked at.
+        """
+        entered = self._entered()
+        frame = sys._getframe(2) if entered else None
+        called: set[int] = set()
+        is_own = True  # the first is the call of the module itself
         while frame is not None:
-            if frame.f_code is _CALL:
-                called.add(id(frame.f_locals.get("self")))
+            if _CALL in frame.f_code.co_name:
+                caller = frame.f_locals.get("self")
+                if not is_own:
+                    called.add(id(caller))
+                    if caller is entered[-1][0]:
+                        return
+                is_own = False
             frame = frame.f_back
         while entered and id(entered[-1][0]) not in called:
             entered.pop()
@@ -97,6 +103,7 @@ class ModuleScopes:
     def _before(self, module: nn.Module, args: Any) -> None:
         if torch.compiler.is_compiling() or self._is_compiled_region(module):
             return
+        self._leave_those_that_ended()
         name = self.name_of(module)
         self._entered().append((module, name))
         self._source.enter(name, json.dumps({"class": type(module).__qualname__}))
