@@ -1,8 +1,9 @@
-"""When torch.compile compiles: what runs meanwhile is not the program's."""
+"""When PyTorch compiles, or works out what a result will look like: what runs meanwhile is not the program's."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Iterator
 from types import ModuleType
@@ -48,6 +49,8 @@ class Compiling:
 
     PyTorch's callbacks of compilation are called once where several threads compile, on the first one of them to begin
     and on the last one to end. The context that calls them is entered and left by each, so it is that one which marks.
+
+    A DTensor's operator is first run on fake tensors, once per kind of arguments, to know the shape of its result.
     """
 
     def __init__(self) -> None:
@@ -55,7 +58,12 @@ class Compiling:
         with _lock:
             _users += 1
             if _users == 1:
-                _watch = ImportWatch({"torch._dynamo.callback": _patch_callbacks})
+                _watch = ImportWatch(
+                    {
+                        "torch._dynamo.callback": _patch_callbacks,
+                        "torch.distributed.tensor._sharding_prop": _patch_propagation,
+                    }
+                )
         self._at_work = True
 
     def remove(self) -> None:
@@ -89,6 +97,25 @@ def _patch_callbacks(module: ModuleType) -> None:
         return marked
 
     _patches.append(Patch(module.callback_handler, "install_callbacks", make))
+
+
+def _patch_propagation(module: ModuleType) -> None:
+    from tensortap import _ops
+
+    def make(propagate: Any) -> Any:
+        @functools.wraps(propagate)
+        def marked(*args: Any, **kwargs: Any) -> Any:
+            _ops.compiling(1)
+            try:
+                return propagate(*args, **kwargs)
+            finally:
+                _ops.compiling(-1)
+
+        return marked
+
+    name = "_propagate_tensor_meta_non_cached"
+    if hasattr(module.ShardingPropagator, name):
+        _patches.append(Patch(module.ShardingPropagator, name, make))
 
 
 def _count(by: int) -> None:
