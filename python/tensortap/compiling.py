@@ -61,6 +61,7 @@ class Compiling:
                 _watch = ImportWatch(
                     {
                         "torch._dynamo.callback": _patch_callbacks,
+                        "torch._dynamo.compiled_autograd": _patch_autograd_capture,
                         "torch.distributed.tensor._sharding_prop": _patch_propagation,
                     }
                 )
@@ -97,6 +98,37 @@ def _patch_callbacks(module: ModuleType) -> None:
         return marked
 
     _patches.append(Patch(module.callback_handler, "install_callbacks", make))
+
+
+def _patch_autograd_capture(module: ModuleType) -> None:
+    """Compiled autograd runs the backward on fake tensors between two calls, before it compiles it."""
+    from tensortap import _ops
+
+    def begins(begin: Any) -> Any:
+        @functools.wraps(begin)
+        def marked(*args: Any, **kwargs: Any) -> Any:
+            _ops.compiling(1)
+            try:
+                return begin(*args, **kwargs)
+            except BaseException:
+                _ops.compiling(-1)
+                raise
+
+        return marked
+
+    def ends(end: Any) -> Any:
+        @functools.wraps(end)
+        def marked(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return end(*args, **kwargs)
+            finally:
+                _ops.compiling(-1)
+
+        return marked
+
+    compiler = module.AutogradCompilerInstance
+    _patches.append(Patch(compiler, "begin_capture", begins))
+    _patches.append(Patch(compiler, "end_capture", ends))
 
 
 def _patch_propagation(module: ModuleType) -> None:

@@ -109,7 +109,9 @@ class ModuleScopes:
         self._source.enter(name, json.dumps({"class": type(module).__qualname__}))
 
     def _is_compiled_region(self, module: nn.Module) -> bool:
-        return isinstance(module, GraphModule) and module not in self._names and not module._modules
+        if not isinstance(module, GraphModule) or module in self._names:
+            return False
+        return not module._modules or type(module).__name__.startswith("CompiledAutograd")
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
         if torch.compiler.is_compiling():

@@ -16,7 +16,6 @@ from tensortap import _core, op_extension
 from tensortap.options import LEVELS
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
     from tensortap.comparing import Diff

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import torch
+import torch._dynamo.compiled_autograd
 from tensortap.inductor_modules import is_cpp_kernel
 from tensortap.tracing import trace
 from torch import nn
@@ -61,6 +62,20 @@ def test_the_first_call_looks_like_the_second(backend):
     assert first.counts["compilation"] > 0
     assert second.counts["compilation"] == 0
     assert lines(first) == lines(second)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_first_call_of_compiled_autograd_looks_like_the_second(backend):
+    model, compiled, x = made(backend)
+
+    def traced():
+        model.zero_grad()
+        with trace() as t, torch._dynamo.compiled_autograd._enable(torch.compile(backend=backend)):
+            compiled(x).sum().backward()
+        assert t.counts["failed"] == 0
+        return [(event.kind, event.name, event.arguments) for event in t.events]
+
+    assert traced() == traced()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

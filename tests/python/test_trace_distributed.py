@@ -137,7 +137,7 @@ def test_the_result_of_a_collective_is_read_when_it_is_there(traces, case, name)
         "functional_all_reduce",
         "functional_waited",
         "send_and_receive",
-    ],  # fmt: skip
+    ],
 )
 def test_collectives_give_what_they_give_without_a_trace(traces, case):
     expected = {"all_gather": [2.0, 2.0, 3.0, 3.0], "functional_waited": [2.0, 2.0, 3.0, 3.0], "broadcast": [3.0] * 3}
