@@ -17,56 +17,83 @@ Goes through the tensors in execution order, rank by rank and pass by pass. The 
 one with a NaN or Inf is told in detail, with what went into that call; the later ones
 follow in a table. What could not be judged, was dropped or is damaged is named too.
 
+Where ops were recorded, the first is the op that made it from finite arguments, told
+with their statistics, its module and its line. Masks of -Inf that the program makes on
+purpose, uninitialised memory and Inf that went no further are only counted.
+
 Examples:
   ttap check out/run
   ttap check out/run --pass 3
   ttap check out/run --filter '^(?!.*mask)'   leave out what may hold -Inf
+  ttap check out/run --all                    list what is on purpose as well
   ttap check out/run --verify                 also read every byte and check its hash
   ttap check out/run --json | jq .first.key
+  ttap check out/run --json | jq .first.origin.call.stack
 
 Exit codes: 0 no NaN, no Inf; 1 some (or with --verify, damage); 2 an error.)";
 
 struct CheckOptions {
   SelectionOptions selection;
   bool verify = false;
+  bool all = false;
 };
 
-CheckedTensor describe(const SelectedPass& selected, const Pass& pass, size_t index) {
-  const TensorRecord tensor = pass.tensor(index);
-  CheckedTensor result;
-  result.rank = selected.rank->number;
-  result.pid = selected.rank->pid;
-  result.pass = pass.info().number;
-  result.index = index;
-  result.key = to_string(tensor.key());
-  result.dtype = tensor.true_dtype.value_or(tensor.dtype);
-  result.shape.assign(tensor.shape.begin(), tensor.shape.end());
-  return result;
-}
-
-FirstFinding trace(const SelectedPass& selected, const Pass& pass, const Nonfinite& found) {
+FirstFinding describe_first(const SelectedPass& selected, const Pass& pass, const Nonfinite& found) {
   FirstFinding first;
+  first.tensor = checked_tensor(selected, pass, found);
   const TensorRecord tensor = pass.tensor(found.tensor);
-  const Origin origin = trace_origin(pass, found.tensor);
+  const Situation situation = situation_of(pass, found.tensor);
   first.tensors_in_pass = pass.tensor_count();
   first.format = pass.info().format;
   first.role = tensor.role;
   first.has_bytes = tensor.has_bytes;
-  first.place = origin.first;
+  first.place = situation.first;
   if (tensor.event < pass.event_count()) {
     const EventRecord event = pass.event(tensor.event);
     first.event = FirstFinding::Event{std::string(event.kind), std::string(event.name), event.call,
                                       parents_text(pass, tensor.event), std::string(event.stack)};
   }
-  for (size_t input : origin.inputs) {
-    CheckedInput line{describe(selected, pass, input), {}, false};
+  for (size_t input : situation.inputs) {
+    CheckedInput line{checked_tensor(selected, pass, input), {}, false};
     if (const auto stats = stats_of(pass, input); stats.ok()) line.stats = *stats;
     line.finite =
         !can_be_nonfinite(pass.tensor(input).dtype) || (line.stats && line.stats->finite() == line.stats->count);
     first.inputs.push_back(std::move(line));
   }
-  if (origin.before) first.before = to_string(pass.tensor(*origin.before).key());
+  if (situation.before) first.before = to_string(pass.tensor(*situation.before).key());
   return first;
+}
+
+// What each tensor that was found descends from.
+CheckedTensor::Because because_of(const Origins& origins, size_t tensor) {
+  const Descent from = origins.descent(tensor);
+  const auto is_fault = [&](std::optional<size_t> origin) { return origin && origins.all()[*origin].is_fault(); };
+  const size_t number = is_fault(from.nan) || !from.inf ? *from.nan : *from.inf;
+  return {origins.all()[number].kind, !origins.arose_in(tensor), is_fault(from.nan) || is_fault(from.inf)};
+}
+
+FirstFinding tell_first(const SelectedPass& selected, const Pass& pass, const Origins& origins, size_t number) {
+  OriginStory story = tell_story(selected, pass, origins, number);
+  FirstFinding first = describe_first(selected, pass, story.first.tensor.counts);
+  first.story = std::move(story);
+  return first;
+}
+
+// The first fault is told in detail, wherever it is; while there is none, the first that was found.
+void take_found(const SelectedPass& selected, const Pass& pass, const std::vector<Nonfinite>& found,
+                CheckReport& report) {
+  const bool traced = has_uses(pass);
+  const Origins origins = traced ? find_origins(pass) : Origins{};
+  const std::optional<size_t> number = traced ? origins.first_of(found) : std::nullopt;
+  const bool fault = !number || origins.all()[*number].is_fault();
+  if (!report.first || (fault && !report.first->is_fault()))
+    report.first =
+        number ? tell_first(selected, pass, origins, *number) : describe_first(selected, pass, found.front());
+  for (const Nonfinite& nonfinite : found) {
+    CheckedTensor tensor = checked_tensor(selected, pass, nonfinite);
+    if (traced) tensor.because = because_of(origins, nonfinite.tensor);
+    report.found.push_back(std::move(tensor));
+  }
 }
 
 void check_pass(const SelectedPass& selected, const Pass& pass, const Selection& selection, bool verify,
@@ -79,21 +106,18 @@ void check_pass(const SelectedPass& selected, const Pass& pass, const Selection&
   const NonfiniteReport found = find_nonfinite(pass, scan);
   report.judged += found.judged;
   report.unwanted += found.unwanted;
-  for (const Nonfinite& nonfinite : found.found) {
-    if (!report.first) report.first = trace(selected, pass, nonfinite);
-    CheckedTensor tensor = describe(selected, pass, nonfinite.tensor);
-    tensor.counts = nonfinite;
-    report.found.push_back(std::move(tensor));
-  }
+  if (!found.found.empty()) take_found(selected, pass, found.found, report);
+  for (const Suspect& suspect : found.suspects)
+    report.suspects.push_back({checked_tensor(selected, pass, suspect.tensor), suspect.suspicion, suspect.stats});
   for (const Unjudged& unjudged : found.unjudged)
-    report.unjudged.push_back({describe(selected, pass, unjudged.tensor), unjudged.error});
+    report.unjudged.push_back({checked_tensor(selected, pass, unjudged.tensor), unjudged.error});
   if (!verify) return;
   const VerifyReport verified = verify_bytes(pass, scan);
   report.verified_tensors += verified.tensors;
   report.verified_bytes += verified.bytes;
   report.without_hash += verified.without_hash;
   for (const Unjudged& damaged : verified.damaged)
-    report.damaged.push_back({describe(selected, pass, damaged.tensor), damaged.error});
+    report.damaged.push_back({checked_tensor(selected, pass, damaged.tensor), damaged.error});
 }
 
 Result<ExitCode> check(const CheckOptions& options, Output& out) {
@@ -101,6 +125,7 @@ Result<ExitCode> check(const CheckOptions& options, Output& out) {
   CheckReport report;
   report.path = selection.run->path.string();
   report.verified = options.verify;
+  report.all = options.all;
   report.filter = options.selection.filter;
   for (const SelectedPass& selected : selection.passes) {
     const auto pass = open_pass(selected);
@@ -126,6 +151,9 @@ void add_check(CLI::App& app, Command& command) {
   add_run_argument(*verb, options->selection);
   add_pass_and_rank(*verb, options->selection);
   add_filter(*verb, options->selection, "Judge only tensors in whose key this PCRE2 pattern is found");
+  verb->add_flag(
+      "--all", options->all,
+      "List every tensor that holds a NaN or Inf, also what is meant to, and those near overflow or underflow");
   verb->add_flag("--verify", options->verify, "Also read every byte that was kept and check its hash");
   verb->footer(kHelp);
   verb->callback([options, &command] {

@@ -4,22 +4,11 @@
 namespace ttap::cli {
 namespace {
 
-void write_tensor(JsonWriter& json, const CheckedTensor& tensor) {
-  json.member("rank", tensor.rank).member("pid", tensor.pid).member("pass", tensor.pass).member("index", tensor.index);
-  json.member("key", tensor.key).member("dtype", name(tensor.dtype));
-  json.member("shape", std::span<const int64_t>(tensor.shape));
-}
-
-void write_counts(JsonWriter& json, const Nonfinite& counts) {
-  json.member("count", counts.values).member("nan", counts.nan);
-  json.member("pos_inf", counts.pos_inf).member("neg_inf", counts.neg_inf);
-}
-
 void write_first(JsonWriter& json, const CheckReport& report) {
   const FirstFinding& first = *report.first;
-  const CheckedTensor& tensor = report.found.front();
+  const CheckedTensor& tensor = first.tensor;
   json.begin_object();
-  write_tensor(json, tensor);
+  write_checked(json, tensor);
   write_counts(json, tensor.counts);
   json.key("place");
   first.place ? write_located(json, *first.place, tensor.shape) : void(json.null());
@@ -36,13 +25,15 @@ void write_first(JsonWriter& json, const CheckReport& report) {
   json.key("inputs").begin_array();
   for (const CheckedInput& input : first.inputs) {
     json.begin_line();
-    write_tensor(json, input.tensor);
+    write_checked(json, input.tensor);
     json.member("finite", input.finite).key("statistics");
     input.stats ? write_stats(json, *input.stats) : void(json.null());
     json.end();
   }
   json.end().key("before");
   first.before ? json.value(*first.before) : json.null();
+  json.key("origin");
+  first.story ? write_story(json, *first.story) : void(json.null());
   json.end();
 }
 
@@ -50,7 +41,7 @@ void write_troubles(JsonWriter& json, std::string_view name, const std::vector<C
   json.key(name).begin_array();
   for (const CheckTrouble& trouble : troubles) {
     json.begin_line();
-    write_tensor(json, trouble.tensor);
+    write_checked(json, trouble.tensor);
     json.key("error");
     write_error(json, trouble.error);
     json.end();
@@ -69,12 +60,29 @@ void write_json(const CheckReport& report, Output& out) {
   json.key("found").begin_array();
   for (const CheckedTensor& tensor : report.found) {
     json.begin_line();
-    write_tensor(json, tensor);
+    write_checked(json, tensor);
     write_counts(json, tensor.counts);
+    json.key("because");
+    if (tensor.because) {
+      json.begin_line().member("origin", to_string(tensor.because->origin));
+      json.member("inherited", tensor.because->inherited).member("fault", tensor.because->fault).end();
+    } else {
+      json.null();
+    }
     json.end();
   }
   json.end();
   write_troubles(json, "unjudged", report.unjudged);
+  json.key("suspects").begin_array();
+  for (const CheckedSuspect& suspect : report.suspects) {
+    json.begin_line();
+    write_checked(json, suspect.tensor);
+    json.member("suspicion", suspect.suspicion == Suspicion::kUnderflow ? "underflow" : "near_overflow");
+    json.key("statistics");
+    write_stats(json, suspect.stats);
+    json.end();
+  }
+  json.end();
   json.key("verified");
   if (report.verified) {
     json.begin_line().member("tensors", report.verified_tensors).member("bytes", report.verified_bytes);

@@ -12,17 +12,9 @@ namespace ttap::cli {
 namespace {
 
 constexpr size_t kUnjudgedShown = 10;
-
-std::string counts_text(const Nonfinite& counts) {
-  return nonfinite_text({.nan = counts.nan, .pos_inf = counts.pos_inf, .neg_inf = counts.neg_inf});
-}
+constexpr size_t kHeirsShown = 10;
 
 uint64_t bad_values(const Nonfinite& counts) { return counts.nan + counts.pos_inf + counts.neg_inf; }
-
-void fact(Output& out, std::string_view name, std::string_view text) {
-  out.write(Style::kDim, fmt::format("  {:<8} ", name));
-  out.print("{}\n", text);
-}
 
 // What the inputs say about where it came from.
 std::string conclusion(const FirstFinding& first) {
@@ -37,10 +29,33 @@ std::string conclusion(const FirstFinding& first) {
   return "an input of this call was not finite, or could not be judged";
 }
 
+// Where the recording does not tell what calls used: what stands beside it.
+void draw_situation(const FirstFinding& first, Output& out) {
+  if (first.event) {
+    fact(out, "event",
+         fmt::format("{} {}, call {}", printable(first.event->kind), printable(first.event->name), first.event->call));
+    if (!first.event->parents.empty()) fact(out, "inside", first.event->parents);
+    if (const std::string_view stack = first.event->stack; !stack.empty())
+      fact(out, "line", printable(stack.substr(stack.find_last_of('\n') + 1)));
+  }
+  for (const CheckedInput& input : first.inputs)
+    fact(out, "input",
+         fmt::format(
+             "{}  {} {}  {}", printable(input.tensor.key), name(input.tensor.dtype), shape_text(input.tensor.shape),
+             input.finite  ? input.stats ? fmt::format("finite, max |x| {}",
+                                                       statistic_text(input.stats->max_abs, input.tensor.dtype, 4))
+                                         : std::string("finite")
+              : input.stats ? nonfinite_text(*input.stats)
+                           : "not judged"));
+  fact(out, "so", conclusion(first));
+  if (first.inputs.empty() && first.event && first.event->kind == "module")
+    fact(out, "to know", "record ops (ops=True, ttap run --ops), or modules with roles=(\"in\", \"out\")");
+}
+
 void draw_first(const CheckReport& report, Output& out) {
   const FirstFinding& first = *report.first;
-  const CheckedTensor& tensor = report.found.front();
-  out.write(Style::kRed, "FIRST");
+  const CheckedTensor& tensor = first.tensor;
+  out.write(first.is_fault() ? Style::kRed : Style::kYellow, "FIRST");
   out.write("  ");
   out.write(Style::kBold, printable(tensor.key));
   out.write("\n");
@@ -61,31 +76,21 @@ void draw_first(const CheckReport& report, Output& out) {
     fact(out, "first at",
          first.has_bytes ? "unknown: its bytes cannot be read; see ttap show" : "unknown: its bytes were not kept");
   }
-  if (first.event) {
-    fact(out, "event",
-         fmt::format("{} {}, call {}", printable(first.event->kind), printable(first.event->name), first.event->call));
-    if (!first.event->parents.empty()) fact(out, "inside", first.event->parents);
-    if (const std::string_view stack = first.event->stack; !stack.empty())
-      fact(out, "line", printable(stack.substr(stack.find_last_of('\n') + 1)));
-  }
-  for (const CheckedInput& input : first.inputs)
-    fact(out, "input",
-         fmt::format(
-             "{}  {} {}  {}", printable(input.tensor.key), name(input.tensor.dtype), shape_text(input.tensor.shape),
-             input.finite  ? input.stats ? fmt::format("finite, max |x| {}",
-                                                       statistic_text(input.stats->max_abs, input.tensor.dtype, 4))
-                                         : std::string("finite")
-              : input.stats ? nonfinite_text(*input.stats)
-                           : "not judged"));
-  fact(out, "so", conclusion(first));
+  first.story ? draw_story(*first.story, out) : draw_situation(first, out);
   fact(out, "look",
        fmt::format("ttap show {} {} --pass {} --rank {}", shell_quoted(printable(report.path)),
                    shell_quoted(printable(tensor.key)), tensor.pass, tensor.rank));
 }
 
+bool is_first(const CheckReport& report, const CheckedTensor& tensor) {
+  const CheckedTensor& first = report.first->tensor;
+  return tensor.rank == first.rank && tensor.pid == first.pid && tensor.pass == first.pass &&
+         tensor.index == first.index;
+}
+
+// What is on purpose or of no consequence is only counted, and of what ops passed on the first few are listed, unless
+// all is asked for.
 void draw_rest(const CheckReport& report, Output& out) {
-  if (report.found.size() < 2) return;
-  out.print("\nthen {}, in this order:\n", count_text(report.found.size() - 1, "more tensor", "more tensors"));
   using enum Table::Align;
   Table table({{"rank", kRight},
                {"pass", kRight},
@@ -93,9 +98,23 @@ void draw_rest(const CheckReport& report, Output& out) {
                {"dtype", kLeft, 2},
                {"shape", kLeft, 1},
                {"holds"},
-               {"share", kRight}});
-  for (size_t i = 1; i < report.found.size(); ++i) {
-    const CheckedTensor& tensor = report.found[i];
+               {"share", kRight},
+               {"why"}});
+  size_t more = 0;
+  size_t meant = 0;
+  size_t heirs = 0;
+  size_t unlisted = 0;
+  for (const CheckedTensor& tensor : report.found) {
+    if (is_first(report, tensor)) continue;
+    if (tensor.because && !tensor.because->fault && !report.all) {
+      ++meant;
+      continue;
+    }
+    ++more;
+    if (tensor.because && tensor.because->inherited && !report.all && ++heirs > kHeirsShown) {
+      ++unlisted;
+      continue;
+    }
     table.add(fmt::format("{}", tensor.rank));
     table.add(fmt::format("{}", tensor.pass));
     table.add(printable(tensor.key));
@@ -103,8 +122,28 @@ void draw_rest(const CheckReport& report, Output& out) {
     table.add(shape_text(tensor.shape));
     table.add(counts_text(tensor.counts), Style::kRed);
     table.add(share_text(bad_values(tensor.counts), tensor.counts.values));
+    table.add(tensor.because ? because_text(*tensor.because) : "");
   }
-  table.draw(out, 2);
+  if (more > 0) {
+    out.print("\nthen {}, in this order:\n", count_text(more, "more tensor", "more tensors"));
+    table.draw(out, 2);
+  }
+  if (unlisted > 0) out.print("  ... and {} more that inherited it (--all lists them)\n", unlisted);
+  if (meant > 0)
+    out.print("\n{} NaN or Inf on purpose, uninitialised or without consequence (--all lists them)\n",
+              count_text(meant, "tensor holds", "tensors hold"));
+}
+
+void draw_suspects(const CheckReport& report, Output& out) {
+  for (const CheckedSuspect& suspect : report.suspects) {
+    out.write(Style::kYellow, suspect.suspicion == Suspicion::kUnderflow ? "underflow" : "near overflow");
+    out.print(": {} in pass {} of rank {}: ", printable(suspect.tensor.key), suspect.tensor.pass, suspect.tensor.rank);
+    if (suspect.suspicion == Suspicion::kUnderflow)
+      out.print("{} of {} is subnormal\n", share_text(suspect.stats.subnormals, suspect.stats.count),
+                name(suspect.tensor.dtype));
+    else
+      out.print("{} up to {}\n", name(suspect.tensor.dtype), statistic_text(suspect.stats.max_abs, DType::kF64, 5));
+  }
 }
 
 void draw_trouble(const CheckReport& report, Output& out) {
@@ -156,6 +195,7 @@ void draw_report(const CheckReport& report, Output& out) {
     draw_rest(report, out);
     out.write("\n");
   }
+  if (report.all) draw_suspects(report, out);
   draw_trouble(report, out);
   if (report.verified) {
     out.print("verified: the bytes of {} match their hash ({})",

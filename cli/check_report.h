@@ -4,24 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "analyze/nonfinite.h"
 #include "analyze/verify.h"
+#include "cli/check_origin.h"
+#include "cli/checked_tensor.h"
 #include "cli/command.h"
 #include "report/output.h"
 
 // What `ttap check` found, kept apart from the passes, which are closed one after the other.
 namespace ttap::cli {
-
-struct CheckedTensor {
-  uint32_t rank = 0;
-  int64_t pid = 0;
-  uint32_t pass = 0;
-  size_t index = 0;
-  std::string key = {};
-  DType dtype = DType::kF32;
-  std::vector<int64_t> shape = {};
-  Nonfinite counts = {};  // of one that was found
-};
 
 struct CheckedInput {
   CheckedTensor tensor;
@@ -37,6 +27,7 @@ struct FirstFinding {
     std::string parents;
     std::string stack;
   };
+  CheckedTensor tensor = {};
   size_t tensors_in_pass = 0;
   std::string role = {};
   bool has_bytes = false;
@@ -45,12 +36,22 @@ struct FirstFinding {
   std::vector<CheckedInput> inputs = {};
   std::optional<std::string> before = {};  // key of the last tensor before it that is known to be clean
   Format format = Format::kSegment;
+  std::optional<OriginStory> story = {};  // where the recording tells what calls used
+
+  // Whether something is wrong, rather than on purpose or of no consequence.
+  bool is_fault() const { return !story || story->first.fault; }
 };
 
 struct CheckedPass {
   uint32_t rank;
   int64_t pid;
   PassInfo info;
+};
+
+struct CheckedSuspect {
+  CheckedTensor tensor;
+  Suspicion suspicion;
+  Stats stats;
 };
 
 struct CheckTrouble {
@@ -64,9 +65,11 @@ struct CheckReport {
   bool verified = false;
   uint64_t judged = 0;
   uint64_t unwanted = 0;
-  std::optional<FirstFinding> first = {};  // more about found.front()
+  bool all = false;                        // every tensor is listed
+  std::optional<FirstFinding> first = {};  // the first fault, else the first found
   std::vector<CheckedTensor> found = {};
   std::vector<CheckTrouble> unjudged = {};
+  std::vector<CheckedSuspect> suspects = {};  // of finite values; told with `all`
   uint64_t verified_tensors = 0;
   uint64_t verified_bytes = 0;
   uint64_t without_hash = 0;

@@ -28,6 +28,7 @@ struct Start {
 // Each adds a subcommand with its options and help; when it is the one given, it fills in `command`.
 void add_run(CLI::App& app, Command& command, Start& start);  // takes the program and its words off argc
 void add_ls(CLI::App& app, Command& command);
+void add_log(CLI::App& app, Command& command);
 void add_show(CLI::App& app, Command& command);
 void add_check(CLI::App& app, Command& command);
 void add_diff(CLI::App& app, Command& command);

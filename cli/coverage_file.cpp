@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <set>
 
-#include "cli/json_reader.h"
+#include "report/json_reader.h"
 #include "store/mapped_file.h"
 #include "store/posix_file.h"
 

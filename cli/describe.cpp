@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/error_text.h"
-#include "cli/json_reader.h"
+#include "report/json_reader.h"
 #include "report/text.h"
 
 namespace ttap::cli {
@@ -62,17 +62,6 @@ std::string torn_text(const PassInfo& info) {
                      printable(why));
 }
 
-std::string nonfinite_text(const Stats& stats) {
-  std::string text;
-  const auto add = [&](uint64_t count, std::string_view what) {
-    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
-  };
-  add(stats.nan, "NaN");
-  add(stats.pos_inf, "+Inf");
-  add(stats.neg_inf, "-Inf");
-  return text;
-}
-
 std::string parents_text(const Pass& pass, uint32_t event) {
   if (event >= pass.event_count()) return "";
   std::string text;
@@ -109,30 +98,10 @@ void write_pass_members(JsonWriter& json, const SelectedPass& selected, const Pa
   json.member("event_count", pass.event_count()).member("tensor_count", pass.tensor_count());
 }
 
-void write_stats(JsonWriter& json, const Stats& stats) {
-  json.begin_line();
-  json.member("count", stats.count).member("nan", stats.nan).member("pos_inf", stats.pos_inf);
-  json.member("neg_inf", stats.neg_inf).member("zeros", stats.zeros).member("subnormals", stats.subnormals);
-  json.member("min", stats.min).member("max", stats.max).member("max_abs", stats.max_abs);
-  json.member("min_abs_nonzero", stats.min_abs_nonzero).member("mean", stats.mean).member("std", stats.std);
-  json.member("l1", stats.l1).member("l2", stats.l2);
-  json.end();
-}
-
-void write_tensor_members(JsonWriter& json, size_t index, const TensorRecord& tensor) {
-  json.member("index", index).member("key", to_string(tensor.key()));
-  json.member("name", tensor.name)
-      .member("call", tensor.call)
-      .member("role", tensor.role)
-      .member("tensor_path", tensor.path);
-  json.member("dtype", name(tensor.true_dtype.value_or(tensor.dtype))).member("stored_dtype", name(tensor.dtype));
-  json.member("shape", tensor.shape);
-  json.key("strides");
-  tensor.strides.empty() ? json.null() : json.value(tensor.strides);
-  json.member("device", tensor.device).member("level", to_string(tensor.level));
-  json.member("has_bytes", tensor.has_bytes).member("bytes", tensor.byte_count);
-  json.key("hash");
-  tensor.has_fingerprint ? json.value(to_string(tensor.fingerprint.hash)) : json.null();
+void write_unreadable(JsonWriter& json, const SelectedPass& selected, const Error& error) {
+  json.member("rank", selected.rank->number).member("pid", selected.rank->pid).member("pass", selected.file->number);
+  json.member("path", selected.file->path.string()).key("error");
+  write_error(json, error);
 }
 
 void write_event(JsonWriter& json, const Pass& pass, uint32_t event) {

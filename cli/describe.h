@@ -4,6 +4,8 @@
 
 #include "cli/selection.h"
 #include "report/json_writer.h"
+#include "report/record_json.h"
+#include "report/text.h"
 #include "ttap/run.h"
 
 // The same thing said the same way by every command, in words and in JSON.
@@ -14,17 +16,15 @@ std::string ending_text(const PassInfo& info);  // incomplete, still being writt
 Style ending_style(const PassInfo& info);
 std::string drops_text(const DropCounts& drops);  // 3 dropped (quota 2, disk full 1); empty when none
 std::string torn_text(const PassInfo& info);      // N bytes after byte M are not readable: why; empty when sound
-std::string nonfinite_text(const Stats& stats);   // 3 NaN, 1 +Inf; empty when none
 // The events around an event, outermost first: `model > model.layers.0`; empty when there is none.
 std::string parents_text(const Pass& pass, uint32_t event);
 
 // {"rank", "pid", "pass", …} of a pass: members of the object that is open.
 void write_pass_members(JsonWriter& json, const SelectedPass& selected, const Pass& pass);
+// {"rank", "pid", "pass", "path", "error"} of a pass that cannot be opened.
+void write_unreadable(JsonWriter& json, const SelectedPass& selected, const Error& error);
 // The part of it that says how sound the pass is: {"path", …, "ending", "problem", "drops"}.
 void write_condition(JsonWriter& json, const PassInfo& info);
-// {"key", "name", …, "statistics"}: members of the object that is open.
-void write_tensor_members(JsonWriter& json, size_t index, const TensorRecord& tensor);
-void write_stats(JsonWriter& json, const Stats& stats);
 // The event a tensor belongs to, or null.
 void write_event(JsonWriter& json, const Pass& pass, uint32_t event);
 void write_located(JsonWriter& json, const Located& value, std::span<const int64_t> shape);

@@ -1,15 +1,12 @@
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstring>
 
 #include "cli/command.h"
 #include "cli/error_text.h"
 #include "cli/progress.h"
 #include "report/diff_report.h"
+#include "report/output_file.h"
 
 namespace ttap::cli {
 namespace {
@@ -48,30 +45,12 @@ struct Arguments {
   bool keys_only = false;
 };
 
-constexpr const char* kWritable = "name a file in a folder that exists and can be written";
-
 Error as_unwritable(Error error, const std::string& path) {
   if (error.code != ErrorCode::kUnsupported) {
     error.path = path;
     error.hint = kWritable;
   }
   return error;
-}
-
-Result<void> write_file(const std::string& path, const std::function<void(Output&)>& write) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0)
-    return Error{.code = ErrorCode::kIo,
-                 .message = fmt::format("cannot write: {}", std::strerror(errno)),
-                 .path = path,
-                 .hint = kWritable};
-  Output out(fd, {});
-  write(out);
-  Status status = out.finish();
-  if (::close(fd) != 0 && status.ok())
-    status = Error{.code = ErrorCode::kIo, .message = fmt::format("cannot close: {}", std::strerror(errno))};
-  if (!status.ok()) return std::move(status).error().with_path(path);
-  return {};
 }
 
 Result<ExitCode> run_diff(Arguments& arguments, Output& out) {
@@ -85,7 +64,10 @@ Result<ExitCode> run_diff(Arguments& arguments, Output& out) {
   out.flush();
   // The answer first: a file that cannot be written does not cost it.
   if (!arguments.csv.empty()) {
-    TTAP_TRY(write_file(arguments.csv, [&](Output& file) { write_diff_csv(report, file); }));
+    TTAP_TRY(write_file(arguments.csv, [&](Output& file) {
+      write_diff_csv(report, file);
+      return Status{};
+    }));
   }
   if (!arguments.html.empty()) {
     add_details(report, arguments.details, arguments.diff.threads, arguments.diff.progress);

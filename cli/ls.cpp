@@ -76,11 +76,7 @@ class Ls {
         write_pass_members(json, selected, *pass);
         if (!options_.passes_only) json_tensors(json, *pass);
       } else {
-        json.member("rank", selected.rank->number)
-            .member("pid", selected.rank->pid)
-            .member("pass", selected.file->number);
-        json.member("path", selected.file->path.string()).key("error");
-        write_error(json, pass.error());
+        write_unreadable(json, selected, pass.error());
         code = kError;
       }
       json.end();

@@ -17,6 +17,7 @@ constexpr const char* kOverview = R"(
 Examples:
   ttap run -o out/run -- python x.py    run a program, record its PyTorch modules
   ttap ls out/run                       what was recorded
+  ttap log out/run                      what ran, in which order, with what result
   ttap show out/run model.layers.0.mlp  one tensor: statistics, values, histogram
   ttap diff out/good out/bad            where two runs part, and which operator is to blame
   ttap check out/run                    the first NaN or Inf, and every later one
@@ -56,6 +57,7 @@ int run(Start start) {
   Command command;
   add_run(app, command, start);
   add_ls(app, command);
+  add_log(app, command);
   add_show(app, command);
   add_check(app, command);
   add_diff(app, command);

@@ -8,9 +8,9 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "cli/json_reader.h"
 #include "cli/number_set.h"
 #include "core/pattern.h"
+#include "report/json_reader.h"
 #include "report/utf8.h"
 #include "ttap/record.h"
 

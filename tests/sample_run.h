@@ -52,6 +52,7 @@ class SamplePass {
     std::vector<int64_t> strides = {};
     std::string_view device = "cpu";
     bool keep_bytes = true;  // false: as if the quota had taken them
+    uint32_t value = 0;
   };
 
   void tensor(std::string_view name, DType dtype, std::vector<int64_t> shape, std::vector<std::byte> bytes,
@@ -69,6 +70,7 @@ class SamplePass {
     record.device = options.device;
     record.level = options.level;
     record.byte_count = kept.size();
+    record.value = options.value;
     record.has_fingerprint = options.level >= Level::kFingerprint;
     record.has_bytes = options.level == Level::kFull && options.keep_bytes;
     if (record.has_fingerprint) record.fingerprint = fingerprint({kept.data(), dtype, shape, {}});
@@ -86,6 +88,8 @@ class SamplePass {
   void tensor(std::string_view name, std::vector<int64_t> shape, const std::vector<T>& values) {
     tensor(name, std::move(shape), values, Options{});
   }
+
+  void call(uint32_t event, const SegmentWriter::Call& call) { TTAP_CHECK(writer_.add_call(event, call)); }
 
   void flush() {
     TTAP_CHECK(!writer_.flush().error);

@@ -15,6 +15,7 @@ Importing the package does not import PyTorch; recording and loading do.
 from tensortap.comparing import Diff, TensorDiff, diff
 from tensortap.reading import EventRecord, FormatError, Pass, Passes, Rank, Run, TensorRecord, Use, load_pass, open
 from tensortap.recording import Recording, record
+from tensortap.tracing import Trace, trace
 
 __version__ = "0.1.0"
 
@@ -29,10 +30,12 @@ __all__ = [
     "Run",
     "TensorDiff",
     "TensorRecord",
+    "Trace",
     "Use",
     "__version__",
     "diff",
     "load_pass",
     "open",
     "record",
+    "trace",
 ]

@@ -17,6 +17,18 @@ bool same_call(const TensorRecord& a, const TensorRecord& b) {
 
 bool is_clean(const Stats& stats) { return stats.nan == 0 && stats.pos_inf == 0 && stats.neg_inf == 0; }
 
+// Larger formats end where nothing gets by itself, smaller ones are scaled to their end.
+constexpr double kF16Largest = 65504;
+constexpr double kPutThere = 0.999;  // times the largest: torch.finfo(torch.float16).min, and a score added to it
+
+std::optional<Suspicion> suspicion_of(const TensorRecord& record, const Stats& stats) {
+  if (record.dtype == DType::kF16 && stats.max_abs > kF16Largest / 2 && stats.max_abs < kF16Largest * kPutThere)
+    return Suspicion::kNearOverflow;
+  const uint64_t nonzero = stats.finite() - stats.zeros;
+  if (stats.subnormals > 0 && stats.subnormals >= (nonzero + 9) / 10) return Suspicion::kUnderflow;
+  return std::nullopt;
+}
+
 }  // namespace
 
 Result<Stats> stats_of(const Pass& pass, size_t tensor) {
@@ -51,32 +63,33 @@ NonfiniteReport find_nonfinite(const Pass& pass, const ScanOptions& options) {
       continue;
     }
     ++report.judged;
+    if (const auto suspicion = suspicion_of(record, *stats)) report.suspects.push_back({i, *suspicion, *stats});
     if (!is_clean(*stats)) report.found.push_back({i, stats->count, stats->nan, stats->pos_inf, stats->neg_inf});
   }
   return report;
 }
 
-Origin trace_origin(const Pass& pass, size_t tensor) {
-  Origin origin;
+Situation situation_of(const Pass& pass, size_t tensor) {
+  Situation situation;
   const TensorRecord record = pass.tensor(tensor);
   if (record.has_bytes)
-    if (const auto view = pass.read(tensor); view.ok()) origin.first = first_nonfinite(*view);
-  for (size_t i = tensor; i-- > 0 && !origin.before;) {
+    if (const auto view = pass.read(tensor); view.ok()) situation.first = first_nonfinite(*view);
+  for (size_t i = tensor; i-- > 0 && !situation.before;) {
     const auto known_clean = [&] {
       const auto stats = stats_of(pass, i);
       return stats.ok() && is_clean(*stats);
     };
-    if (!can_be_nonfinite(pass.tensor(i).dtype) || known_clean()) origin.before = i;
+    if (!can_be_nonfinite(pass.tensor(i).dtype) || known_clean()) situation.before = i;
   }
-  if (goes_in(record.role)) return origin;
+  if (goes_in(record.role)) return situation;
   for (size_t i = 0; i < tensor; ++i) {
     const TensorRecord other = pass.tensor(i);
     if (!goes_in(other.role) || !same_call(other, record)) continue;
-    origin.inputs.push_back(i);
+    situation.inputs.push_back(i);
     if (!can_be_nonfinite(other.dtype)) continue;
-    if (const auto stats = stats_of(pass, i); stats.ok() && !is_clean(*stats)) origin.nonfinite_inputs.push_back(i);
+    if (const auto stats = stats_of(pass, i); stats.ok() && !is_clean(*stats)) situation.nonfinite_inputs.push_back(i);
   }
-  return origin;
+  return situation;
 }
 
 }  // namespace ttap

@@ -9,15 +9,14 @@
 
 namespace ttap {
 
-OpLog::OpLog(const TextTable& texts, const std::deque<TensorMeta>& metas, const OpLogOptions& options)
-    : texts_(texts), metas_(metas), options_(options), started_unix_ns_(unix_ns()), started_ns_(steady_ns()) {}
-
-uint32_t OpLog::place_of(TextId role, TextId path) {
-  const uint64_t both = uint64_t{role} << 32 | path;
-  const auto [found, is_new] = place_numbers_.try_emplace(both, static_cast<uint32_t>(places_.size()));
-  if (is_new) places_.push_back({role, path});
-  return found->second;
-}
+OpLog::OpLog(const TextTable& texts, const std::deque<TensorMeta>& metas, const std::deque<OpPlace>& places,
+             const OpLogOptions& options)
+    : texts_(texts),
+      metas_(metas),
+      places_(places),
+      options_(options),
+      started_unix_ns_(unix_ns()),
+      started_ns_(steady_ns()) {}
 
 uint32_t OpLog::thread_of(uint64_t number) {
   // The last thread is nearly always the same; there are few.
@@ -29,15 +28,17 @@ uint32_t OpLog::thread_of(uint64_t number) {
 
 void OpLog::begin(OpCall& call) { call.number = begun_++; }
 
-void OpLog::take(OpCall& call, const TensorView& view, OpTensor tensor, const Fingerprint* known) {
-  tensor.level = tensor.asked;
-  if (tensor.level == Level::kFull) {
-    const LogicalCopy source(view);
-    tensor.bytes.resize(source.elements() * source.element_size());
-    source.copy(0, source.elements(), tensor.bytes.data());
+void OpLog::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) {
+  OpTensor& taken = call.tensors.emplace_back(tensor);
+  if (tensor.asked == Level::kMeta) return;
+  if (tensor.asked == Level::kFull) {
+    const LogicalCopy bytes(source.view);
+    taken.blob = static_cast<uint32_t>(call.blobs.size());
+    std::vector<std::byte>& blob = call.blobs.emplace_back(bytes.elements() * bytes.element_size());
+    bytes.copy(0, bytes.elements(), blob.data());
   }
-  if (tensor.level != Level::kMeta) tensor.fingerprint = known != nullptr ? *known : fingerprint(view);
-  call.tensors.push_back(std::move(tensor));
+  taken.fingerprint = static_cast<uint32_t>(call.fingerprints.size());
+  call.fingerprints.push_back(source.known != nullptr ? *source.known : fingerprint(source.view));
 }
 
 void OpLog::end(OpCall& call) {
@@ -60,20 +61,20 @@ void OpLog::end(OpCall& call) {
               .start_ns = call.start_ns};
   for (size_t i = 0; i < logged.use_count; ++i) {
     const OpUse& use = call.uses[i];
-    uses_.push_back({place_of(use.role, use.path), use.tensor, use.value << 1 | (use.written ? 1U : 0U)});
+    uses_.push_back({use.place, use.tensor, use.value << 1 | (use.written ? 1U : 0U)});
   }
   for (size_t i = 0; i < logged.tensor_count; ++i) {
-    OpTensor& tensor = call.tensors[i];
-    Tensor row{place_of(tensor.role, tensor.path), tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked};
-    if (tensor.level != Level::kMeta) {
+    const OpTensor& tensor = call.tensors[i];
+    Tensor row{tensor.place, tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked};
+    if (tensor.fingerprint != kNoNumber) {
       row.fingerprint = static_cast<uint32_t>(fingerprints_.size());
-      fingerprints_.push_back(tensor.fingerprint);
+      fingerprints_.push_back(call.fingerprints[tensor.fingerprint]);
       bytes_ += sizeof(Fingerprint);
     }
-    if (tensor.level == Level::kFull) {
+    if (tensor.blob != kNoNumber) {
       row.bytes = static_cast<uint32_t>(blobs_.size());
-      bytes_ += tensor.bytes.size();
-      blobs_.push_back(std::move(tensor.bytes));
+      bytes_ += call.blobs[tensor.blob].size();
+      blobs_.push_back(std::move(call.blobs[tensor.blob]));
     }
     tensors_.push_back(row);
   }

@@ -16,15 +16,18 @@ struct OpLogOptions {
   uint64_t limit_bytes = uint64_t{4} << 30;  // of memory for everything that is logged
 };
 
-// Operator calls in memory, about 100 bytes each; save() makes a run of them. The texts and metas are the source's, and
-// so is the lock: one thread at a time, but for take().
+// Operator calls in memory, about 100 bytes each; save() makes a run of them The lock is the
+// source's: one thread at a time, but for take().
 class TTAP_API OpLog : public OpSink {
  public:
-  OpLog(const TextTable& texts, const std::deque<TensorMeta>& metas, const OpLogOptions& options);
+  // What the tables hold is the source's.
+  OpLog(const TextTable& texts, const std::deque<TensorMeta>& metas, const std::deque<OpPlace>& places,
+        const OpLogOptions& options);
 
   void begin(OpCall& call) override;
   void end(OpCall& call) override;
-  void take(OpCall& call, const TensorView& view, OpTensor tensor, const Fingerprint* known) override;
+  void take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) override;
+  bool keeps_meta() const override { return true; }
   bool full() const override { return bytes_ >= options_.limit_bytes; }
 
   uint64_t size() const { return calls_.size(); }
@@ -63,29 +66,25 @@ class TTAP_API OpLog : public OpSink {
     uint64_t start_ns;
   };
   struct Use {
-    uint32_t role_path;  // index into places_
+    PlaceId place;
     uint32_t tensor;
     uint32_t value_written;  // value, and in the lowest bit whether it is written
   };
   struct Tensor {
-    uint32_t role_path;
+    PlaceId place;
     MetaId meta;
     uint32_t value;
     uint32_t fingerprint;  // index, or kNoNumber
     uint32_t bytes;        // index, or kNoNumber
     Level asked;
   };
-  struct Place {
-    TextId role;
-    TextId path;
-  };
   class Saving;
 
-  uint32_t place_of(TextId role, TextId path);
   uint32_t thread_of(uint64_t number);
 
   const TextTable& texts_;
   const std::deque<TensorMeta>& metas_;
+  const std::deque<OpPlace>& places_;
   OpLogOptions options_;
   uint64_t started_unix_ns_;
   uint64_t started_ns_;
@@ -97,8 +96,6 @@ class TTAP_API OpLog : public OpSink {
   std::deque<Tensor> tensors_;
   std::deque<Fingerprint> fingerprints_;
   std::deque<std::vector<std::byte>> blobs_;
-  std::vector<Place> places_;
-  std::unordered_map<uint64_t, uint32_t> place_numbers_;
   std::vector<uint64_t> threads_;
 };
 

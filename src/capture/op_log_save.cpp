@@ -66,7 +66,7 @@ class OpLog::Saving {
 
   void add_tensor(const Call& call, const EventRecord& event, const Tensor& tensor) {
     const TensorMeta& meta = log_.metas_[tensor.meta];
-    const OpLog::Place& place = log_.places_[tensor.role_path];
+    const OpPlace& place = log_.places_[tensor.place];
     TensorRecord record{.name = event.name,
                         .call = event.call,
                         .role = or_out(log_.texts_.text(place.role)),
@@ -94,7 +94,7 @@ class OpLog::Saving {
     uses_.clear();
     for (uint32_t i = 0; i < call.use_count; ++i) {
       const OpLog::Use& use = log_.uses_[call.first_use + i];
-      const OpLog::Place& place = log_.places_[use.role_path];
+      const OpPlace& place = log_.places_[use.place];
       uses_.push_back({.role = or_out(log_.texts_.text(place.role)),
                        .path = log_.texts_.text(place.path),
                        .tensor = use.tensor,

@@ -27,9 +27,15 @@ struct TensorMeta {
 };
 using MetaId = uint32_t;
 
-struct OpUse {
+// Role and path of a tensor within a call, kept once per trace by the source.
+struct OpPlace {
   TextId role = 0;
   TextId path = 0;
+};
+using PlaceId = uint32_t;
+
+struct OpUse {
+  PlaceId place = 0;
   uint32_t tensor = kNoNumber;
   uint32_t value = 0;
   bool written = false;
@@ -37,17 +43,21 @@ struct OpUse {
 
 // A tensor that is kept with its call.
 struct OpTensor {
-  TextId role = 0;
-  TextId path = 0;
-  std::string_view role_text = {};
-  std::string_view path_text = {};
-  std::string_view device = {};
+  PlaceId place = 0;
   MetaId meta = 0;
   uint32_t value = 0;
-  Level level = Level::kMeta;  // what there is of it
   Level asked = Level::kMeta;
-  Fingerprint fingerprint = {};
-  std::vector<std::byte> bytes = {};  // in C order, at level full
+  uint32_t fingerprint = kNoNumber;  // index into OpCall::fingerprints
+  uint32_t blob = kNoNumber;         // index into OpCall::blobs
+};
+
+// What take() is given besides: the tensor, and texts that stay where they are.
+struct OpTensorSource {
+  TensorView view;  // data is null when there are no bytes to be read
+  std::string_view role;
+  std::string_view path;
+  std::string_view device;
+  const Fingerprint* known = nullptr;  // its fingerprint, if the source has it already
 };
 
 // A call under way: filled by the source, kept by the thread that makes the call, used again for the next one.
@@ -67,6 +77,8 @@ struct OpCall {
   TextId notes = 0;
   std::vector<OpUse> uses = {};
   std::vector<OpTensor> tensors = {};  // taken, and not yet handed over
+  std::vector<Fingerprint> fingerprints = {};
+  std::vector<std::vector<std::byte>> blobs = {};  // in C order
   Event event = {};                    // the recorder's
   int64_t pass = -1;                   // the recorder's; -1: none is open
 };
@@ -78,8 +90,9 @@ class OpSink {
   virtual void begin(OpCall& call) = 0;
   virtual void end(OpCall& call) = 0;
   // Takes what `tensor.asked` says of the tensor, now; called between begin() and end(), perhaps without the lock.
-  // `view.data` is null when there are no bytes to be read. `known`: its fingerprint, if the source has it already.
-  virtual void take(OpCall& call, const TensorView& view, OpTensor tensor, const Fingerprint* known) = 0;
+  virtual void take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) = 0;
+  // Whether a tensor of which only dtype and shape are kept may be put into OpCall::tensors without asking.
+  virtual bool keeps_meta() const { return false; }
   // Whether there is no room for more: the source then counts and does not ask further.
   virtual bool full() const = 0;
 };

@@ -38,12 +38,12 @@ void RecorderOpSink::begin(OpCall& call) {
   call.number = call.event.number;
 }
 
-void RecorderOpSink::take(OpCall& call, const TensorView& view, OpTensor tensor, const Fingerprint*) {
+void RecorderOpSink::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) {
   if (!call.event.wanted()) return;
-  recorder_.capture(call.event, view,
-                    {.role = tensor.role_text,
-                     .path = tensor.path_text,
-                     .device = tensor.device,
+  recorder_.capture(call.event, source.view,
+                    {.role = source.role,
+                     .path = source.path,
+                     .device = source.device,
                      .at_most = tensor.asked,
                      .value = tensor.value});
 }
@@ -52,8 +52,8 @@ void RecorderOpSink::end(OpCall& call) {
   if (!call.event.wanted()) return;
   uses_.clear();
   for (const OpUse& use : call.uses)
-    uses_.push_back({.role = texts_.text(use.role),
-                     .path = texts_.text(use.path),
+    uses_.push_back({.role = texts_.text(places_[use.place].role),
+                     .path = texts_.text(places_[use.place].path),
                      .tensor = use.tensor,
                      .value = use.value,
                      .written = use.written});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -10,14 +11,15 @@
 namespace ttap {
 
 // Puts operator calls into a recording, each into the pass that its thread is in; calls outside any pass are counted.
-// The texts are the source's.
+// The tables are the source's.
 class TTAP_API RecorderOpSink : public OpSink {
  public:
-  RecorderOpSink(Recorder& recorder, const TextTable& texts) : recorder_(recorder), texts_(texts) {}
+  RecorderOpSink(Recorder& recorder, const TextTable& texts, const std::deque<OpPlace>& places)
+      : recorder_(recorder), texts_(texts), places_(places) {}
 
   void begin(OpCall& call) override;
   void end(OpCall& call) override;
-  void take(OpCall& call, const TensorView& view, OpTensor tensor, const Fingerprint* known) override;
+  void take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) override;
   bool full() const override { return false; }
 
   // The text of stack number N, which must be known before the first call that has it begins.
@@ -27,6 +29,7 @@ class TTAP_API RecorderOpSink : public OpSink {
  private:
   Recorder& recorder_;
   const TextTable& texts_;
+  const std::deque<OpPlace>& places_;
   std::vector<std::string> stacks_;
   std::vector<Use> uses_;
   uint64_t outside_passes_ = 0;

@@ -2,6 +2,7 @@
 
 #include "python/comparing.h"
 #include "python/errors.h"
+#include "python/logging.h"
 #include "python/reading.h"
 #include "python/recording.h"
 #include "python/tensor_access.h"
@@ -16,4 +17,5 @@ NB_MODULE(_core, m) {
   ttap::python::init_recording(m);
   ttap::python::init_reading(m);
   ttap::python::init_comparing(m);
+  ttap::python::init_logging(m);
 }

@@ -48,20 +48,29 @@ JsonWriter& JsonWriter::key(std::string_view name) {
 JsonWriter& JsonWriter::value(std::string_view text) {
   before_value();
   out_.write("\"");
+  size_t written = 0;  // what needs no change is written in one go
+  const auto write_up_to = [&](size_t end) { out_.write(text.substr(written, end - written)); };
   for (size_t i = 0; i < text.size();) {
+    if (text[i] >= 0x20 && text[i] < 0x7F && text[i] != '"' && text[i] != '\\') {
+      ++i;
+      continue;
+    }
     const Utf8Character c = decode_utf8(text.substr(i));
-    const std::string_view bytes = text.substr(i, c.bytes);
-    if (!c.valid) {
-      out_.write("\xEF\xBF\xBD");
-    } else if (c.code == '"' || c.code == '\\') {
-      out_.print("\\{}", bytes);
-    } else if (c.code < 0x20 || c.code == 0x7F) {
-      out_.print("\\u{:04x}", c.code);
-    } else {
-      out_.write(bytes);
+    const bool special = !c.valid || c.code == '"' || c.code == '\\' || c.code < 0x20 || c.code == 0x7F;
+    if (special) {
+      write_up_to(i);
+      if (!c.valid) {
+        out_.write("\xEF\xBF\xBD");
+      } else if (c.code == '"' || c.code == '\\') {
+        out_.print("\\{}", text.substr(i, c.bytes));
+      } else {
+        out_.print("\\u{:04x}", c.code);
+      }
+      written = i + c.bytes;
     }
     i += c.bytes;
   }
+  write_up_to(text.size());
   out_.write("\"");
   return *this;
 }
@@ -70,10 +79,12 @@ JsonWriter& JsonWriter::value(double number) {
   if (std::isnan(number)) return value("nan");
   if (std::isinf(number)) return value(number < 0 ? "-inf" : "inf");
   before_value();
-  const auto text = fmt::format("{}", number);
-  out_.write(text);
   // A float stays a float for readers that tell them apart.
-  if (text.find_first_of(".e") == std::string::npos) out_.write(".0");
+  char text[40];
+  const auto end = fmt::format_to_n(text, sizeof text, "{}", number).out;
+  const std::string_view shown(text, static_cast<size_t>(end - text));
+  out_.write(shown);
+  if (shown.find_first_of(".e") == std::string_view::npos) out_.write(".0");
   return *this;
 }
 

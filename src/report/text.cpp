@@ -143,6 +143,17 @@ std::string statistic_text(double value, DType dtype, int digits) {
   return fmt::format("{:.{}g}", value, digits);
 }
 
+std::string nonfinite_text(const Stats& stats) {
+  std::string text;
+  const auto add = [&](uint64_t count, std::string_view what) {
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+  };
+  add(stats.nan, "NaN");
+  add(stats.pos_inf, "+Inf");
+  add(stats.neg_inf, "-Inf");
+  return text;
+}
+
 std::string number_text(const Number& number, int digits) {
   if (const auto* value = std::get_if<int64_t>(&number)) return fmt::format("{}", *value);
   if (const auto* value = std::get_if<uint64_t>(&number)) return fmt::format("{}", *value);

@@ -34,6 +34,7 @@ std::string duration_text(uint64_t ns);                                         
 
 // A statistic of a tensor of `dtype`: integers without fraction, the rest with `digits` significant digits.
 std::string statistic_text(double value, DType dtype, int digits);
+std::string nonfinite_text(const Stats& stats);  // 3 NaN, 1 +Inf; empty when none
 std::string number_text(const Number& number, int digits);
 // `[0, 3]`, with `.imag` or `.high` behind it where an element has two values.
 std::string place_text(const Located& value, DType dtype, std::span<const int64_t> shape);

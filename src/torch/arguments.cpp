@@ -21,7 +21,10 @@ constexpr size_t kLongestText = 200;  // of a string or list
 
 // ---- signature ----
 
-uint64_t mixed(uint64_t hash, uint64_t value) { return mix64(hash * 31 + value + 1); }
+uint64_t mixed(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9E3779B97F4A7C15;
+  return hash ^ hash >> 29;
+}
 
 uint64_t text_hash(std::string_view text) { return std::hash<std::string_view>{}(text); }
 
@@ -289,7 +292,7 @@ void collect_tensors(c10::ArrayRef<const IValue> values, std::vector<TensorPlace
 uint64_t signature(c10::ArrayRef<const IValue> values) {
   uint64_t hash = 0x9E3779B97F4A7C15;
   for (const IValue& value : values) hash = value_hash(hash, value);
-  return hash;
+  return mix64(hash);
 }
 
 std::string arguments_text(const Operator& op, c10::ArrayRef<const IValue> values) {

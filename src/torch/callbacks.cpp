@@ -1,5 +1,6 @@
 #include "torch/callbacks.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -78,14 +79,16 @@ struct CallbackBody {
       thread.marks.push_back(ThreadState::Mark::kIgnored);
       return;
     }
-    bool visible = false;
     const size_t depth = thread.depth;
-    guarded(thread, [&](Observer& observer, std::unique_lock<std::mutex>& lock) {
-      visible = observer.begin(function, thread, lock);
+    const size_t engine = thread.engine.size();
+    guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>& lock) {
+      observer.begin(function, thread, lock);
     });
-    while (!visible && thread.depth > depth) thread.pop();
+    const bool visible = thread.depth > depth;
     if (visible && thread.top().opaque) ++thread.opaque;
-    thread.marks.push_back(visible ? ThreadState::Mark::kFrame : ThreadState::Mark::kIgnored);
+    thread.marks.push_back(visible                         ? ThreadState::Mark::kFrame
+                           : thread.engine.size() > engine ? ThreadState::Mark::kEngine
+                                                           : ThreadState::Mark::kIgnored);
   }
 
   static void end(int slot, const at::RecordFunction& function) {
@@ -93,8 +96,12 @@ struct CallbackBody {
     if (thread.marks.empty()) return;
     const ThreadState::Mark mark = thread.marks.back();
     thread.marks.pop_back();
-    if (mark == ThreadState::Mark::kIgnored || thread.depth == 0) return;
-    guarded(thread, [&](Observer& observer, std::unique_lock<std::mutex>& lock) {
+    if (mark == ThreadState::Mark::kEngine && !thread.engine.empty()) {
+      thread.nodes.resize(std::min(thread.nodes.size(), thread.engine.back()));
+      thread.engine.pop_back();
+    }
+    if (mark != ThreadState::Mark::kFrame || thread.depth == 0) return;
+    guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>& lock) {
       observer.end(function, thread, lock);
     });
     if (thread.top().opaque && thread.opaque > 0) --thread.opaque;
@@ -106,7 +113,7 @@ struct CallbackBody {
     ThreadState& thread = state_of(slot);
     const size_t before = thread.nodes.size();
     if (thread.link != nullptr)
-      guarded(thread, [&](Observer& observer, std::unique_lock<std::mutex>&) {
+      guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>&) {
         observer.enter_node(function, thread);
       });
     if (thread.nodes.size() == before) thread.nodes.emplace_back();
@@ -114,7 +121,8 @@ struct CallbackBody {
 
   static void end_node(int slot) {
     ThreadState& thread = state_of(slot);
-    if (!thread.nodes.empty()) thread.nodes.pop_back();
+    // What autograd does with its results still belongs to the node.
+    if (!thread.nodes.empty() && thread.engine.empty()) thread.nodes.pop_back();
   }
 };
 

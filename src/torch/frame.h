@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,11 +20,13 @@ namespace ttap::torch_source {
 struct Observer::Frame {
   // A tensor of which the bytes are to be read, outside the lock.
   struct Pending {
-    at::Tensor tensor;
+    at::Tensor tensor = {};  // undefined: nothing to be read
     OpTensor record;
     const TensorMeta* meta;
-    bool has_known = false;
-    Fingerprint known = {};
+    std::string_view role = {};
+    std::string_view path = {};
+    std::string_view device = {};
+    std::optional<Fingerprint> known = {};
   };
   struct Written {
     at::Tensor tensor;
@@ -44,12 +47,15 @@ struct Observer::Frame {
   std::vector<Written> written;
   JsonObject notes;
   JsonObject unread;      // path to reason
-  JsonObject subclasses;  // path to what Python says
+  std::map<std::string, JsonObject> subclasses;  // by note: path to what Python says
+  size_t result_count = 0;
   std::vector<c10::IValue> arguments;  // kept for the user's hook only
 
   void clear() {
     call.uses.clear();
     call.tensors.clear();
+    call.fingerprints.clear();
+    call.blobs.clear();
     call.parent = call.forward = kNoEvent;
     call.stack = 0;
     call.arguments = call.results = call.notes = 0;
@@ -77,7 +83,7 @@ struct Observer::Scope {
 // What an observer knows of one thread.
 struct Observer::ThreadState {
   // How each RecordFunction under way was taken.
-  enum class Mark : uint8_t { kIgnored, kFrame };
+  enum class Mark : uint8_t { kIgnored, kFrame, kEngine };
   struct Node {
     std::string name;
     uint32_t forward = kNoEvent;
@@ -94,6 +100,7 @@ struct Observer::ThreadState {
   std::vector<Scope> scopes;
   std::vector<size_t> kernels;  // depths of the frames that are kernels
   std::vector<Node> nodes;
+  std::vector<size_t> engine;  // how many nodes there were when autograd began to evaluate one more
   int64_t pass = -1;
 
   Frame& push() {

@@ -5,13 +5,14 @@
 #include <thread>
 
 #include "torch/observer.h"
+#include "torch/spin_lock.h"
 
 namespace ttap::torch_source {
 
 // Between PyTorch's callbacks and an observer: a callback may come after the observer has gone. The mutex is the
 // observer's lock; `busy` counts the threads that are inside it without the lock.
 struct Observer::Link {
-  std::mutex mutex;
+  SpinLock mutex;
   Observer* observer = nullptr;  // null once it has stopped
   std::atomic<int> busy{0};
 };
@@ -20,7 +21,7 @@ struct Observer::Link {
 // touched any more.
 class Unlocked {
  public:
-  Unlocked(Observer::Link& link, std::unique_lock<std::mutex>& lock) : link_(link), lock_(lock) {
+  Unlocked(Observer::Link& link, std::unique_lock<SpinLock>& lock) : link_(link), lock_(lock) {
     link_.busy.fetch_add(1, std::memory_order_relaxed);
     lock_.unlock();
   }
@@ -33,7 +34,7 @@ class Unlocked {
 
  private:
   Observer::Link& link_;
-  std::unique_lock<std::mutex>& lock_;
+  std::unique_lock<SpinLock>& lock_;
 };
 
 }  // namespace ttap::torch_source

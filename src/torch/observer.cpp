@@ -5,7 +5,6 @@
 
 #include <utility>
 
-#include "capture/process.h"
 #include "core/op_name.h"
 #include "torch/frame.h"
 #include "torch/link.h"
@@ -28,11 +27,15 @@ class Deaf {
   Deaf& operator=(const Deaf&) = delete;
 };
 
-c10::DispatchKeySet keys_of(const std::vector<TensorPlace>& places) {
+struct Keys {
+  c10::DispatchKeySet all;
+  bool modes_off;  // no dispatch mode would be asked
+};
+Keys keys_of(const std::vector<TensorPlace>& places) {
   c10::DispatchKeySet keys;
   for (const TensorPlace& place : places) keys = keys | place.tensor->key_set();
-  const auto& tls = c10::impl::tls_local_dispatch_key_set();
-  return (keys | tls.included_) - tls.excluded_;
+  const auto tls = c10::impl::tls_local_dispatch_key_set();
+  return {(keys | tls.included_) - tls.excluded_, tls.excluded_.has(c10::DispatchKey::Python)};
 }
 
 // A boxed call shows the whole stack, of which the arguments are the last.
@@ -48,9 +51,9 @@ Observer::Observer(const ObserverOptions& options, PythonSide python)
     : options_(options),
       python_(std::move(python)),
       link_(std::make_shared<Link>()),
+      places_(texts_),
       tensors_(texts_),
-      operators_(texts_),
-      words_{texts_.intern("in"), texts_.intern("out"), texts_.intern("after")} {}
+      operators_(places_) {}
 
 Observer::~Observer() { stop(); }
 
@@ -72,7 +75,7 @@ void Observer::fail(const char* what) {
 // ---- names ----
 
 const Observer::Name* Observer::name_of(TextId scope, bool backward, const std::string& op, uint64_t key,
-                                        std::unique_lock<std::mutex>& lock) {
+                                        std::unique_lock<SpinLock>& lock) {
   const auto found = names_.find(key);
   if (found != names_.end()) return &found->second;
   const std::string name =
@@ -92,22 +95,23 @@ const Observer::Name* Observer::name_of(TextId scope, bool backward, const std::
 
 // ---- an operator ----
 
-bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<std::mutex>& lock) {
+void Observer::begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock) {
   Operator& op = operators_.of(function);
-  if (!op.dispatched) return false;
+  if (op.is_engine) thread.engine.push_back(thread.nodes.size());
+  if (!op.dispatched) return;
   if (compiling_now > 0 && !options_.compilation) {
     ++counts_.compilation;
-    return false;
+    return;
   }
   Frame* parent = thread.depth > 0 ? &thread.top() : nullptr;
   Frame& frame = thread.push();
   const auto arguments = arguments_of(function, op);
   collect_tensors(arguments, frame.places, frame.held);
-  const c10::DispatchKeySet keys = keys_of(frame.places);
-  if (options_.view == OpView::kDispatch && is_looked_through(op, keys)) {
+  const auto [keys, modes_off] = keys_of(frame.places);
+  if (options_.view == OpView::kDispatch && (modes_off || !op.computes || is_looked_through(op, keys))) {
     frame.clear();
     thread.pop();
-    return false;
+    return;
   }
   if (parent != nullptr) parent->has_children = true;
   frame.op = &op;
@@ -116,12 +120,12 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   frame.scope = backward ? thread.nodes.back().scope : thread.scopes.empty() ? 0 : thread.scopes.back().name;
   const uint64_t key = uint64_t{frame.scope} << 32 | uint64_t{op.number} << 1 | (backward ? 1 : 0);
   const Name* name = name_of(frame.scope, backward, op.full_name, key, lock);
-  if (name == nullptr) return true;
+  if (name == nullptr) return;
   if (!name->level || sink_->full()) {
     ++(name->level ? counts_.no_room : counts_.rejected);
     frame.held.clear();
     frame.places.clear();
-    return true;
+    return;
   }
   frame.logged = true;
   ++counts_.calls;
@@ -135,8 +139,8 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   call.parent = parent != nullptr && parent->logged ? parent->call.number
                 : thread.scopes.empty()             ? kNoEvent
                                                     : thread.scopes.back().event;
-  if (!take_stack(call, lock)) return true;
-  call.start_ns = steady_ns();
+  if (!take_stack(call, lock)) return;
+  call.start_ns = ticks_.now_ns();
   sink_->begin(call);
   const uint64_t like = signature(arguments);
   const auto text = op.argument_texts.find(like);
@@ -144,12 +148,11 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
                        ? text->second
                        : op.argument_texts.emplace(like, texts_.intern(arguments_text(op, arguments))).first->second;
   if (python_.hook) frame.arguments.assign(arguments.begin(), arguments.end());
-  if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, lock)) return true;
+  if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, false, lock)) return;
   (void)note_inputs(frame, lock);
-  return true;
 }
 
-bool Observer::take_stack(OpCall& call, std::unique_lock<std::mutex>& lock) {
+bool Observer::take_stack(OpCall& call, std::unique_lock<SpinLock>& lock) {
   if (!options_.stacks) return true;
   const std::shared_ptr<Link> link = link_;
   std::string text;
@@ -162,10 +165,10 @@ bool Observer::take_stack(OpCall& call, std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-void Observer::end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<std::mutex>& lock) {
+void Observer::end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock) {
   Frame& frame = thread.top();
   if (!frame.logged || (options_.view == OpView::kLeaf && frame.has_children)) return;
-  frame.call.end_ns = steady_ns();
+  frame.call.end_ns = ticks_.now_ns();
   if (function.seqNr() >= 0) remember_forward(function, frame);
   const Operator& op = *frame.op;
   const c10::ArrayRef<c10::IValue> results(function.outputs());
@@ -179,7 +182,8 @@ void Observer::end(const at::RecordFunction& function, ThreadState& thread, std:
 
 void Observer::finish(Frame& frame) {
   if (!frame.unread.empty()) frame.notes.add("unread", frame.unread.str());
-  if (!frame.subclasses.empty()) frame.notes.add("tensors", frame.subclasses.str());
+  for (const auto& [note, subclasses] : frame.subclasses)
+    frame.notes.add(note, note == "fake" ? "true" : subclasses.str());
   if (!frame.notes.empty()) frame.call.notes = texts_.intern(frame.notes.str());
   sink_->end(frame.call);
 }
@@ -227,7 +231,7 @@ void Observer::enter(std::string_view name, std::string_view notes, uint32_t eve
     call.thread = thread->thread;
     call.pass = thread->pass;
     call.parent = thread->scopes.empty() ? kNoEvent : thread->scopes.back().event;
-    call.start_ns = steady_ns();
+    call.start_ns = ticks_.now_ns();
     call.notes = texts_.intern(notes);
     sink_->begin(call);
     scope.event = call.number;
@@ -244,7 +248,7 @@ void Observer::leave() {
   Scope scope = std::move(thread->scopes.back());
   thread->scopes.pop_back();
   if (scope.frame == nullptr) return;
-  scope.frame->call.end_ns = steady_ns();
+  scope.frame->call.end_ns = ticks_.now_ns();
   sink_->end(scope.frame->call);
 }
 

@@ -19,8 +19,11 @@
 #include "capture/op_sink.h"
 #include "torch/arguments.h"
 #include "torch/operators.h"
+#include "torch/place_table.h"
 #include "torch/python_stack.h"
+#include "torch/spin_lock.h"
 #include "torch/tensor_table.h"
+#include "torch/ticks.h"
 
 namespace ttap::torch_source {
 
@@ -52,8 +55,13 @@ struct OwnerSide {
 struct PythonSide {
   // The level of a call of this name, or nothing: not recorded. Asked once per name.
   std::function<std::optional<Level>(const std::string& name)> decide;
-  // For a tensor subclass: JSON about it ({"class": …, "placements": …}), and whether what its own code calls is shown.
-  std::function<std::string(const at::Tensor& tensor, bool* shows_inside)> describe;
+  // Of a tensor subclass.
+  struct Described {
+    std::string note;           // under which it is noted: "dtensor", "fake", "classes"; empty: not at all
+    std::string json;           // {"placements": …}, "the class"
+    bool shows_inside = false;  // what its own code calls is shown beneath the call
+  };
+  std::function<Described(const at::Tensor& tensor)> describe;
   // The user's: JSON to be kept, or nothing.
   std::function<std::string(const std::string& op, c10::ArrayRef<const c10::IValue> arguments, const Operator& schema,
                             c10::ArrayRef<const c10::IValue> results)>
@@ -111,6 +119,7 @@ class Observer {
   Counts counts() const;
   TextTable& texts() { return texts_; }
   const std::deque<TensorMeta>& metas() const { return tensors_.metas(); }
+  const std::deque<OpPlace>& places() const { return places_.all(); }
   PythonStacks& stacks() { return stacks_; }
 
   struct Link;      // between the callbacks, which PyTorch may call at any time, and the observer
@@ -140,24 +149,25 @@ class Observer {
 
   // All of these are called with the lock held. Those that return false have let go of it meanwhile and found the
   // observer stopped: nothing of it may be touched any more.
-  bool begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<std::mutex>& lock);
-  void end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<std::mutex>& lock);
+  // Pushes a frame when the call is visible.
+  void begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock);
+  void end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock);
   void finish(Frame& frame);
   void enter_node(const at::RecordFunction& function, ThreadState& thread);
   void remember_forward(const at::RecordFunction& function, const Frame& frame);
   const Name* name_of(TextId scope, bool backward, const std::string& op, uint64_t key,
-                      std::unique_lock<std::mutex>& lock);
-  bool take_stack(OpCall& call, std::unique_lock<std::mutex>& lock);
-  bool note_inputs(Frame& frame, std::unique_lock<std::mutex>& lock);
-  bool note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock);
-  bool take_pending(Frame& frame, std::unique_lock<std::mutex>& lock);
-  bool wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock);
-  bool describe_subclasses(Frame& frame, std::unique_lock<std::mutex>& lock);
-  bool call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock);
-  void use_tensor(Frame& frame, const at::Tensor& tensor, TextId role, TextId path, const UseOptions& how);
+                      std::unique_lock<SpinLock>& lock);
+  bool take_stack(OpCall& call, std::unique_lock<SpinLock>& lock);
+  bool note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock);
+  bool note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
+  bool take_pending(Frame& frame, std::unique_lock<SpinLock>& lock);
+  bool wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
+  bool describe_subclasses(Frame& frame, bool results, std::unique_lock<SpinLock>& lock);
+  bool call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
+  void use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how);
   void keep_what_changed(Frame& frame, size_t first_use, size_t first_tensor);
-  TextId path_of(const Operator& op, const TensorPlace& place);
-  TextId result_path(const TensorPlace& place, size_t results);
+  void note_unread(Frame& frame, PlaceId place, std::string_view reason);
+  PlaceId place_of(const Operator& op, const TensorPlace& place);
   void fail(const char* what);
 
   // Of the calling thread; null when the observer is not at work.
@@ -171,17 +181,16 @@ class Observer {
   int slot_ = -1;
 
   TextTable texts_;
+  PlaceTable places_;
   TensorTable tensors_;
   OperatorTable operators_;
   PythonStacks stacks_;
+  Ticks ticks_;
   ska::flat_hash_map<uint64_t, Name> names_;  // by scope, backward and operator
   std::unordered_map<std::string, uint64_t> kernel_numbers_;
   std::unordered_map<uint64_t, Forwards> forwards_;  // by thread
   uint32_t next_value_ = 1;
   Counts counts_;
-  struct Words {
-    TextId in, out, after;
-  } words_;
 };
 
 // Whether this thread is in code of our own.

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "capture/process.h"
 #include "core/op_name.h"
 #include "torch/frame.h"
 #include "torch/link.h"
@@ -60,7 +59,7 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
                 : thread->scopes.empty()            ? kNoEvent
                                                     : thread->scopes.back().event;
   if (!take_stack(call, lock)) return;
-  call.start_ns = steady_ns();
+  call.start_ns = ticks_.now_ns();
   sink_->begin(call);
   std::string text;
   const Level level = options_.inputs ? call.level : Level::kMeta;
@@ -73,7 +72,7 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
     }
     text += "%" + std::to_string(call.uses.size());
     const TextId path = texts_.intern("/" + argument.name);
-    use_tensor(frame, argument.tensor, words_.in, path, {.level = level, .written = false});
+    use_tensor(frame, argument.tensor, places_.of(places_.in(), path), {.level = level, .written = false});
     frame.written.push_back({.tensor = std::move(argument.tensor),
                              .path = path,
                              .use = static_cast<uint32_t>(call.uses.size() - 1)});
@@ -93,7 +92,8 @@ void Observer::keep_what_changed(Frame& frame, size_t first_use, size_t first_te
     OpUse& after = call.uses[first_use + i];
     const auto taken = std::find_if(call.tensors.begin() + static_cast<ptrdiff_t>(first_tensor), call.tensors.end(),
                                     [&](const OpTensor& tensor) { return tensor.value == after.value; });
-    const bool same = taken != call.tensors.end() && taken->level != Level::kMeta && each.before == taken->fingerprint.hash;
+    const bool same = taken != call.tensors.end() && taken->fingerprint != kNoNumber && each.before &&
+                      *each.before == call.fingerprints[taken->fingerprint].hash;
     call.uses[each.use].written = !same;
     if (!same) continue;
     after.value = call.uses[each.use].value;
@@ -110,13 +110,13 @@ void Observer::end_kernel() {
   std::unique_lock lock(link->mutex);
   Frame& frame = thread->top();
   if (link->observer == this && frame.logged) {
-    frame.call.end_ns = steady_ns();
+    frame.call.end_ns = ticks_.now_ns();
     tensors_.kernel_ran();
     const UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
     const size_t first_use = frame.call.uses.size();
     const size_t first_tensor = frame.call.tensors.size();
     for (const Frame::Written& written : frame.written)
-      use_tensor(frame, written.tensor, words_.after, written.path, how);
+      use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
     if (take_pending(frame, lock)) {
       keep_what_changed(frame, first_use, first_tensor);
       finish(frame);

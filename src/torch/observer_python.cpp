@@ -6,40 +6,42 @@
 // Where an observer asks Python.
 namespace ttap::torch_source {
 
-bool Observer::describe_subclasses(Frame& frame, std::unique_lock<std::mutex>& lock) {
+bool Observer::describe_subclasses(Frame& frame, bool results, std::unique_lock<SpinLock>& lock) {
   if (!python_.describe) return true;
-  struct Described {
-    TextId path;
-    const at::Tensor* tensor;
-    std::string json;
+  struct Subclass {
+    const TensorPlace* place;
+    PythonSide::Described told;
   };
-  std::vector<Described> found;
+  std::vector<Subclass> found;
   for (const TensorPlace& place : frame.places)
-    if (place.tensor->key_set().has(c10::DispatchKey::Python))
-      found.push_back({path_of(*frame.op, place), place.tensor, {}});
-  bool shows_inside = false;
+    if (place.tensor->key_set().has(c10::DispatchKey::Python)) found.push_back({&place, {}});
+  if (found.empty()) return true;
   const std::shared_ptr<Link> link = link_;
   {
     const Unlocked unlocked(*link, lock);
-    for (Described& each : found) {
-      bool shows = false;
-      each.json = python_.describe(*each.tensor, &shows);
-      shows_inside |= shows;
-    }
+    for (Subclass& each : found) each.told = python_.describe(*each.place->tensor);
   }
   if (link->observer != this) return false;
-  for (const Described& each : found)
-    if (!each.json.empty()) frame.subclasses.add(texts_.text(each.path), each.json);
-  if (shows_inside) frame.opaque = false;
+  for (const Subclass& each : found) {
+    if (each.told.shows_inside) frame.opaque = false;
+    if (each.told.note.empty()) continue;
+    const PlaceId place = results ? places_.of_result(each.place->argument, frame.result_count, each.place->item)
+                                  : place_of(*frame.op, *each.place);
+    std::string where(results ? "out" : "");
+    where += texts_.text(places_.all()[place].path);
+    frame.subclasses[each.told.note].add(where, each.told.json);
+  }
   return true;
 }
 
-bool Observer::call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<std::mutex>& lock) {
+bool Observer::call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock) {
   const std::shared_ptr<Link> link = link_;
   std::string json;
   {
     const Unlocked unlocked(*link, lock);
-    json = python_.hook(frame.op->full_name, {frame.arguments.data(), frame.arguments.size()}, *frame.op, results);
+    json = python_.hook(frame.op->full_name,
+                        c10::ArrayRef<const c10::IValue>(frame.arguments.data(), frame.arguments.size()), *frame.op,
+                        results);
   }
   if (link->observer != this) return false;
   if (!json.empty()) frame.notes.add("hook", json);

@@ -12,13 +12,14 @@ using c10::DispatchKey;
 
 bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 
-void describe_schema(Operator& op, TextTable& texts) {
+void describe_schema(Operator& op, PlaceTable& places) {
   const auto& arguments = op.schema->arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::Argument& argument = arguments[i];
     const bool written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
     const std::string place = argument.kwarg_only() ? argument.name() : std::to_string(i);
-    op.arguments.push_back({texts.intern("/" + place), written});
+    const TextId path = places.texts().intern("/" + place);
+    op.arguments.push_back({path, places.of(places.in(), path), written});
     op.writes |= written;
   }
   const auto& returns = op.schema->returns();
@@ -68,9 +69,12 @@ std::unique_ptr<Operator> OperatorTable::make(const at::RecordFunction& function
   op->number = static_cast<uint32_t>(operators_.size());
   op->schema = function.operator_schema();
   op->dispatched = op->schema.has_value() && !starts_with(op->name, "profiler::");
+  op->is_engine = !op->dispatched && starts_with(op->name, "autograd::engine::evaluate_function");
   if (!op->dispatched) return op;
-  describe_schema(*op, texts_);
+  describe_schema(*op, places_);
   describe_dispatch(*op);
+  op->computes = op->name != "aten::detach_" && op->name != "aten::requires_grad_" && op->name != "aten::set_data" &&
+                 op->name != "aten::retain_grad" && op->name != "aten::_backward";
   op->is_c10d = starts_with(op->name, "c10d::");
   op->is_wait = op->name == "_c10d_functional::wait_tensor" || op->name == "c10d_functional::wait_tensor";
   op->result_comes_later = starts_with(op->name, "_c10d_functional::") && !op->is_wait;

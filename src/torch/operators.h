@@ -3,6 +3,7 @@
 #include <ATen/core/function_schema.h>
 #include <ATen/record_function.h>
 #include <c10/core/DispatchKeySet.h>
+#include <c10/util/flat_hash_map.h>
 
 #include <cstdint>
 #include <memory>
@@ -11,14 +12,16 @@
 #include <unordered_map>
 #include <vector>
 
-#include "capture/text_table.h"
+#include "capture/op_sink.h"
+#include "torch/place_table.h"
 
 namespace ttap::torch_source {
 
 // What is known of one operator of the dispatcher, once per trace.
 struct Operator {
   struct Argument {
-    TextId path = 0;  // `/0`, or `/out` where it goes by name
+    TextId path = 0;    // `/0`, or `/out` where it goes by name
+    PlaceId place = 0;  // of role "in"
     bool written = false;
   };
 
@@ -27,6 +30,7 @@ struct Operator {
   std::string full_name;  // aten::add.Tensor
   uint32_t number = 0;
   bool dispatched = false;  // false: a range that somebody marked (profiler, autograd engine), no operator
+  bool is_engine = false;   // such a range: autograd evaluates a node, and fits its results afterwards
   std::optional<c10::FunctionSchema> schema;
   std::vector<Argument> arguments;
   bool writes = false;             // to any argument
@@ -42,24 +46,25 @@ struct Operator {
   c10::DispatchKey decided_for = c10::DispatchKey::Undefined;
   bool decided = false;
 
-  std::unordered_map<uint64_t, TextId> argument_texts;  // by signature
+  bool computes = true;  // false: it only changes what autograd knows of a tensor
+
+  ska::flat_hash_map<uint64_t, TextId> argument_texts;  // by signature
+  ska::flat_hash_map<uint64_t, TextId> result_texts;
 };
 
 // Finds the operator of a RecordFunction without copying its schema or name.
 class OperatorTable {
  public:
-  explicit OperatorTable(TextTable& texts) : texts_(texts) {}
+  explicit OperatorTable(PlaceTable& places) : places_(places) {}
   Operator& of(const at::RecordFunction& function);
-  // By name, for what is no RecordFunction.
-  size_t size() const { return operators_.size(); }
 
  private:
   std::unique_ptr<Operator> make(const at::RecordFunction& function, const char* name, const char* overload);
 
-  TextTable& texts_;
+  PlaceTable& places_;
   // By where the schema keeps its name: an operator that is registered anew may get the place of another one, so the
   // names are compared too.
-  std::unordered_map<const char*, Operator*> by_name_;
+  ska::flat_hash_map<const char*, Operator*> by_name_;
   std::vector<std::unique_ptr<Operator>> operators_;
 };
 

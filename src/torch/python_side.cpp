@@ -53,21 +53,22 @@ std::optional<Level> decide(PyObject* function, const std::string& name) {
   return static_cast<Level>(level);
 }
 
-std::string describe(PyObject* function, const at::Tensor& tensor, bool* shows_inside) {
+PythonSide::Described describe(PyObject* function, const at::Tensor& tensor) {
   const py::gil_scoped_acquire gil;
   const KeepError keep;
   PyObject* argument = THPVariable_Wrap(tensor);
   PyObject* answer = argument == nullptr ? nullptr : PyObject_CallOneArg(function, argument);
   Py_XDECREF(argument);
-  if (answer == nullptr || !PyTuple_Check(answer) || PyTuple_GET_SIZE(answer) != 2) {
-    if (answer == nullptr) report_error(function);
-    Py_XDECREF(answer);
-    return {};
+  PythonSide::Described told;
+  if (answer == nullptr) {
+    report_error(function);
+  } else if (PyTuple_Check(answer) && PyTuple_GET_SIZE(answer) == 3) {
+    told.note = text_of(PyTuple_GET_ITEM(answer, 0));
+    told.json = text_of(PyTuple_GET_ITEM(answer, 1));
+    told.shows_inside = PyObject_IsTrue(PyTuple_GET_ITEM(answer, 2)) == 1;
   }
-  std::string json = text_of(PyTuple_GET_ITEM(answer, 0));
-  *shows_inside = PyObject_IsTrue(PyTuple_GET_ITEM(answer, 1)) == 1;
-  Py_DECREF(answer);
-  return json;
+  Py_XDECREF(answer);
+  return told;
 }
 
 std::string call_hook(PyObject* function, const std::string& op, c10::ArrayRef<const c10::IValue> arguments,
@@ -113,7 +114,7 @@ PythonSide python_side(const PythonFunctions& functions) {
   if (PyObject* function = functions.decide)
     side.decide = [function](const std::string& name) { return decide(function, name); };
   if (PyObject* function = functions.describe)
-    side.describe = [function](const at::Tensor& tensor, bool* shows) { return describe(function, tensor, shows); };
+    side.describe = [function](const at::Tensor& tensor) { return describe(function, tensor); };
   if (PyObject* function = functions.hook)
     side.hook = [function](const std::string& op, c10::ArrayRef<const c10::IValue> arguments, const Operator& schema,
                            c10::ArrayRef<const c10::IValue> results) {

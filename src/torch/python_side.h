@@ -10,7 +10,7 @@ namespace ttap::torch_source {
 // as the observer works.
 struct PythonFunctions {
   PyObject* decide = nullptr;    // name -> level number, or None
-  PyObject* describe = nullptr;  // tensor -> (JSON text, whether what its code calls is shown)
+  PyObject* describe = nullptr;  // tensor -> (note, JSON text, whether what its code calls is shown)
   PyObject* hook = nullptr;      // (name, args, kwargs, result) -> JSON text
 };
 PythonSide python_side(const PythonFunctions& functions);

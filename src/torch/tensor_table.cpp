@@ -12,7 +12,9 @@ namespace {
 
 constexpr size_t kViewsPerStorage = 8;
 
-uint64_t mixed(uint64_t hash, uint64_t value) { return mix64(hash * 31 + value + 1); }
+constexpr size_t kFirstSweep = 256;  // soon, so that the memory of dead tensors is used again while it is in the caches
+
+uint64_t stirred(uint64_t hash, uint64_t value) { return (hash ^ value) * 0x9E3779B97F4A7C15; }
 
 bool has_sizes(const at::Tensor& tensor) {
   return !tensor.is_nested() && !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
@@ -89,11 +91,11 @@ MetaId TensorTable::meta_of(const at::Tensor& tensor) {
   const c10::IntArrayRef shape = sized ? tensor.sizes() : c10::IntArrayRef{};
   const c10::IntArrayRef strides = strided ? tensor.strides() : c10::IntArrayRef{};
   const c10::Device device = tensor.device();
-  uint64_t hash = mixed(static_cast<uint64_t>(tensor.scalar_type()),
-                        static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
-  for (const int64_t size : shape) hash = mixed(hash, static_cast<uint64_t>(size));
-  for (const int64_t stride : strides) hash = mixed(hash, static_cast<uint64_t>(stride));
-  const auto [found, is_new] = meta_numbers_.emplace(hash, static_cast<MetaId>(metas_.size()));
+  uint64_t hash = stirred(static_cast<uint64_t>(tensor.scalar_type()) << 32 | shape.size(),
+                          static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
+  for (const int64_t size : shape) hash = stirred(hash ^ hash >> 29, static_cast<uint64_t>(size));
+  for (const int64_t stride : strides) hash = stirred(hash ^ hash >> 29, static_cast<uint64_t>(stride));
+  const auto [found, is_new] = meta_numbers_.emplace(mix64(hash), static_cast<MetaId>(metas_.size()));
   if (!is_new) return found->second;
   TensorMeta meta;
   meta.dtype = dtype_of(tensor.scalar_type()).value_or(DType::kU8);
@@ -198,7 +200,7 @@ void TensorTable::drop_dead() {
     it = it->second.reference.expired() ? objects_.erase(it) : std::next(it);
   for (auto it = storages_.begin(); it != storages_.end();)
     it = it->second.reference.expired() ? storages_.erase(it) : std::next(it);
-  sweep_at_ = std::max<size_t>(4096, 2 * std::max(objects_.size(), storages_.size()));
+  sweep_at_ = std::max<size_t>(kFirstSweep, 2 * std::max(objects_.size(), storages_.size()));
 }
 
 }  // namespace ttap::torch_source

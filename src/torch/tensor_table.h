@@ -80,7 +80,7 @@ class TensorTable {
   ska::flat_hash_map<const void*, Storage> storages_;
   uint32_t next_number_ = 0;
   uint32_t epoch_ = 0;
-  size_t sweep_at_ = 4096;
+  size_t sweep_at_ = 256;
   TextId cpu_ = 0;
 };
 

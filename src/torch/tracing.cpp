@@ -38,13 +38,14 @@ class OpSource {
       : held_{std::move(decide), std::move(describe), std::move(hook)},
         observer_(options, python_side({function(held_[0]), function(held_[1]), function(held_[2])})) {
     if (recorder != nullptr) {
-      recorder_sink_ = std::make_unique<RecorderOpSink>(*recorder, observer_.texts());
+      recorder_sink_ = std::make_unique<RecorderOpSink>(*recorder, observer_.texts(), observer_.places());
       RecorderOpSink* sink = recorder_sink_.get();
       observer_.set_sink(sink, {.new_stack = [sink](uint32_t number, std::string text) {
                            sink->set_stack(number, std::move(text));
                          }});
     } else {
-      log_ = std::make_unique<OpLog>(observer_.texts(), observer_.metas(), OpLogOptions{.limit_bytes = limit_bytes});
+      log_ = std::make_unique<OpLog>(observer_.texts(), observer_.metas(), observer_.places(),
+                                     OpLogOptions{.limit_bytes = limit_bytes});
       observer_.set_sink(log_.get());
     }
   }

@@ -52,6 +52,26 @@ TEST_F(NonfiniteTest, ATensorAtLevelMetaIsNotJudgedAndNotSkippedSilently) {
   EXPECT_EQ(report.unjudged[0].error.code, ErrorCode::kNotRecorded);
 }
 
+TEST_F(NonfiniteTest, WhatComesCloseToTheEndOfItsFormatIsSuspect) {
+  const auto halves = [](std::vector<uint16_t> bits) {
+    const auto bytes = std::as_bytes(std::span(bits));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  test::SamplePass writer(scratch_.path(), 0);
+  writer.tensor("large", DType::kF16, {2}, halves({0x7900, 0x3C00}));          // 40960, 1
+  writer.tensor("largest", DType::kF16, {2}, halves({0xFBFF, 0x3C00}));        // -65504, as a mask has it
+  writer.tensor("small", DType::kF16, {3}, halves({0x0001, 0x3C00, 0x0000}));  // one of two is subnormal
+  writer.tensor("fine", {2}, std::vector<float>{1e30F, 1});
+  const Pass pass = reopen(writer);
+  const NonfiniteReport report = find_nonfinite(pass);
+  EXPECT_TRUE(report.found.empty());
+  ASSERT_EQ(report.suspects.size(), 2u);
+  EXPECT_EQ(report.suspects[0].tensor, 0u);
+  EXPECT_EQ(report.suspects[0].suspicion, Suspicion::kNearOverflow);
+  EXPECT_EQ(report.suspects[1].tensor, 2u);
+  EXPECT_EQ(report.suspects[1].suspicion, Suspicion::kUnderflow);
+}
+
 TEST_F(NonfiniteTest, UnwantedTensorsAreCounted) {
   test::SamplePass writer(scratch_.path(), 0);
   writer.tensor("mask", {1}, std::vector<float>{-kInf});
@@ -72,12 +92,12 @@ TEST_F(NonfiniteTest, TheOriginNamesPlaceAndInputsOfTheSameCall) {
   writer.tensor("inner", {1}, std::vector<float>{3}, {.role = "in", .path = "/1", .event = inner});
   writer.tensor("inner", {2, 2}, std::vector<float>{1, 2, 3, kNan}, {.event = inner});
   const Pass pass = reopen(writer);
-  const Origin origin = trace_origin(pass, 3);
-  ASSERT_TRUE(origin.first);
-  EXPECT_EQ(origin.first->element, 3u);
-  EXPECT_EQ(origin.inputs, (std::vector<size_t>{1, 2}));
-  EXPECT_TRUE(origin.nonfinite_inputs.empty());
-  EXPECT_EQ(origin.before, 2u);
+  const Situation situation = situation_of(pass, 3);
+  ASSERT_TRUE(situation.first);
+  EXPECT_EQ(situation.first->element, 3u);
+  EXPECT_EQ(situation.inputs, (std::vector<size_t>{1, 2}));
+  EXPECT_TRUE(situation.nonfinite_inputs.empty());
+  EXPECT_EQ(situation.before, 2u);
 }
 
 TEST_F(NonfiniteTest, TheTensorBeforeIsOneKnownToBeClean) {
@@ -86,9 +106,9 @@ TEST_F(NonfiniteTest, TheTensorBeforeIsOneKnownToBeClean) {
   writer.tensor("unknown", {1}, std::vector<float>{1}, {.level = Level::kMeta});
   writer.tensor("bad", {1}, std::vector<float>{kNan}, {.level = Level::kFingerprint});
   const Pass pass = reopen(writer);
-  const Origin origin = trace_origin(pass, 2);
-  EXPECT_FALSE(origin.first);  // no bytes to look into
-  EXPECT_EQ(origin.before, 0u);
+  const Situation situation = situation_of(pass, 2);
+  EXPECT_FALSE(situation.first);  // no bytes to look into
+  EXPECT_EQ(situation.before, 0u);
 }
 
 TEST_F(NonfiniteTest, VerifyReadsEveryByteThatWasKept) {

@@ -8,6 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "op_runs.h"
+#include "sample_ops.h"
 #include "sample_run.h"
 
 namespace ttap::test {
@@ -141,6 +143,34 @@ void large(const fs::path& run, size_t count) {
   pass.finish();
 }
 
+// A training loop of ops: each takes what the one before it made, every eighth begins a module.
+void many_ops(const fs::path& run, size_t count) {
+  SampleOps pass(run / rank_directory_name(0, 4711));
+  uint32_t module = kNoEvent;
+  uint32_t before = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const std::string scope = fmt::format("model.layers.{}", i / 8 % 1000);
+    if (i % 8 == 0) {
+      if (module != kNoEvent) pass.end_module(module, R"({"class": "Linear"})");
+      module = pass.call({.name = scope, .kind = "module", .call = static_cast<uint32_t>(1 + i / 8000)});
+    }
+    const std::string name = scope + ":aten::add.Tensor";
+    const auto tensor = static_cast<uint32_t>(i);
+    pass.call({.name = name,
+               .parent = module,
+               .stack = "train.py:20 in step\tloss = model(x)",
+               .arguments = "%0, %1, alpha=2",
+               .results = "%2",
+               .tensors = {{.path = "/0", .number = tensor, .same_as = before, .shape = {8}},
+                           {.path = "/1", .number = tensor, .same_as = before, .shape = {8}},
+                           {.role = "out", .number = tensor + 1, .shape = {8}}},
+               .call = static_cast<uint32_t>(1 + i / 8000 * 8 + i % 8)});
+    before = pass.last_values[2];
+    if (i % 1000 == 999) pass.flush();
+  }
+  pass.finish();
+}
+
 constexpr std::string_view kCoverage = R"({
   "passes": 3,
   "tensors": 33,
@@ -211,6 +241,20 @@ int main(int argc, char** argv) {
     values(run);
   else if (kind == "large")
     large(run, std::stoul(argv[3]));
+  else if (kind == "log_of_zero")
+    log_of_zero(run);
+  else if (kind == "masked_row")
+    masked_row(run);
+  else if (kind == "root_of_zero")
+    root_of_zero(run);
+  else if (kind == "many_heirs")
+    many_heirs(run);
+  else if (kind == "only_masks")
+    only_masks(run);
+  else if (kind == "ops")
+    write_sample_ops(run / ttap::rank_directory_name(0, 4711));
+  else if (kind == "many_ops")
+    many_ops(run, std::stoul(argv[3]));
   else if (kind == "being_written")
     being_written(run);
   else

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ttap_command import MAKE, read_json, run
 
-COMMANDS = ["ls", "show", "check", "export", "recover"]
+COMMANDS = ["ls", "log", "show", "check", "export", "recover"]
 
 
 # The program itself
@@ -54,6 +54,11 @@ def test_a_misspelt_command_is_corrected():
         ("ls", "{run}", "--filter", "("),
         ("ls", "/no/such/place"),
         ("check", "{run}", "--rank", "9"),
+        ("log", "{run}", "--filter", "("),
+        ("log", "{run}", "--around", "no.such.thing"),
+        ("log", "{run}", "--stack=some"),
+        ("log", "{run}", "--perfetto", "/no/such/place/trace.json"),
+        ("log", "{run}", "--model-explorer", "/no/such/place/graph.json"),
         ("show", "{run}"),
         ("show", "{run}", "model.embed", "--bins", "0"),
         ("show", "{run}", "model.embed", "--index", "9"),

@@ -27,7 +27,7 @@ def test_odd_names_do_not_reach_the_terminal_and_can_be_shown(runs):
     assert document["passes"][0]["metadata"] is None  # nested too deep
 
 
-@pytest.mark.parametrize("command", ["ls", "check"])
+@pytest.mark.parametrize("command", ["ls", "log", "check"])
 def test_no_escape_codes_in_a_pipe(runs, command):
     result = run(command, runs("broken"))
     assert "\x1b" not in result.stdout + result.stderr

@@ -1,6 +1,6 @@
-"""The commands shown in docs/commands.md print what the document says.
+"""The commands shown in docs/commands.md and docs/checking.md print what the documents say.
 
-`python tests/python/test_documents.py` writes what they print into the document.
+`python tests/python/test_documents.py` writes what they print into the documents.
 """
 
 import os
@@ -11,9 +11,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 from ttap_command import MAKE, ROOT, TTAP
 
-DOCUMENT = ROOT / "docs/commands.md"
+DOCUMENTS = [ROOT / "docs/commands.md", ROOT / "docs/checking.md"]
+RUNS = ["broken", "several", "covered", "trouble", "damaged", "ops", "log_of_zero", "root_of_zero", "masked_row"]
 EXAMPLE = re.compile(r"^```console\n\$ ttap (.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 
 
@@ -31,14 +33,15 @@ def printed(folder, words):
 
 
 def make_runs(folder):
-    for kind in ["broken", "several", "covered", "trouble", "damaged"]:
+    for kind in RUNS:
         subprocess.run([MAKE, kind, folder / kind], check=True)
 
 
-def test_the_examples_print_what_the_document_says(tmp_path):
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
+def test_the_examples_print_what_the_document_says(tmp_path, document):
     make_runs(tmp_path)
-    examples = EXAMPLE.findall(DOCUMENT.read_text())
-    assert len(examples) >= 8
+    examples = EXAMPLE.findall(document.read_text())
+    assert len(examples) >= 3
     for words, shown in examples:
         assert printed(tmp_path, words) == shown, words
 
@@ -50,7 +53,8 @@ def rewrite():
         def filled(match):
             return f"```console\n$ ttap {match[1]}\n{printed(name, match[1])}```"
 
-        DOCUMENT.write_text(EXAMPLE.sub(filled, DOCUMENT.read_text()))
+        for document in DOCUMENTS:
+            document.write_text(EXAMPLE.sub(filled, document.read_text()))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-#include "cli/json_reader.h"
+#include "report/json_reader.h"
 
 #include <fmt/format.h>
 
 #include <vector>
 
-namespace ttap::cli {
+namespace ttap {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -39,4 +39,4 @@ Result<Json> read_json(std::string_view text) {
 
 std::string json_text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-}  // namespace ttap::cli
+}  // namespace ttap

@@ -1,0 +1,71 @@
+#include "analyze/op_facts.h"
+
+#include <algorithm>
+#include <cctype>
+#include <span>
+
+#include "core/op_name.h"
+
+namespace ttap {
+namespace {
+
+constexpr std::string_view kViews[] = {
+    "alias",          "as_strided",     "chunk",   "detach",           "diagonal",
+    "expand",         "expand_as",      "flatten", "lift_fresh",       "movedim",
+    "narrow",         "permute",        "real",    "reshape",          "select",
+    "slice",          "split",          "squeeze", "swapaxes",         "t",
+    "tensor_split",   "transpose",      "unbind",  "unflatten",        "unfold",
+    "unsqueeze",      "unsafe_view",    "view",    "view_as_real",     "_conj",
+    "_neg_view",      "_reshape_alias", "imag",    "split_with_sizes", "_unsafe_view",
+    "view_as_complex"};
+
+constexpr std::string_view kUninitialised[] = {"empty",     "empty_like",        "empty_permuted", "empty_strided",
+                                               "new_empty", "new_empty_strided", "resize",         "_resize_output"};
+
+constexpr std::string_view kOverwriting[] = {"bernoulli", "cauchy",     "copy",          "exponential",  "fill",
+                                             "geometric", "log_normal", "normal",        "random",       "set",
+                                             "uniform",   "zero",       "_foreach_copy", "_foreach_zero"};
+
+bool holds(std::span<const std::string_view> names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; }
+
+}  // namespace
+
+std::string_view plain_op(std::string_view op) {
+  std::string_view name = split_operator(op).name;
+  if (name.size() > 1 && name.ends_with('_')) name.remove_suffix(1);
+  return name;
+}
+
+bool is_view_op(std::string_view op) { return holds(kViews, plain_op(op)); }
+
+bool leaves_uninitialised(std::string_view op) { return holds(kUninitialised, plain_op(op)); }
+
+bool overwrites_what_it_writes(std::string_view op) {
+  const std::string_view overload = split_operator(op).overload;
+  return overload == "out" || overload.ends_with("_out") || holds(kOverwriting, plain_op(op));
+}
+
+NonfiniteLiterals nonfinite_literals(std::string_view arguments) {
+  NonfiniteLiterals found;
+  for (size_t i = 0; i < arguments.size();) {
+    if (const char quote = arguments[i]; quote == '\'' || quote == '"') {
+      for (++i; i < arguments.size() && arguments[i] != quote; ++i) i += arguments[i] == '\\';
+      ++i;
+      continue;
+    }
+    size_t end = i;
+    while (end < arguments.size() && is_word(arguments[end])) ++end;
+    const std::string_view word = arguments.substr(i, end - i);
+    const bool is_name = end < arguments.size() && arguments[end] == '=';  // nan_to_num(nan=0.0)
+    if (!is_name && (word == "inf" || word == "infj")) found.inf = true;
+    if (!is_name && (word == "nan" || word == "nanj")) found.nan = true;
+    i = std::max(end, i + 1);
+  }
+  return found;
+}
+
+}  // namespace ttap

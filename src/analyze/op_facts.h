@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string_view>
+
+// What is known of operators by their names, as far as it matters to where a value came from. `op` is the operator with
+// its library and overload: `aten::add_.Tensor`.
+namespace ttap {
+
+// Its name without library, overload and the `_` of the in-place form: `add`.
+std::string_view plain_op(std::string_view op);
+
+// Its result shows the memory of its argument; nothing is computed.
+bool is_view_op(std::string_view op);
+// Its result is memory that nothing has been written to: any value may stand there.
+bool leaves_uninitialised(std::string_view op);
+// Whether a call gives every value of the arguments that it writes to anew, so what stood in them does not matter.
+bool overwrites_what_it_writes(std::string_view op);
+
+// The literals among the arguments of a call that are not finite: `%0, -inf`, `fill_value=nan`.
+struct NonfiniteLiterals {
+  bool inf = false;
+  bool nan = false;
+};
+NonfiniteLiterals nonfinite_literals(std::string_view arguments);
+
+}  // namespace ttap

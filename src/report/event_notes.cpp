@@ -1,0 +1,90 @@
+#include "report/event_notes.h"
+
+#include "report/json_reader.h"
+
+namespace ttap {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A string as it is; of anything else, how Python would write it.
+std::string plain_text(const Json& json) { return json.is_string() ? json.get<std::string>() : python_text(json); }
+
+std::string python_quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') out += '\\';
+    if (c == '\n') {
+      out += "\\n";
+    } else {
+      out += c;
+    }
+  }
+  return out + "'";
+}
+
+void read_dtensor(const Json& tensors, EventNotes& notes) {
+  for (const auto& [place, tensor] : tensors.items()) {
+    std::string text;
+    if (const auto placements = tensor.find("placements"); placements != tensor.end())
+      for (const Json& placement : *placements) text += "|" + plain_text(placement);
+    notes.placements.emplace_back(place, std::move(text));
+    if (const auto mesh = tensor.find("mesh"); mesh != tensor.end() && notes.mesh.empty())
+      notes.mesh = plain_text(*mesh);
+  }
+}
+
+}  // namespace
+
+std::string python_text(const Json& json) {
+  std::string text;
+  if (json.is_object()) {
+    for (const auto& [name, value] : json.items())
+      text += (text.empty() ? "" : ", ") + python_quoted(name) + ": " + python_text(value);
+    return "{" + text + "}";
+  }
+  if (json.is_array()) {
+    for (const Json& value : json) text += (text.empty() ? "" : ", ") + python_text(value);
+    return "[" + text + "]";
+  }
+  if (json.is_string()) return python_quoted(json.get_ref<const std::string&>());
+  if (json.is_boolean()) return json.get<bool>() ? "True" : "False";
+  if (json.is_null()) return "None";
+  return json_text(json);
+}
+
+std::string_view EventNotes::placements_of(std::string_view role, std::string_view path) const {
+  // A result is named with its role; an argument, which has a place of its own, perhaps not.
+  for (const auto& [place, text] : placements) {
+    const bool with_role =
+        place.size() == role.size() + path.size() && place.starts_with(role) && place.ends_with(path);
+    if (with_role || (place == path && role != "out") || (place.empty() && path.empty())) return text;
+  }
+  return {};
+}
+
+EventNotes read_notes(std::string_view text) {
+  EventNotes notes;
+  if (text.empty()) return notes;
+  const auto json = read_json(text);
+  notes.readable = json.ok() && json->is_object();
+  if (!notes.readable) return notes;
+  for (const auto& [name, value] : json->items()) {
+    if (name == "class") {
+      notes.class_name = plain_text(value);
+    } else if (name == "group") {
+      notes.group = plain_text(value);
+    } else if (name == "hook") {
+      notes.hook = python_text(value);
+    } else if (name == "fake") {
+      notes.fake = value == true;
+    } else if (name == "unread" && value.is_object()) {
+      for (const auto& [place, why] : value.items()) notes.unread.emplace_back(place, plain_text(why));
+    } else if (name == "dtensor" && value.is_object()) {
+      read_dtensor(value, notes);
+    }
+  }
+  return notes;
+}
+
+}  // namespace ttap

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ttap {
+
+// What the notes of an event say, as far as a log shows it; all of it is text of somebody else.
+struct EventNotes {
+  std::string class_name;  // of a module
+  std::string group;       // of a collective
+  std::string hook;        // what the user's function returned, as Python writes it: {'mem': '8.1 MB'}
+  std::string mesh;        // of its DTensors
+  bool fake = false;       // its tensors had no values
+  bool readable = true;    // false: they are not a JSON object
+  std::vector<std::pair<std::string, std::string>> unread;      // the place of a tensor, and why its value is not kept
+  std::vector<std::pair<std::string, std::string>> placements;  // the place of a DTensor, and `|S(0)|R`
+
+  // The placements of the tensor with this role and path, or empty.
+  std::string_view placements_of(std::string_view role, std::string_view path) const;
+};
+EventNotes read_notes(std::string_view json);
+
+// JSON as Python writes the same value.
+std::string python_text(const nlohmann::ordered_json& json);
+
+}  // namespace ttap

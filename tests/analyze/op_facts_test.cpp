@@ -1,0 +1,32 @@
+#include "analyze/op_facts.h"
+
+#include <gtest/gtest.h>
+
+namespace ttap {
+namespace {
+
+TEST(OpFacts, KnowsAnOpInEachOfItsForms) {
+  EXPECT_EQ(plain_op("aten::add_.Tensor"), "add");
+  EXPECT_EQ(plain_op("aten::log.out"), "log");
+  EXPECT_TRUE(is_view_op("aten::slice.Tensor"));
+  EXPECT_FALSE(is_view_op("aten::clone"));
+  EXPECT_TRUE(leaves_uninitialised("aten::new_empty_strided"));
+  EXPECT_FALSE(leaves_uninitialised("aten::zeros"));
+  EXPECT_TRUE(overwrites_what_it_writes("aten::add.out"));
+  EXPECT_TRUE(overwrites_what_it_writes("aten::sum.IntList_out"));
+  EXPECT_TRUE(overwrites_what_it_writes("aten::fill_.Scalar"));
+  EXPECT_FALSE(overwrites_what_it_writes("aten::add_.Tensor"));
+}
+
+TEST(OpFacts, FindsLiteralsThatAreNotFinite) {
+  EXPECT_TRUE(nonfinite_literals("[2, 3], -inf, dtype=torch.float32").inf);
+  EXPECT_TRUE(nonfinite_literals("%0, %1, inf").inf);
+  EXPECT_TRUE(nonfinite_literals("[nan, 1.0]").nan);
+  EXPECT_FALSE(nonfinite_literals("%0, nan=0.0, posinf=None").nan);
+  EXPECT_FALSE(nonfinite_literals("'inf', \"it's nan\", infimum, x.inf").inf);
+  EXPECT_FALSE(nonfinite_literals("'inf', \"it's nan\", infimum, x.inf").nan);
+  EXPECT_FALSE(nonfinite_literals("'open").inf);
+}
+
+}  // namespace
+}  // namespace ttap
