@@ -152,7 +152,7 @@ def test_nested_tensors_say_why_they_have_no_bytes(layout):
     assert outer.name == "aten::mul.Tensor"
     assert outer.notes["unread"]["/0"] == outer.notes["unread"]["out"] == "a nested tensor"
     if layout == torch.jagged:  # what it does with its values is seen
-        assert outer.notes["tensors"]["/0"]["class"] == "NestedTensor"
+        assert outer.notes["classes"] == {"/0": "NestedTensor", "out": "NestedTensor"}
         assert t.events[1].parent == 0
         assert_holds(t, t.events[1], "out", [torch.full((6, 3), 2.0)])
 
@@ -172,7 +172,7 @@ def test_fake_tensors_are_logged_and_what_works_out_their_shapes_is_not():
     assert names(t) == ["aten::mm", "aten::relu"]
     mm = t.events[0]
     assert mm.notes["unread"]["out"] == "a tensor subclass"
-    assert mm.notes["tensors"]["/0"] == {"class": "FakeTensor", "device": "cpu"}
+    assert mm.notes["fake"] is True
     assert t.run.records[uses(mm, "out")[0].record].shape == (3, 3)
 
 
@@ -228,10 +228,21 @@ def test_a_subclass_has_its_inner_operators_beneath_it():
     outer, first, second = t.events
     assert [event.name for event in t.events] == ["aten::sin"] * 3
     assert [event.parent for event in t.events] == [None, 0, 0]
-    assert outer.notes["tensors"] == {"/0": {"class": "Two"}}
+    assert outer.notes["classes"] == {"/0": "Two", "out": "Two"}
     assert outer.notes["unread"] == {"/0": "a tensor subclass", "out": "a tensor subclass"}
     assert_holds(t, first, "out", [a.sin()])
     assert_holds(t, second, "out", [b.sin()])
+
+
+@native("describing a result makes the frame transparent, which is not counted back")
+def test_operators_after_one_that_makes_a_subclass_are_seen():
+    library = torch.library.Library("tensortap_tests", "FRAGMENT")
+    library.define("pair(Tensor x) -> Tensor")
+    library.impl("pair", lambda x: Two(x, x), "CPU")
+    with trace() as t:
+        torch.ops.tensortap_tests.pair(torch.ones(2))
+        torch.cos(torch.ones(2))
+    assert "aten::cos" in names(t)
 
 
 class Doubling(TorchDispatchMode):
