@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import nn
+from torch.fx import GraphModule
 from torch.nn.modules import module as torch_module
 
+from tensortap.compiling import forget, hide_while_compiling
 from tensortap.module_map import ModuleMap
 from tensortap.names import named_modules
 from tensortap.torch_warning import ignore_warning_of_global_hooks
+
+_CALL = "_call_impl"  # the function that calls the hooks, or what Dynamo has made of it
 
 
 class ModuleScopes:
@@ -22,22 +28,40 @@ class ModuleScopes:
     or that of the models given. A module that no root holds goes by its class.
     """
 
-    def __init__(self, source: Any, models: dict[str, nn.Module] | None = None) -> None:
+    def __init__(
+        self,
+        source: Any,
+        models: Mapping[str, nn.Module] | None = None,
+        name_given: Callable[[nn.Module], str | None] | None = None,
+    ) -> None:
         self._source = source
+        # Of modules that somebody else knows, who makes the events of their calls too.
+        self._name_given = name_given or (lambda module: None)
         self._names: ModuleMap[str] = ModuleMap()
         self._thread = threading.local()
         for prefix, model in (models or {}).items():
             self._learn(model, prefix)
         ignore_warning_of_global_hooks()
+        self._handles: list[Any] = []
+        self.show()
+        hide_while_compiling(self)
+
+    def remove(self) -> None:
+        """Takes the hooks off."""
+        forget(self)
+        self.hide()
+
+    def show(self) -> None:
+        """Puts the hooks on."""
         self._handles = [
             torch_module.register_module_forward_pre_hook(self._before),
             torch_module.register_module_forward_hook(self._after, always_call=True),
         ]
 
-    def remove(self) -> None:
-        """Takes the hooks off."""
-        for handle in self._handles:
-            handle.remove()
+    def hide(self) -> None:
+        """Takes the hooks off for a while: a region that Dynamo compiles is not to be guarded on them."""
+        while self._handles:
+            self._handles.pop().remove()
 
     def name_of(self, module: nn.Module) -> str:
         """The name of a module that is being called."""
@@ -61,13 +85,43 @@ class ModuleScopes:
             self._thread.entered = []
         return self._thread.entered
 
-    # A compiled region has no modules any more; Dynamo is shown nothing.
+    def _leave_those_that_ended(self) -> None:
+        """Modules that ended unseen: by a KeyboardInterrupt, or while another thread compiled.
+
+        Whoever was entered last is as a rule the module that calls this one, and nothing else is looked at.
+        """
+        entered = self._entered()
+        frame = sys._getframe(2) if entered else None
+        called: set[int] = set()
+        is_own = True  # the first is the call of the module itself
+        while frame is not None:
+            if _CALL in frame.f_code.co_name:
+                caller = frame.f_locals.get("self")
+                if not is_own:
+                    called.add(id(caller))
+                    if caller is entered[-1][0]:
+                        return
+                is_own = False
+            frame = frame.f_back
+        while entered and id(entered[-1][0]) not in called:
+            entered.pop()
+            self._source.leave()
+
+    # A compiled region has no modules any more, and what stands for it is none of the program's.
     def _before(self, module: nn.Module, args: Any) -> None:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or self._is_compiled_region(module):
             return
-        name = self.name_of(module)
+        self._leave_those_that_ended()
+        given = self._name_given(module)
+        name = given if given is not None else self.name_of(module)
         self._entered().append((module, name))
-        self._source.enter(name, json.dumps({"class": type(module).__qualname__}))
+        notes = json.dumps({"class": type(module).__qualname__})
+        self._source.enter(name, notes, makes_event=given is None)
+
+    def _is_compiled_region(self, module: nn.Module) -> bool:
+        if not isinstance(module, GraphModule) or module in self._names:
+            return False
+        return not module._modules or type(module).__name__.startswith("CompiledAutograd")
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
         if torch.compiler.is_compiling():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -17,7 +16,6 @@ from tensortap import _core, op_extension
 from tensortap.options import LEVELS
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
     from tensortap.comparing import Diff
@@ -33,12 +31,10 @@ class Trace:
     Printing it prints the log. It can be saved as a run, compared with `tap.diff`, and read event by event.
     """
 
-    def __init__(self, options: dict[str, Any], source: Any, scopes: Callable[[], Any] | None,
-                 kernels: Callable[[Any], Any] | None) -> None:  # fmt: skip
+    def __init__(self, options: dict[str, Any], source: Any, aids: Iterable[Callable[[], Any]]) -> None:
         self._options = options
         self._source = source
-        self._make_scopes = scopes
-        self._make_kernels = kernels
+        self._make_aids = list(aids)
         self._aids: list[Any] = []
         self._at_work = False
         self._ended = False
@@ -60,10 +56,8 @@ class Trace:
         if self._at_work or self._ended:
             raise RuntimeError("a trace is started once: make another one with tap.trace()")
         self._at_work = True
-        if self._make_scopes is not None:
-            self._aids.append(self._make_scopes())
-        if self._make_kernels is not None:
-            self._aids.append(self._make_kernels(self._source))
+        for make in self._make_aids:
+            self._aids.append(make())
         self._source.start()
 
     def stop(self) -> None:
@@ -241,6 +235,8 @@ def trace(
         raise ValueError(f"level is {level!r}: it is one of {', '.join(LEVELS)}")
     if hashes and level == "meta":
         raise ValueError("hashes are asked for, and level is 'meta': choose 'fingerprint' or 'full'")
+    from tensortap.compiling import Compiling
+    from tensortap.kernels import Kernels
     from tensortap.module_scopes import ModuleScopes
     from tensortap.options import _size
     from tensortap.tensor_kinds import describe
@@ -254,7 +250,6 @@ def trace(
         stacks=stacks,
         all_threads=threads == "all",
         compilation=compilation,
-        module_events=modules,
         decide=level_of_name(filter, LEVELS[level]),
         describe=describe,
         hook=guarded_hook(hooks) if hooks is not None else None,
@@ -263,9 +258,9 @@ def trace(
     )
     options = {"level": level, "view": view, "inputs": inputs, "outputs": outputs, "ids": ids, "stacks": stacks,
                "modules": modules, "filter": str(filter), "show_inputs": inputs and level != "meta"}  # fmt: skip
-    return Trace(
-        options,
-        source,
-        (lambda: ModuleScopes(source, dict(models or {}))) if modules else None,
-        None,
-    )
+    aids: list[Callable[[], Any]] = [Compiling]
+    if modules:
+        aids.append(lambda: ModuleScopes(source, dict(models or {})))
+    if triton:
+        aids.append(lambda: Kernels(source))
+    return Trace(options, source, aids)

@@ -53,7 +53,8 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
   call.name = found->text;
   call.level = *found->level;
   call.thread = thread->thread;
-  call.pass = thread->pass;
+  call.pass = backward && thread->pass < 0 ? thread->nodes.back().pass : thread->pass;
+  tensors_.set_pass(call.pass);
   if (backward) call.forward = thread->nodes.back().forward;
   call.parent = parent != nullptr && parent->logged ? parent->call.number
                 : thread->scopes.empty()            ? kNoEvent
@@ -111,6 +112,7 @@ void Observer::end_kernel() {
   Frame& frame = thread->top();
   if (link->observer == this && frame.logged) {
     frame.call.end_ns = ticks_.now_ns();
+    tensors_.set_pass(frame.call.pass);
     tensors_.kernel_ran();
     const UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
     const size_t first_use = frame.call.uses.size();

@@ -43,6 +43,9 @@ class TensorTable {
   const Fingerprint* fingerprint_of(const at::Tensor& tensor, MetaId meta);
   void set_fingerprint(const at::Tensor& tensor, MetaId meta, const Fingerprint& fingerprint);
 
+  // Values are those of one pass; -1 when there are no passes. Fingerprints hold for all.
+  void set_pass(int64_t pass) { pass_ = pass; }
+
   // The storage was written to.
   void written(const at::Tensor& tensor);
   // A kernel ran that may have written anywhere.
@@ -56,6 +59,7 @@ class TensorTable {
     uint32_t stamp;
     uint32_t epoch;
     uint32_t value;
+    int64_t pass;
     bool has_fingerprint;
     Fingerprint fingerprint;
   };
@@ -80,6 +84,7 @@ class TensorTable {
   ska::flat_hash_map<const void*, Storage> storages_;
   uint32_t next_number_ = 0;
   uint32_t epoch_ = 0;
+  int64_t pass_ = -1;
   size_t sweep_at_ = 256;
   TextId cpu_ = 0;
 };
