@@ -36,6 +36,9 @@ class TensorDiff:
     confidence: float = 1.0
     ranks: tuple[int, ...] = ()
     note: str = ""
+    trivial: bool = False
+    call_a: dict[str, str] | None = None
+    call_b: dict[str, str] | None = None
     tolerance: dict[str, Any] | None = None
     measures: dict[str, Any] | None = None
     axes: tuple[dict[str, Any], ...] = field(default=(), repr=False)
@@ -61,6 +64,8 @@ class Diff:
         Whether the runs agree.
     first : TensorDiff or None
         The first tensor that an operator made different; where none is known to have, the first that differs.
+    first_unequal : TensorDiff or None
+        The first value of an op that has other bits, whatever the verdict.
     introduced : list of TensorDiff
         Every tensor whose operator introduced an error, in execution order.
     tensors : list of TensorDiff
@@ -83,6 +88,7 @@ class Diff:
         self.evidence: list[str] = self._json["evidence"]
         self.same: bool = core.is_same([])
         self.first = at(self._json["first"])
+        self.first_unequal = at(self._json["first_unequal"])
         self.introduced = [at(place) for place in self._json["introduced"]]
         self.tensors = [tensor for each in passes for tensor in each]
         self.counts: dict[str, int] = self._json["counts"]

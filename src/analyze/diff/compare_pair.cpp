@@ -42,9 +42,6 @@ Stats stats_of(const TensorRecord& record, const TensorView& view) {
   return record.has_fingerprint ? record.fingerprint.stats : fingerprint(view).stats;
 }
 
-// A value this large is rarely data: masks are filled with −1e4, −1e9 or the lowest number there is.
-constexpr double kSentinel = 9999;
-
 struct Scale {
   double rms = 0;    // of A's values that differ in B
   double whole = 0;  // such that rmse / whole is the error of those values beside their size
