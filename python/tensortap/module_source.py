@@ -118,7 +118,7 @@ class ModuleSource:
         return len(strangers)
 
     def _is_tapped(self, entry: NamedModule) -> bool:
-        """Whether its calls are events: operators have all modules around them, also those whose tensors are not kept."""
+        """Whether its calls are events; around operators all are, also modules whose tensors are not kept."""
         if entry.wrapper or isinstance(entry.module, torch.jit.ScriptModule):
             return False
         return self._options.ops or self._is_selected(entry)

@@ -43,7 +43,7 @@ class Trace:
 
     # ---- at work ----
 
-    def __enter__(self) -> Trace:
+    def __enter__(self) -> Trace:  # noqa: PYI034
         self.start()
         return self
 
