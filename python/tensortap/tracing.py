@@ -152,8 +152,8 @@ def level_of_name(filter: Any, level: int) -> Callable[[str], int | None]:
         return lambda name: level
     if callable(filter):
         return lambda name: level if filter(name) else None
-    texts = [filter] if isinstance(filter, str) else filter
-    if not isinstance(texts, Iterable) or not all(isinstance(each, str) for each in (texts := list(texts))):
+    texts = [filter] if isinstance(filter, str) else list(filter) if isinstance(filter, Iterable) else [filter]
+    if not all(isinstance(each, str) for each in texts):
         raise TypeError(f"filter is {filter!r}: it is a pattern, a list of patterns, or a function of a name")
     try:
         patterns = [re.compile(each) for each in texts]
