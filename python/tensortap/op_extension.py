@@ -10,10 +10,17 @@ def load() -> ModuleType:
 
     Raises
     ------
+    ImportError
+        When PyTorch is not there.
     RuntimeError
         When this build has none, or it was built for another PyTorch.
     """
-    import torch
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError(
+            f"operators cannot be observed without PyTorch: {error}. Install it: pip install torch"
+        ) from error
 
     try:
         from tensortap import _ops

@@ -43,7 +43,7 @@ class Trace:
 
     # ---- at work ----
 
-    def __enter__(self) -> Trace:  # noqa: PYI034
+    def __enter__(self) -> Trace:  # noqa: PYI034 (Python 3.10 has no Self)  # noqa: PYI034
         self.start()
         return self
 
@@ -151,7 +151,7 @@ def level_of_name(filter: Any, level: int) -> Callable[[str], int | None]:
     if filter is None:
         return lambda name: level
     if callable(filter):
-        return lambda name: level if filter(name) else None
+        return _guarded_filter(filter, level)
     texts = [filter] if isinstance(filter, str) else list(filter) if isinstance(filter, Iterable) else [filter]
     if not all(isinstance(each, str) for each in texts):
         raise TypeError(f"filter is {filter!r}: it is a pattern, a list of patterns, or a function of a name")
@@ -160,6 +160,22 @@ def level_of_name(filter: Any, level: int) -> Callable[[str], int | None]:
     except re.error as error:
         raise ValueError(f"the filter {error.pattern!r} is not a regular expression: {error}") from error
     return lambda name: level if any(pattern.search(name) for pattern in patterns) else None
+
+
+def _guarded_filter(wanted: Callable[[str], Any], level: int) -> Callable[[str], int | None]:
+    failed: list[str] = []
+
+    def decide(name: str) -> int | None:
+        try:
+            return level if wanted(name) else None
+        except Exception as error:
+            if not failed:
+                said = f"{type(error).__name__}: {error}; what it fails at is recorded"
+                print(f"tensortap: the filter failed at {name}: {said}", file=sys.stderr)
+            failed.append(name)
+            return level
+
+    return decide
 
 
 def guarded_hook(hook: Hook | Iterable[Hook]) -> Callable[..., str]:
