@@ -108,9 +108,10 @@ class Trace:
         """The readable log, as `ttap log` prints it."""
         stack = self._options["stacks"] if stack is None else stack
         inputs = self._options["show_inputs"] if inputs is None else inputs
-        return _core.log_text(
+        text = _core.log_text(
             self.run._core, stack="user" if stack else "", inputs=inputs, filter=filter, module=module
         )
+        return text.removesuffix("\n")
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Writes it as a run that every command reads; returns the rank's directory."""

@@ -1,4 +1,4 @@
-"""The blocks of docs/recording.md and docs/diffing.md run, in order, and print what the documents say.
+"""The blocks of documents run, in order, and print what the documents say.
 
 A ```python block is run in one namespace with the others, unless the line above it begins with `<!-- not run`; the
 ```text block behind it is what it prints. In a ```console block is a `ttap` command on what was recorded before.
@@ -7,6 +7,7 @@ A ```python block is run in one namespace with the others, unless the line above
 
 import contextlib
 import io
+import linecache
 import os
 import re
 import shlex
@@ -20,7 +21,7 @@ from pathlib import Path
 import pytest
 from ttap_command import ROOT, TTAP
 
-DOCUMENTS = [ROOT / "docs/recording.md", ROOT / "docs/diffing.md"]
+DOCUMENTS = [ROOT / "docs" / name for name in ("recording.md", "diffing.md", "coming-from-debugmode.md")]
 BLOCK = re.compile(r"^(<!-- not run.*-->\n)?```(python|console)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.M | re.S)
 
 
@@ -29,6 +30,7 @@ def settled(text, folder):
     text = text.replace(os.path.realpath(folder), "/home/you").replace(str(folder), "/home/you")
     text = re.sub(r"(?<=pid) ?\d+", lambda found: found[0].rstrip("0123456789") + "4711", text)
     text = re.sub(r"(?<=\.py:)\d+", "12", text)
+    text = re.sub(r"^ *# (File|Forward): (?!/home/you/).*\n", "", text, flags=re.M)  # who runs the document
     # The last bits are the processor's.
     text = re.sub(r"ULP max \d+, 99 % within \d+", "ULP max 700000, 99 % within 30000", text)
     text = re.sub(r"(largest relative error is )[\d.e-]+, in \S+", r"\g<1>0.004, in blocks.2.down", text)
@@ -69,6 +71,7 @@ def examples(path, folder):
                 continue
             source[line : line + code.count("\n")] = code.splitlines()
             Path(module.__file__).write_text("\n".join(source))
+            linecache.checkcache(module.__file__)
             yield block, settled(run_python(code, line, module), folder)
 
 

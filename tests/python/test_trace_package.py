@@ -93,7 +93,7 @@ def test_its_length_its_events_and_how_it_prints():
     assert str(trace) == trace.log() == "".join(
         [
             "aten::add.Tensor(t$0: f32[2, 3], 1) -> t$1: f32[2, 3]\n",
-            "aten::mul.Tensor(t$1: f32[2, 3], 2) -> t$2: f32[2, 3]\n",
+            "aten::mul.Tensor(t$1: f32[2, 3], 2) -> t$2: f32[2, 3]",
         ]
     )  # fmt: skip
 
@@ -103,7 +103,7 @@ def test_an_empty_trace_is_one():
         pass
     assert len(trace) == 0
     assert trace.events == []
-    assert str(trace) == "nothing was recorded in this pass\n"
+    assert str(trace) == "nothing was recorded in this pass"
 
 
 def test_the_levels():
