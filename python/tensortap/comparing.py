@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tensortap import _core
+from tensortap.tracing import Trace
 
 if TYPE_CHECKING:
     import torch
@@ -145,7 +146,7 @@ def diff(
 
     Parameters
     ----------
-    a, b : path, Run, Rank, Pass, or a mapping of names to tensors
+    a, b : path, Run, Rank, Pass, Trace, or a mapping of names to tensors
         A run, a rank, a pass, or one file of any format that can be read.
     passes, ranks : str, optional
         Which to compare: "3"; "3:0" for a's 3 with b's 0.
@@ -205,6 +206,8 @@ def _path(side: Comparable, stack: ExitStack) -> str:
     """Where a side lies; tensors in memory are written to a file that lives as long as `stack`."""
     if isinstance(side, str | os.PathLike):
         return os.fspath(side)
+    if isinstance(side, Trace):
+        return os.fspath(side._saved())
     path = getattr(side, "path", None)
     if path is not None:
         return os.fspath(path)
@@ -215,7 +218,8 @@ def _path(side: Comparable, stack: ExitStack) -> str:
         torch.save(_tensors(side), file)
         return str(file)
     raise TypeError(
-        f"cannot compare {type(side).__name__}: give a path, a run, a rank, a pass, or a mapping of tensors"
+        f"cannot compare {type(side).__name__}: give a path, a run, a rank, a pass, a trace, or a mapping of "
+        "tensors"
     )
 
 
