@@ -110,8 +110,12 @@ class Trace:
         inputs = self._options["show_inputs"] if inputs is None else inputs
         text = _core.log_text(
             self.run._core, stack="user" if stack else "", inputs=inputs, filter=filter, module=module
+<<<<<<< HEAD
         )
         return text.removesuffix("\n")
+=======
+        ).rstrip("\n")
+>>>>>>> ops-contract
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Writes it as a run that every command reads; returns the rank's directory."""

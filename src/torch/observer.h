@@ -108,6 +108,8 @@ class Observer {
   };
   void begin_kernel(std::string_view library, std::string_view name, std::vector<KernelArgument> arguments);
   void end_kernel();
+  // A tensor that was made past the dispatcher and holds nothing yet.
+  void not_initialised(const at::Tensor& tensor);
 
   // What this thread does meanwhile is not recorded; nests.
   static void deafen(int by);

@@ -103,6 +103,12 @@ void Observer::keep_what_changed(Frame& frame, size_t first_use, size_t first_te
   }
 }
 
+void Observer::not_initialised(const at::Tensor& tensor) {
+  const std::shared_ptr<Link> link = link_;
+  const std::unique_lock lock(link->mutex);
+  if (link->observer == this && options_.ids && tensor.defined()) tensors_.set_uninitialised(tensor, true);
+}
+
 void Observer::end_kernel() {
   ThreadState* thread = thread_state();
   if (thread == nullptr || thread->kernels.empty() || thread->kernels.back() != thread->depth) return;
@@ -117,6 +123,7 @@ void Observer::end_kernel() {
     const UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
     const size_t first_use = frame.call.uses.size();
     const size_t first_tensor = frame.call.tensors.size();
+    for (const Frame::Written& written : frame.written) tensors_.set_uninitialised(written.tensor, false);
     for (const Frame::Written& written : frame.written)
       use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
     if (take_pending(frame, lock)) {

@@ -198,7 +198,10 @@ void TensorTable::set_fingerprint(const at::Tensor& tensor, MetaId meta, const F
 }
 
 void TensorTable::written(const at::Tensor& tensor) {
-  if (Storage* storage = storage_of(tensor)) ++storage->stamp;
+  Storage* storage = storage_of(tensor);
+  if (storage == nullptr) return;
+  ++storage->stamp;
+  storage->uninitialised = false;
 }
 
 void TensorTable::drop_dead() {

@@ -48,6 +48,14 @@ class TensorTable {
 
   // The storage was written to.
   void written(const at::Tensor& tensor);
+  // The storage holds whatever was there before, until it is written to.
+  void set_uninitialised(const at::Tensor& tensor, bool uninitialised) {
+    if (Storage* storage = storage_of(tensor)) storage->uninitialised = uninitialised;
+  }
+  bool is_uninitialised(const at::Tensor& tensor) {
+    const Storage* storage = storage_of(tensor);
+    return storage != nullptr && storage->uninitialised;
+  }
   // A kernel ran that may have written anywhere.
   void kernel_ran() { ++epoch_; }
 
@@ -66,6 +74,7 @@ class TensorTable {
   struct Storage {
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
     uint32_t stamp = 0;
+    bool uninitialised = false;
     std::vector<View> views;  // a few, the newest last
   };
   struct Object {

@@ -152,6 +152,10 @@ void init_tracing(nb::module_& m) {
              const nb::gil_scoped_release released;
              source.observer().end_kernel();
            })
+      .def(
+          "not_initialised",
+          [](OpSource& source, nb::handle tensor) { source.observer().not_initialised(tensor_of(tensor.ptr())); },
+          "tensor"_a)
       .def("save", &OpSource::save, "directory"_a, "metadata_json"_a, "source_json"_a)
       .def("counts", &OpSource::counts);
   m.def("deafen", &Observer::deafen, "by"_a, "What this thread does meanwhile is not recorded; nests.");

@@ -186,6 +186,16 @@ TEST(OpAlign, WhatOneSideDidNotSeeMadeIsFoundAsTheArgumentOfWhatItDidSee) {
   EXPECT_EQ(made(a, b), (Lines{"aten::native_layer_norm for aten::addmm.out@in/1", "aten::addmm op aten::addmm.out"}));
 }
 
+TEST(OpAlign, AnOperatorThatIsGivenTheSameWeightInAnotherOrderStandsForTheOther) {
+  // linear(x, W) against mm(x, transposed W).
+  OpSide a, b;
+  const auto weights = [](OpSide& side, int bits) { return side.outside(bits, {8, 8}, 3.25); };
+  a.op("aten::linear", {a.op("aten::relu", {a.outside(1)}, {.bits = 10}), weights(a, 5)},
+       {.bits = 11, .shape = {2, 1, 3}});
+  b.op("aten::mm", {b.op("aten::relu", {b.outside(1)}, {.bits = 20}), weights(b, 6)}, {.bits = 21});
+  EXPECT_EQ(made(a, b), (Lines{"aten::relu op aten::relu", "aten::linear for aten::mm"}));
+}
+
 TEST(OpAlign, CopiesAndViewsOnOneSideDoNotMatter) {
   OpSide a, b;
   a.op("aten::neg", {a.op("aten::relu", {a.outside(1)}, {.bits = 10})}, {.bits = 11});

@@ -18,6 +18,7 @@ struct Made {
   std::string path = {};
   double size = 1;  // the statistics are those of values of about this size
   DType dtype = DType::kF32;
+  bool exact = false;  // the statistics do not depend on the bits
 };
 
 // A value: of an op, or from outside.
@@ -29,8 +30,9 @@ struct Value {
 // values with the same number are the same, 0 are values of which nothing was kept.
 class OpSide final : public Side {
  public:
-  Value outside(int bits, std::vector<int64_t> shape = {2, 3}) {
-    return add_value({.bits = bits, .shape = std::move(shape)});
+  // With `size`: the values are these whatever the bits, so only their order differs.
+  Value outside(int bits, std::vector<int64_t> shape = {2, 3}, double size = 0) {
+    return add_value({.bits = bits, .shape = std::move(shape), .size = size == 0 ? 1 : size, .exact = size != 0});
   }
   // A value that the trace did not record.
   Value unrecorded() {
@@ -128,10 +130,12 @@ class OpSide final : public Side {
     record.fingerprint.hash = {static_cast<uint64_t>(made.bits) * 1000003, static_cast<uint64_t>(made.bits)};
     Stats& stats = record.fingerprint.stats;
     // Rounding: bits of the same size differ in the tenth digit.
-    const double size = made.size * (1 + 1e-10 * made.bits);
-    stats.count = 6;
+    const double size = made.exact ? made.size : made.size * (1 + 1e-10 * made.bits);
+    stats.count = 1;
+    for (const int64_t length : made.shape) stats.count *= static_cast<uint64_t>(length);
     stats.min = -size;
     stats.max = stats.max_abs = size;
+    stats.min_abs_nonzero = size / 8;
     stats.mean = size / 3;
     stats.l1 = 4 * size;
     stats.l2 = 2 * size;

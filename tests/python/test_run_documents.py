@@ -21,7 +21,8 @@ from pathlib import Path
 import pytest
 from ttap_command import ROOT, TTAP
 
-DOCUMENTS = [ROOT / "docs" / name for name in ("recording.md", "diffing.md", "coming-from-debugmode.md")]
+NAMES = ("recording.md", "diffing.md", "tracing.md", "coming-from-debugmode.md")
+DOCUMENTS = [ROOT / "docs" / name for name in NAMES]
 BLOCK = re.compile(r"^(<!-- not run.*-->\n)?```(python|console)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.M | re.S)
 
 
@@ -29,8 +30,9 @@ def settled(text, folder):
     """Without what is never the same twice."""
     text = text.replace(os.path.realpath(folder), "/home/you").replace(str(folder), "/home/you")
     text = re.sub(r"(?<=pid) ?\d+", lambda found: found[0].rstrip("0123456789") + "4711", text)
+    # Stacks go on below the document, into whatever runs it.
+    text = re.sub(r"^ *(# File:|# Forward:|from    ) (?!/home/you).*\n", "", text, flags=re.M)
     text = re.sub(r"(?<=\.py:)\d+", "12", text)
-    text = re.sub(r"^ *# (File|Forward): (?!/home/you/).*\n", "", text, flags=re.M)  # who runs the document
     # The last bits are the processor's.
     text = re.sub(r"ULP max \d+, 99 % within \d+", "ULP max 700000, 99 % within 30000", text)
     text = re.sub(r"(largest relative error is )[\d.e-]+, in \S+", r"\g<1>0.004, in blocks.2.down", text)

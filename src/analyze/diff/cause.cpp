@@ -203,7 +203,12 @@ class Blame {
 
   void expect_rounding(uint32_t i) {
     const TensorRecord record = record_at(i);
-    if (!parted(tensors_[i]) || came_in(i) || !is_of_op(i)) return;
+    if (!parted(tensors_[i]) || !is_of_op(i)) return;
+    if (came_in(i)) {
+      // Made by code that neither side recorded: once ops round, so does that.
+      if (rounding_began_) settle_as_rounding(i);
+      return;
+    }
     Node own;
     Node& node = is_seen_on_one_side(i) ? own : nodes_[{record.name, record.call, flow_of(record.role).turn}];
     ask_dataflow(i, node);
@@ -211,6 +216,10 @@ class Blame {
     const bool rounded =
         std::ranges::any_of(node.inputs, [&](uint32_t k) { return tensors_[k].verdict == Verdict::kWithin; });
     if (!rounded && tensors_[i].match.by != MatchedBy::kPlace) return;
+    rounding_began_ = true;
+    settle_as_rounding(i);
+  }
+  void settle_as_rounding(uint32_t i) {
     tensors_[i].verdict = Verdict::kWithin;
     tensors_[i].evidence = Evidence::kStatistics;
   }
@@ -342,6 +351,7 @@ class Blame {
   std::unordered_map<NodeKey, Node, NodeHash> nodes_;
   std::unordered_map<Hash128, uint32_t, BitsHash> made_;  // B's bits of every output that parted so far
   bool agreed_before_ = false;
+  bool rounding_began_ = false;
   std::optional<uint32_t> first_parted_;
   std::optional<uint32_t> last_parted_;  // the last output
 };

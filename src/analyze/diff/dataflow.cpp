@@ -14,8 +14,8 @@ constexpr size_t kMostLookedThrough = 4096;  // ops without a counterpart, above
 
 Dataflow::Dataflow(const Side& a, const Side& b, std::span<const TensorDiff> tensors)
     : tensors_(tensors),
-      a_{a, std::vector<uint32_t>(a.tensor_count(), kNoTensor), {}},
-      b_{b, std::vector<uint32_t>(b.tensor_count(), kNoTensor), {}} {
+      a_{a, std::vector<uint32_t>(a.tensor_count(), kNoTensor), {}, {}},
+      b_{b, std::vector<uint32_t>(b.tensor_count(), kNoTensor), {}, {}} {
   for (uint32_t i = 0; i < tensors.size(); ++i) {
     const Match& match = tensors[i].match;
     if (match.a != kNoTensor) a_.position_of[match.a] = i;
@@ -27,8 +27,11 @@ Dataflow::Dataflow(const Side& a, const Side& b, std::span<const TensorDiff> ten
     return;
   for (Half* half : {&a_, &b_})
     for (size_t i = 0; i < half->side.tensor_count(); ++i)
-      if (const TensorRecord record = half->side.tensor(i); record.has_fingerprint)
+      if (const TensorRecord record = half->side.tensor(i); record.has_fingerprint) {
         half->bits.insert(record.fingerprint.hash);
+        if (const uint64_t content = is_input(record.role) ? content_of(record) : 0; content != 0)
+          half->given.insert(content);
+      }
 }
 
 bool Dataflow::tells(const Half& half, uint32_t tensor) {
@@ -77,7 +80,9 @@ void Dataflow::collect(const Half& half, const Half& other, uint32_t tensor, Inp
       }
       const TensorRecord record = half.side.tensor(use.record);
       if (record.event < half.side.event_count() && leaves_undefined(half.side.event(record.event))) continue;
-      if (record.has_fingerprint && other.bits.contains(record.fingerprint.hash)) {
+      const uint64_t content = is_input(record.role) ? content_of(record) : 0;
+      if ((record.has_fingerprint && other.bits.contains(record.fingerprint.hash)) ||
+          (content != 0 && other.given.contains(content))) {
         ++inputs.same_bits;
       } else if (record.role != "in" && record.event < half.side.event_count() && record.event != events[next] &&
                  half.side.event(record.event).returned && events.size() < kMostLookedThrough) {

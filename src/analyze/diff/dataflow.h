@@ -18,8 +18,9 @@ class Dataflow {
 
   struct Inputs {
     std::vector<uint32_t> found = {};  // positions in `tensors` of those that both sides have, each once
-    uint32_t same_bits = 0;            // only one side has it there, but the other has a value with the same bits
-    uint32_t unknown = 0;              // not recorded, or from outside and on one side only
+    uint32_t same_bits =
+        0;                 // only one side has it there, but the other has the same bits, or of a weight its transpose
+    uint32_t unknown = 0;  // not recorded, or from outside and on one side only
   };
   // The arguments of the call that made the tensor at `position`. One without a counterpart (a view, an op that the
   // other side fused) is looked through: what its own call was given counts in its place. Nothing when neither side
@@ -33,8 +34,9 @@ class Dataflow {
   using Bits = std::unordered_set<Hash128, HashOfBits>;
   struct Half {
     const Side& side;
-    std::vector<uint32_t> position_of;  // per tensor record; kNoTensor where it is not compared
-    Bits bits;                          // of all its values
+    std::vector<uint32_t> position_of;   // per tensor record; kNoTensor where it is not compared
+    Bits bits;                           // of all its values
+    std::unordered_set<uint64_t> given;  // content_of() what came from outside
   };
   static bool tells(const Half& half, uint32_t tensor);
   void collect(const Half& half, const Half& other, uint32_t tensor, Inputs& inputs) const;

@@ -24,6 +24,7 @@ void match_by_evidence(OpPairing& ops) {
     any |= ops.join_equal(keys_a.made, keys_b.made, MatchedBy::kOp);
     any |= ops.join_equal(keys_a.given, keys_b.given, MatchedBy::kOp);
     any |= ops.join_equal(keys_a.outside, keys_b.outside, MatchedBy::kOp);
+    any |= ops.join_equal(keys_a.weights, keys_b.weights, MatchedBy::kOp, true);
     if (!any || ops.is_complete()) return;
     match_arguments(ops);
   }
@@ -71,9 +72,11 @@ void match_ops(const Side& a, const Side& b, Pairing& pairing) {
            (list.position_of(tensor) == kNoTensor && is_for_results(side.tensor(tensor).path));
   };
   for (uint32_t i = 0; i < pairing.count_a(); ++i)
-    if (ops.a.op_of(i) != kNoOp) pairing.close_a(i, ops.is_shared_a(i) || is_trivial(a, ops.a, i));
+    if (ops.a.op_of(i) != kNoOp)
+      pairing.close_a(i, ops.is_shared_a(i) || ops.is_weight_a(i) || is_trivial(a, ops.a, i));
   for (uint32_t i = 0; i < pairing.count_b(); ++i)
-    if (ops.b.op_of(i) != kNoOp) pairing.close_b(i, ops.is_shared_b(i) || is_trivial(b, ops.b, i));
+    if (ops.b.op_of(i) != kNoOp)
+      pairing.close_b(i, ops.is_shared_b(i) || ops.is_weight_b(i) || is_trivial(b, ops.b, i));
 }
 
 }  // namespace ttap

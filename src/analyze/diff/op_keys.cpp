@@ -16,7 +16,8 @@ uint64_t add(uint64_t hash, uint64_t more) { return mix64(hash * 31 + more); }
 OpKeys keys_of(const OpList& list, const OpKnown& known) {
   const size_t count = list.ops().size();
   OpKeys keys;
-  for (auto* each : {&keys.dataflow, &keys.made, &keys.given, &keys.outside, &keys.place}) each->resize(count);
+  for (auto* each : {&keys.dataflow, &keys.made, &keys.given, &keys.outside, &keys.weights, &keys.place})
+    each->resize(count);
   // What a value is, as far as both sides can say it in the same words; 0 before its op was met.
   std::vector<uint64_t> origin(known.shared.size());
   std::vector<bool> found(known.shared.size());  // the other side has the very value
@@ -44,6 +45,11 @@ OpKeys keys_of(const OpList& list, const OpKnown& known) {
       outside = add(outside, from);
       any_outside = true;
     }
+    uint64_t weights = 0;
+    for (const uint32_t input : list.inputs(op))
+      if (input != kNoTensor && list.op_of(input) != kNoOp && known.weighs[input]) weights += list.content(input);
+    if (weights != 0 && op.value_count == 1 && !op.copies)
+      keys.weights[i] = add(add(weights, list.elements(list.values(op).front())), op.backward ? 2 : 1);
     uint64_t made = add(self, 7);
     bool all_made = op.value_count > 0;
     for (const uint32_t value : list.values(op)) {

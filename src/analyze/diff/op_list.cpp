@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <functional>
 
 #include "core/mix64.h"
@@ -62,6 +63,16 @@ bool is_op(const EventRecord& event) {
   return (event.kind == "op" || event.kind == "kernel") && event.name.find("::") != std::string_view::npos;
 }
 
+uint64_t content_of(const TensorRecord& record) {
+  constexpr uint64_t kFewest = 16;
+  const Stats& stats = record.fingerprint.stats;
+  if (!record.has_fingerprint || stats.count < kFewest || !(stats.min < stats.max)) return 0;
+  uint64_t hash = mix64(stats.count + mix64(stats.zeros + static_cast<uint64_t>(record.dtype)));
+  for (const double exact : {stats.min, stats.max, stats.min_abs_nonzero})
+    hash = mix64(hash + std::bit_cast<uint64_t>(exact));
+  return hash | 1;
+}
+
 bool is_for_results(std::string_view path) { return path.starts_with("/out"); }
 
 bool leaves_undefined(const EventRecord& event) {
@@ -105,6 +116,8 @@ void OpList::describe_tensors(const Side& side, std::span<const uint32_t> op_of_
   position_of_.assign(count, kNoTensor);
   bits_.resize(count);
   shape_.resize(count);
+  elements_.resize(count);
+  content_.resize(count);
   plain_.resize(count);
   // Of op records only; what they are, before they are put in the order of their ops.
   std::vector<uint32_t> records;
@@ -119,6 +132,8 @@ void OpList::describe_tensors(const Side& side, std::span<const uint32_t> op_of_
     const bool undefined = value ? op.undefined : is_for_results(record.path);
     bits_[i] = undefined ? 0 : bits_of(record);
     shape_[i] = shape_hash(record.shape);
+    elements_[i] = element_count({.shape = record.shape});
+    content_[i] = undefined ? 0 : content_of(record);
     plain_[i] = bits_[i] != 0 && is_plain_value(record);
     if (value) {
       op.shape = mix64(op.shape + shape_[i]);

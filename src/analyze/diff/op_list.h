@@ -60,6 +60,8 @@ class OpList {
   // Stands for dtype and bits; 0 when they are not known, mean nothing (is_for_results()), or there is no element.
   uint64_t bits(uint32_t tensor) const { return bits_[tensor]; }
   uint64_t shape(uint32_t tensor) const { return shape_[tensor]; }
+  uint64_t elements(uint32_t tensor) const { return elements_[tensor]; }
+  uint64_t content(uint32_t tensor) const { return content_[tensor]; }  // content_of()
   // Whether other tensors are likely to have these bits by chance: one element, or all the same.
   bool is_plain(uint32_t tensor) const { return plain_[tensor]; }
 
@@ -70,12 +72,16 @@ class OpList {
   std::vector<Op> ops_;
   std::vector<uint32_t> values_, outside_, inputs_;
   std::vector<uint32_t> op_of_, position_of_;
-  std::vector<uint64_t> bits_, shape_, input_paths_;
+  std::vector<uint64_t> bits_, shape_, elements_, content_, input_paths_;
   std::vector<bool> plain_;
 };
 
 // Whether an event is the call of an operator, by kind and name.
 bool is_op(const EventRecord& event);
+
+// Stands for the values of a tensor in any order: a weight and its transpose have the same. 0 where there are too few
+// of them to tell, or no statistics.
+uint64_t content_of(const TensorRecord& record);
 
 // Whether the results of an op are whatever the memory held (aten::empty), so that nothing is to be said of them.
 bool leaves_undefined(const EventRecord& event);

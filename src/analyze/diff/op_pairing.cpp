@@ -55,7 +55,9 @@ OpPairing::OpPairing(const Side& side_a, const Side& side_b, Pairing& pairing)
       free_a_(of_a_.size()),
       free_b_(of_b_.size()),
       shared_a_(side_a.tensor_count()),
-      shared_b_(side_b.tensor_count()) {
+      shared_b_(side_b.tensor_count()),
+      weighs_a_(side_a.tensor_count()),
+      weighs_b_(side_b.tensor_count()) {
   find_shared();
 }
 
@@ -71,6 +73,18 @@ void OpPairing::find_shared() {
     for (const Keyed& each : in_a) shared_a_[each.index] = true;
     for (const Keyed& each : in_b) shared_b_[each.index] = true;
   });
+  const auto given = [](const OpList& list, size_t count) {
+    std::vector<Keyed> contents;
+    for (uint32_t i = 0; i < count; ++i)
+      if (list.op_of(i) != kNoOp && list.position_of(i) == kNoTensor && list.content(i) != 0)
+        contents.push_back({list.content(i), i});
+    return contents;
+  };
+  std::vector<Keyed> given_a = given(a, shared_a_.size()), given_b = given(b, shared_b_.size());
+  for_each_shared(given_a, given_b, [&](std::span<const Keyed> in_a, std::span<const Keyed> in_b) {
+    for (const Keyed& each : in_a) weighs_a_[each.index] = true;
+    for (const Keyed& each : in_b) weighs_b_[each.index] = true;
+  });
 }
 
 void OpPairing::join_values(uint32_t tensor_a, uint32_t tensor_b, MatchedBy by) {
@@ -83,6 +97,7 @@ void OpPairing::join(uint32_t op_a, uint32_t op_b, MatchedBy by) {
   of_b_[op_b] = op_a;
   --free_a_;
   --free_b_;
+  if (by == MatchedBy::kOp && a.ops()[op_a].name != b.ops()[op_b].name) by = MatchedBy::kPlace;
   const std::span<const uint32_t> values_a = a.values(a.ops()[op_a]), values_b = b.values(b.ops()[op_b]);
   if (values_a.size() == 1 && values_b.size() == 1) return join_values(values_a.front(), values_b.front(), by);
   for (const uint32_t x : values_a) {
@@ -119,14 +134,14 @@ bool OpPairing::can_be_one(uint32_t op_a, uint32_t op_b) const {
 }
 
 OpKeys OpPairing::keys_a() const {
-  OpKnown known{shared_a_, std::vector<uint32_t>(shared_a_.size(), kNoTensor)};
+  OpKnown known{shared_a_, weighs_a_, std::vector<uint32_t>(shared_a_.size(), kNoTensor)};
   for (uint32_t i = 0; i < known.joins.size(); ++i)
     if (pairing.has_a(i)) known.joins[i] = i;
   return keys_of(a, known);
 }
 
 OpKeys OpPairing::keys_b() const {
-  OpKnown known{shared_b_, std::vector<uint32_t>(shared_b_.size(), kNoTensor)};
+  OpKnown known{shared_b_, weighs_b_, std::vector<uint32_t>(shared_b_.size(), kNoTensor)};
   for (uint32_t i = 0; i < known.joins.size(); ++i) known.joins[i] = pairing.a_of(i);
   return keys_of(b, known);
 }

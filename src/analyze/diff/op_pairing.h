@@ -25,10 +25,12 @@ class OpPairing {
   bool has_a(uint32_t op) const { return of_a_[op] != kNoOp; }
   bool has_b(uint32_t op) const { return of_b_[op] != kNoOp; }
   uint32_t of_a(uint32_t op) const { return of_a_[op]; }
+  uint32_t of_b(uint32_t op) const { return of_b_[op]; }
   // Whether one side has no op left.
   bool is_done() const { return free_a_ == 0 || free_b_ == 0; }
   bool is_complete() const { return free_a_ == 0 && free_b_ == 0; }
-  // The two are one op: their values belong together, by path where they have the same.
+  // The two are one op: their values belong together, by path where they have the same. Of different operators that is
+  // kPlace.
   void join(uint32_t op_a, uint32_t op_b, MatchedBy by);
   // Only these values do.
   void join_values(uint32_t tensor_a, uint32_t tensor_b, MatchedBy by);
@@ -41,6 +43,8 @@ class OpPairing {
   OpKeys keys_b() const;
   bool is_shared_a(uint32_t tensor) const { return shared_a_[tensor]; }
   bool is_shared_b(uint32_t tensor) const { return shared_b_[tensor]; }
+  bool is_weight_a(uint32_t tensor) const { return weighs_a_[tensor]; }
+  bool is_weight_b(uint32_t tensor) const { return weighs_b_[tensor]; }
 
   // Joins ops without a partner that have the same key, in their order, where both sides have as many of them (and with
   // `alone`, only where that is one). Whether there were any.
@@ -63,6 +67,7 @@ class OpPairing {
   std::vector<uint32_t> of_a_, of_b_;  // the other side's op
   size_t free_a_, free_b_;             // ops without one
   std::vector<bool> shared_a_, shared_b_;
+  std::vector<bool> weighs_a_, weighs_b_;  // OpKnown::weighs
 };
 
 // What matched ops are given in the same place, where it has no counterpart yet.

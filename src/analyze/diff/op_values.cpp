@@ -68,6 +68,10 @@ class ValueMatcher {
       const Op &one = a_.ops()[i], &other = b_.ops()[ops_.of_a(i)];
       const auto inputs_a = a_.inputs(one), inputs_b = b_.inputs(other);
       const auto paths_a = a_.input_paths(one), paths_b = b_.input_paths(other);
+      if (one.name != other.name) {
+        match_only_argument(inputs_a, inputs_b);
+        continue;
+      }
       for (size_t k = 0; k < inputs_a.size(); ++k) {
         // By position where they have the same, else wherever it stands.
         const size_t at = k < paths_b.size() && paths_a[k] == paths_b[k]
@@ -85,11 +89,27 @@ class ValueMatcher {
   // What came from outside into the two sides of an op, by path.
   void match_outside() {
     for (uint32_t i = 0; i < a_.ops().size(); ++i) {
-      if (!ops_.has_a(i)) continue;
+      if (!ops_.has_a(i) || a_.ops()[i].name != b_.ops()[ops_.of_a(i)].name) continue;
       for (const uint32_t x : a_.outside(a_.ops()[i]))
         for (const uint32_t y : b_.outside(b_.ops()[ops_.of_a(i)]))
           if (free_a(x) && free_b(y) && ops_.side_a.tensor(x).path == ops_.side_b.tensor(y).path) join_if_alike(x, y);
     }
+  }
+
+  // Of different operators, whose arguments have other places: what is left when the weights are taken away.
+  void match_only_argument(std::span<const uint32_t> inputs_a, std::span<const uint32_t> inputs_b) {
+    const auto only = [](const OpList& list, std::span<const uint32_t> inputs, auto&& is_free) {
+      uint32_t found = kNoTensor;
+      for (const uint32_t input : inputs) {
+        if (input == kNoTensor || list.op_of(input) == kNoOp || list.is_plain(input) || !is_free(input)) continue;
+        if (found != kNoTensor && found != input) return kNoTensor;
+        found = input;
+      }
+      return found;
+    };
+    const uint32_t x = only(a_, inputs_a, [&](uint32_t t) { return free_a(t) && !ops_.is_weight_a(t); });
+    const uint32_t y = only(b_, inputs_b, [&](uint32_t t) { return free_b(t) && !ops_.is_weight_b(t); });
+    if (x != kNoTensor && y != kNoTensor) match_argument(x, y);
   }
 
   void match_argument(uint32_t x, uint32_t y) {
@@ -101,8 +121,19 @@ class ValueMatcher {
     if (join_if_alike(from_a, from_b) || join_if_alike(x, y)) return;
     // One side did not see what made it.
     const bool outside_a = a_.position_of(x) == kNoTensor, outside_b = b_.position_of(y) == kNoTensor;
-    if (outside_a != outside_b && a_.shape(x) == b_.shape(y) && !is_elsewhere(x, y))
+    if (outside_a == outside_b || a_.elements(x) != b_.elements(y) || is_elsewhere(x, y)) return;
+    // A buffer that was written to unseen counts as what it first held: then the op that was given that is another one.
+    const uint32_t first = outside_a ? ops_.of_a(a_.op_of(x)) : ops_.of_b(b_.op_of(y));
+    if (first == kNoOp || (outside_a ? uses(b_, first, y) : uses(a_, first, x)))
       ops_.join_values(x, y, MatchedBy::kPlace);
+  }
+
+  // Whether an op was given a value, or a copy of it.
+  static bool uses(const OpList& list, uint32_t op, uint32_t tensor) {
+    const auto source = [&](uint32_t t) { return behind_copies(list, t, [](uint32_t) { return true; }); };
+    return std::ranges::any_of(list.inputs(list.ops()[op]), [&](uint32_t input) {
+      return input != kNoTensor && list.op_of(input) != kNoOp && (input == tensor || source(input) == source(tensor));
+    });
   }
 
   template <class IsFree>
@@ -120,7 +151,7 @@ class ValueMatcher {
   bool join_if_alike(uint32_t x, uint32_t y) {
     if (!free_a(x) || !free_b(y)) return false;
     const bool outside = a_.position_of(x) == kNoTensor;
-    if (outside != (b_.position_of(y) == kNoTensor) || a_.shape(x) != b_.shape(y)) return false;
+    if (outside != (b_.position_of(y) == kNoTensor) || a_.elements(x) != b_.elements(y)) return false;
     if (is_elsewhere(x, y)) return false;
     const uint32_t op_a = a_.op_of(x), op_b = b_.op_of(y);
     const Op &one = a_.ops()[op_a], &other = b_.ops()[op_b];
