@@ -43,7 +43,7 @@ class Trace:
 
     # ---- at work ----
 
-    def __enter__(self) -> Trace:  # noqa: PYI034 (Python 3.10 has no Self)  # noqa: PYI034
+    def __enter__(self) -> Trace:  # noqa: PYI034
         self.start()
         return self
 
@@ -108,14 +108,9 @@ class Trace:
         """The readable log, as `ttap log` prints it."""
         stack = self._options["stacks"] if stack is None else stack
         inputs = self._options["show_inputs"] if inputs is None else inputs
-        text = _core.log_text(
+        return _core.log_text(
             self.run._core, stack="user" if stack else "", inputs=inputs, filter=filter, module=module
-<<<<<<< HEAD
-        )
-        return text.removesuffix("\n")
-=======
         ).rstrip("\n")
->>>>>>> ops-contract
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Writes it as a run that every command reads; returns the rank's directory."""
