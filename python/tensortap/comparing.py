@@ -218,8 +218,7 @@ def _path(side: Comparable, stack: ExitStack) -> str:
         torch.save(_tensors(side), file)
         return str(file)
     raise TypeError(
-        f"cannot compare {type(side).__name__}: give a path, a run, a rank, a pass, a trace, or a mapping of "
-        "tensors"
+        f"cannot compare {type(side).__name__}: give a path, a run, a rank, a pass, a trace, or a mapping of tensors"
     )
 
 
