@@ -32,6 +32,7 @@ def settled(text, folder):
     text = re.sub(r"(?<=pid) ?\d+", lambda found: found[0].rstrip("0123456789") + "4711", text)
     # Stacks go on below the document, into whatever runs it.
     text = re.sub(r"^ *(# File:|# Forward:|from    ) (?!/home/you).*\n", "", text, flags=re.M)
+    text = re.sub(r"^ *\.\.\. and \d+ more frames.*\n", "", text, flags=re.M)
     text = re.sub(r"(?<=\.py:)\d+", "12", text)
     # The last bits are the processor's.
     text = re.sub(r"ULP max \d+, 99 % within \d+", "ULP max 700000, 99 % within 30000", text)
