@@ -10,12 +10,7 @@ from tensortap.tracing import trace
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
-from traced_calls import bits, names, only, uses
-
-
-def native(reason):
-    """A fault of the observer itself, which the test will notice the mending of."""
-    return pytest.mark.xfail(reason=f"native: {reason}", strict=True)
+from traced_calls import bits, names, native, only, uses
 
 
 def recorded(trace, use):
