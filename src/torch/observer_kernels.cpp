@@ -53,7 +53,8 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
   call.name = found->text;
   call.level = *found->level;
   call.thread = thread->thread;
-  call.pass = thread->pass;
+  call.pass = backward && thread->pass < 0 ? thread->nodes.back().pass : thread->pass;
+  tensors_.set_pass(call.pass);
   if (backward) call.forward = thread->nodes.back().forward;
   call.parent = parent != nullptr && parent->logged ? parent->call.number
                 : thread->scopes.empty()            ? kNoEvent
@@ -102,6 +103,12 @@ void Observer::keep_what_changed(Frame& frame, size_t first_use, size_t first_te
   }
 }
 
+void Observer::not_initialised(const at::Tensor& tensor) {
+  const std::shared_ptr<Link> link = link_;
+  const std::unique_lock lock(link->mutex);
+  if (link->observer == this && options_.ids && tensor.defined()) tensors_.set_uninitialised(tensor, true);
+}
+
 void Observer::end_kernel() {
   ThreadState* thread = thread_state();
   if (thread == nullptr || thread->kernels.empty() || thread->kernels.back() != thread->depth) return;
@@ -111,10 +118,12 @@ void Observer::end_kernel() {
   Frame& frame = thread->top();
   if (link->observer == this && frame.logged) {
     frame.call.end_ns = ticks_.now_ns();
+    tensors_.set_pass(frame.call.pass);
     tensors_.kernel_ran();
     const UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
     const size_t first_use = frame.call.uses.size();
     const size_t first_tensor = frame.call.tensors.size();
+    for (const Frame::Written& written : frame.written) tensors_.set_uninitialised(written.tensor, false);
     for (const Frame::Written& written : frame.written)
       use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
     if (take_pending(frame, lock)) {

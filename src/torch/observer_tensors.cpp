@@ -10,6 +10,11 @@
 
 // The tensors of a call: which they are, which value they hold, and reading them.
 namespace ttap::torch_source {
+namespace {
+
+constexpr std::string_view kUninitialised = "not initialised";
+
+}  // namespace
 
 PlaceId Observer::place_of(const Operator& op, const TensorPlace& place) {
   const Operator::Argument& argument = op.arguments[place.argument];
@@ -20,10 +25,12 @@ PlaceId Observer::place_of(const Operator& op, const TensorPlace& place) {
 void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how) {
   OpUse& use = frame.call.uses.emplace_back(OpUse{.place = place, .written = how.written});
   const MetaId meta = tensors_.meta_of(tensor);
+  std::string_view reason = how.reason;
   if (options_.ids) {
     use.tensor = tensors_.number_of(tensor);
+    if (reason.empty() && how.level != Level::kMeta && tensors_.is_uninitialised(tensor)) reason = kUninitialised;
     const auto known = tensors_.value_of(tensor, meta);
-    if (known && (known->has_fingerprint || how.level == Level::kMeta || !how.reason.empty())) {
+    if (known && (known->has_fingerprint || how.level == Level::kMeta || !reason.empty())) {
       use.value = known->value;
       return;
     }
@@ -32,7 +39,7 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
   if (options_.ids) tensors_.set_value(tensor, meta, use.value);
   OpTensor record{.place = place, .meta = meta, .value = use.value, .asked = how.level};
   if (how.level != Level::kMeta) {
-    const std::string_view reason = how.reason.empty() ? unreadable(tensor) : how.reason;
+    if (reason.empty()) reason = unreadable(tensor);
     if (!reason.empty()) {
       record.asked = Level::kMeta;
       note_unread(frame, place, reason);
@@ -89,10 +96,11 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
     for (const TensorPlace& place : frame.places) tensors_.written(*place.tensor);
   UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
   if (op.result_comes_later) how.reason = "a collective that has not been waited for";
-  if (op.fills_nothing) how.reason = "not initialised";
+  if (op.fills_nothing) how.reason = kUninitialised;
   for (const TensorPlace& place : frame.places) {
     use_tensor(frame, *place.tensor, places_.of_result(place.argument, results.size(), place.item), how);
     for (Frame::Written& written : frame.written) written.returned |= written.tensor.is_same(*place.tensor);
+    if (op.fills_nothing && options_.ids) tensors_.set_uninitialised(*place.tensor, true);
   }
   for (const Frame::Written& written : frame.written)
     if (!written.returned) use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);

@@ -145,11 +145,16 @@ TensorTable::View* TensorTable::find_view(const at::Tensor& tensor, MetaId meta)
 
 std::optional<TensorTable::Known> TensorTable::value_of(const at::Tensor& tensor, MetaId meta) {
   const View* view = find_view(tensor, meta);
-  if (view == nullptr || view->value == 0) return std::nullopt;
+  if (view == nullptr || view->value == 0 || view->pass != pass_) return std::nullopt;
   return Known{view->value, view->has_fingerprint};
 }
 
 void TensorTable::set_value(const at::Tensor& tensor, MetaId meta, uint32_t value) {
+  if (View* view = find_view(tensor, meta)) {  // the same bytes, in another pass
+    view->value = value;
+    view->pass = pass_;
+    return;
+  }
   Storage* storage = storage_of(tensor);
   if (storage == nullptr) return;
   const int64_t offset = tensor.storage_offset();
@@ -161,6 +166,7 @@ void TensorTable::set_value(const at::Tensor& tensor, MetaId meta, uint32_t valu
                             .stamp = storage->stamp,
                             .epoch = epoch_,
                             .value = value,
+                            .pass = pass_,
                             .has_fingerprint = false,
                             .fingerprint = {}});
 }
@@ -192,7 +198,10 @@ void TensorTable::set_fingerprint(const at::Tensor& tensor, MetaId meta, const F
 }
 
 void TensorTable::written(const at::Tensor& tensor) {
-  if (Storage* storage = storage_of(tensor)) ++storage->stamp;
+  Storage* storage = storage_of(tensor);
+  if (storage == nullptr) return;
+  ++storage->stamp;
+  storage->uninitialised = false;
 }
 
 void TensorTable::drop_dead() {

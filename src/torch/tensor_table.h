@@ -43,8 +43,19 @@ class TensorTable {
   const Fingerprint* fingerprint_of(const at::Tensor& tensor, MetaId meta);
   void set_fingerprint(const at::Tensor& tensor, MetaId meta, const Fingerprint& fingerprint);
 
+  // Values are those of one pass; -1 when there are no passes. Fingerprints hold for all.
+  void set_pass(int64_t pass) { pass_ = pass; }
+
   // The storage was written to.
   void written(const at::Tensor& tensor);
+  // The storage holds whatever was there before, until it is written to.
+  void set_uninitialised(const at::Tensor& tensor, bool uninitialised) {
+    if (Storage* storage = storage_of(tensor)) storage->uninitialised = uninitialised;
+  }
+  bool is_uninitialised(const at::Tensor& tensor) {
+    const Storage* storage = storage_of(tensor);
+    return storage != nullptr && storage->uninitialised;
+  }
   // A kernel ran that may have written anywhere.
   void kernel_ran() { ++epoch_; }
 
@@ -56,12 +67,14 @@ class TensorTable {
     uint32_t stamp;
     uint32_t epoch;
     uint32_t value;
+    int64_t pass;
     bool has_fingerprint;
     Fingerprint fingerprint;
   };
   struct Storage {
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
     uint32_t stamp = 0;
+    bool uninitialised = false;
     std::vector<View> views;  // a few, the newest last
   };
   struct Object {
@@ -80,6 +93,7 @@ class TensorTable {
   ska::flat_hash_map<const void*, Storage> storages_;
   uint32_t next_number_ = 0;
   uint32_t epoch_ = 0;
+  int64_t pass_ = -1;
   size_t sweep_at_ = 256;
   TextId cpu_ = 0;
 };
