@@ -192,7 +192,6 @@ def test_memory_that_nobody_has_written_to_is_not_read():
     assert only(t, "aten::empty.memory_format").notes["unread"] == {"out": "not initialised"}
 
 
-@native("what empty() made is read as soon as it is an argument, so no two traces agree on it")
 def test_memory_that_nobody_has_written_to_is_not_read_as_an_argument_either():
     with trace(level="full") as t:
         torch.empty(3).fill_(1)
