@@ -1,3 +1,5 @@
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <algorithm>
@@ -10,6 +12,11 @@
 
 // The tensors of a call: which they are, which value they hold, and reading them.
 namespace ttap::torch_source {
+namespace {
+
+constexpr std::string_view kUnderWay = "a collective that has not been waited for";
+
+}  // namespace
 
 PlaceId Observer::place_of(const Operator& op, const TensorPlace& place) {
   const Operator::Argument& argument = op.arguments[place.argument];
@@ -32,7 +39,8 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
   if (options_.ids) tensors_.set_value(tensor, meta, use.value);
   OpTensor record{.place = place, .meta = meta, .value = use.value, .asked = how.level};
   if (how.level != Level::kMeta) {
-    const std::string_view reason = how.reason.empty() ? unreadable(tensor) : how.reason;
+    std::string_view reason = how.reason.empty() ? unreadable(tensor) : how.reason;
+    if (reason.empty() && tensors_.unread_of(tensor) == TensorTable::Unread::kUnderWay) reason = kUnderWay;
     if (!reason.empty()) {
       record.asked = Level::kMeta;
       note_unread(frame, place, reason);
@@ -65,8 +73,12 @@ bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
   const Level level = options_.inputs ? frame.call.level : Level::kMeta;
   for (const TensorPlace& place : frame.places) {
     const PlaceId where = place_of(op, place);
-    const bool written = op.arguments[place.argument].written;
-    use_tensor(frame, *place.tensor, where, {.level = level, .written = written});
+    const Operator::Argument& argument = op.arguments[place.argument];
+    const bool written = argument.written;
+    // What is there before is of no interest, and not the same in two runs.
+    const bool only_written =
+        argument.target || (written && tensors_.unread_of(*place.tensor) == TensorTable::Unread::kUnfilled);
+    use_tensor(frame, *place.tensor, where, {.level = only_written ? Level::kMeta : level, .written = written});
     if (written) frame.written.push_back({.tensor = *place.tensor, .path = places_.all()[where].path});
   }
   const bool attached = take_pending(frame, lock);
@@ -85,14 +97,17 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   collect_tensors(results, frame.places, frame.held);
   frame.result_count = results.size();
   if (!describe_subclasses(frame, true, lock)) return false;
-  if (op.is_wait && options_.ids)
+  if (op.is_wait)
     for (const TensorPlace& place : frame.places) tensors_.written(*place.tensor);
   UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
-  if (op.result_comes_later) how.reason = "a collective that has not been waited for";
+  if (op.result_comes_later) how.reason = kUnderWay;
+  if (op.is_receive) how.reason = "a receive that has not been waited for";
   if (op.fills_nothing) how.reason = "not initialised";
   for (const TensorPlace& place : frame.places) {
     use_tensor(frame, *place.tensor, places_.of_result(place.argument, results.size(), place.item), how);
     for (Frame::Written& written : frame.written) written.returned |= written.tensor.is_same(*place.tensor);
+    if (op.result_comes_later) tensors_.set_unread(*place.tensor, TensorTable::Unread::kUnderWay);
+    if (op.fills_nothing && options_.ids) tensors_.set_unread(*place.tensor, TensorTable::Unread::kUnfilled);
   }
   for (const Frame::Written& written : frame.written)
     if (!written.returned) use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
@@ -109,6 +124,26 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   frame.places.clear();
   frame.written.clear();
   return attached;
+}
+
+void Observer::note_group(Frame& frame, c10::ArrayRef<const c10::IValue> arguments) {
+  const int index = frame.op->group_argument;
+  if (index < 0 || static_cast<size_t>(index) >= arguments.size()) return;
+  const c10::IValue& value = arguments[static_cast<size_t>(index)];
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  try {
+    group =
+        value.isString() ? c10d::resolve_process_group(value.toStringRef()) : value.toCustomClass<c10d::ProcessGroup>();
+  } catch (const std::exception&) {
+    // One that is not registered goes by its name alone.
+  }
+  std::string text = value.isString() ? value.toStringRef() : std::string();
+  if (group) {
+    text = group->getGroupName();
+    if (!group->getGroupDesc().empty()) text += " (" + group->getGroupDesc() + ")";
+    text += ", rank " + std::to_string(group->getRank()) + " of " + std::to_string(group->getSize());
+  }
+  if (!text.empty()) frame.notes.add("group", json_text(text));
 }
 
 bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {

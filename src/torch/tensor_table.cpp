@@ -95,6 +95,9 @@ MetaId TensorTable::meta_of(const at::Tensor& tensor) {
                           static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
   for (const int64_t size : shape) hash = stirred(hash ^ hash >> 29, static_cast<uint64_t>(size));
   for (const int64_t stride : strides) hash = stirred(hash ^ hash >> 29, static_cast<uint64_t>(stride));
+  // The same memory is another value when it is to be read as its conjugate or negative.
+  const int marks = (tensor.is_conj() ? 1 : 0) | (tensor.is_neg() ? 2 : 0);
+  if (marks != 0) hash = stirred(hash ^ hash >> 29, static_cast<uint64_t>(marks));
   const auto [found, is_new] = meta_numbers_.emplace(mix64(hash), static_cast<MetaId>(metas_.size()));
   if (!is_new) return found->second;
   TensorMeta meta;
@@ -102,6 +105,7 @@ MetaId TensorTable::meta_of(const at::Tensor& tensor) {
   meta.device = texts_.intern(device.str());
   meta.shape.assign(shape.begin(), shape.end());
   if (strided && !in_c_order(shape, strides)) meta.strides.assign(strides.begin(), strides.end());
+  meta.marks = static_cast<uint8_t>(marks);
   meta.byte_count = size_of(meta.dtype);
   for (const int64_t size : shape) meta.byte_count *= static_cast<uint64_t>(size);
   metas_.push_back(std::move(meta));
@@ -120,7 +124,7 @@ uint32_t TensorTable::number_of(const at::Tensor& tensor) {
 }
 
 TensorTable::Storage* TensorTable::storage_of(const at::Tensor& tensor) {
-  if (!tensor.has_storage()) return nullptr;
+  if (!tensor.has_storage() || tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return nullptr;
   const c10::Storage& storage = tensor.storage();
   const void* impl = storage.unsafeGetStorageImpl();
   if (impl == nullptr) return nullptr;
@@ -177,8 +181,8 @@ const Fingerprint* TensorTable::fingerprint_of(const at::Tensor& tensor, MetaId 
         view.epoch != epoch_)
       continue;
     const TensorMeta& known = metas_[view.meta];
-    if (view.meta == meta || (known.dtype == wanted.dtype && known.byte_count == wanted.byte_count &&
-                              known.strides.empty() && wanted.strides.empty()))
+    if (view.meta == meta || (known.dtype == wanted.dtype && known.marks == wanted.marks &&
+                              known.byte_count == wanted.byte_count && known.strides.empty() && wanted.strides.empty()))
       return &view.fingerprint;
   }
   return nullptr;
@@ -189,6 +193,18 @@ void TensorTable::set_fingerprint(const at::Tensor& tensor, MetaId meta, const F
   if (view == nullptr) return;
   view->has_fingerprint = true;
   view->fingerprint = fingerprint;
+}
+
+void TensorTable::set_unread(const at::Tensor& tensor, Unread why) {
+  Storage* storage = storage_of(tensor);
+  if (storage == nullptr) return;
+  storage->unread = why;
+  storage->unread_stamp = storage->stamp;
+}
+
+TensorTable::Unread TensorTable::unread_of(const at::Tensor& tensor) {
+  const Storage* storage = storage_of(tensor);
+  return storage != nullptr && storage->unread_stamp == storage->stamp ? storage->unread : Unread::kNo;
 }
 
 void TensorTable::written(const at::Tensor& tensor) {

@@ -43,6 +43,15 @@ class TensorTable {
   const Fingerprint* fingerprint_of(const at::Tensor& tensor, MetaId meta);
   void set_fingerprint(const at::Tensor& tensor, MetaId meta, const Fingerprint& fingerprint);
 
+  // Bytes that are not worth reading, until the storage is written to.
+  enum class Unread : uint8_t {
+    kNo,
+    kUnfilled,  // empty() made it
+    kUnderWay,  // a collective fills it
+  };
+  void set_unread(const at::Tensor& tensor, Unread why);
+  Unread unread_of(const at::Tensor& tensor);
+
   // The storage was written to.
   void written(const at::Tensor& tensor);
   // A kernel ran that may have written anywhere.
@@ -62,6 +71,8 @@ class TensorTable {
   struct Storage {
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
     uint32_t stamp = 0;
+    uint32_t unread_stamp = 0;  // `unread` is said of this stamp
+    Unread unread = Unread::kNo;
     std::vector<View> views;  // a few, the newest last
   };
   struct Object {
