@@ -23,6 +23,7 @@ from pathlib import Path
 import diff_recordings
 import model_recording
 import numpy as np
+import op_tracing
 import report_page
 import safetensors
 import safetensors.torch
@@ -210,6 +211,23 @@ def diff_rows(command: Path, scratch: Path) -> Iterator[Row]:
     yield Row("diff of 1,000,000 hashes", "limit", found.records_s * 1e3, None, rate, "M/s", ">=", 1)
 
 
+def op_rows(command: Path, scratch: Path) -> Iterator[Row]:
+    found = op_tracing.measure(command, scratch)
+    for small in found.small:
+        what = f"an op more: {small.what}"
+        yield Row(what, "limit", small.ours / 1e3, None, small.ours, "µs", "<=", small.limit)
+        yield speed("  the same", "DebugMode", small.ours / 1e6, small.theirs / 1e6)
+    none = found.model_ms["no tap"]
+    for name, target in (("meta", 1.05), ("hashes", 1.5), ("DebugMode", None), ("DebugMode, hashes", None)):
+        ours = found.model_ms[name]
+        sense = "<=" if target else ""
+        yield Row(f"a forward of MiniLM, ops: {name}", "no tap", ours, none, ours / none, "×", sense, target)
+    log = found.log
+    yield Row("a log of 1,000,000 ops with hashes, memory", "per op", 0, None, log.memory_per_call, "bytes")
+    for what, seconds in (("save it", log.save_s), ("ttap log", log.print_s), ("ttap diff, two of them", log.diff_s)):
+        yield Row(f"  {what}", "", seconds * 1e3, None, seconds, "s")
+
+
 def page_rows(scratch: Path) -> Iterator[Row]:
     if not report_page.can_measure():
         return
@@ -240,7 +258,7 @@ def main() -> int:
     parser.add_argument("--scratch", type=Path, default=Path("build/bench"), help="on the disk to measure; about 7 GB")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument(
-        "parts", nargs="*", help="measure these only: capture, record, fingerprint, open, model, diff, page"
+        "parts", nargs="*", help="measure these only: capture, record, fingerprint, open, model, diff, ops, page"
     )
     options = parser.parse_args()
     program, command = options.build / "bench/recorder_bench", options.build / "cli/ttap"
@@ -256,6 +274,7 @@ def main() -> int:
         "open": lambda: open_rows(program, scratch, command),
         "model": lambda: model_rows(scratch),
         "diff": lambda: diff_rows(command, scratch),
+        "ops": lambda: op_rows(command, scratch),
         "page": lambda: page_rows(scratch),
     }
     unknown = set(options.parts) - set(parts)

@@ -34,6 +34,7 @@ Examples:
   ttap run -o out/run -- python -m package.train
   ttap run -o out/run --steps 0-2 -- torchrun --nproc-per-node 2 train.py
   ttap run -o out/run --level fingerprint --level 'lm_head=full' -- python train.py
+  ttap run -o out/run --ops --level fingerprint -- python train.py
   ttap run -o out/run --filter 'layers\.(0|31)\.' --steps 10-12 -- \
       python -m vllm.entrypoints.openai.api_server --model m)";
 
@@ -186,6 +187,8 @@ void add_run(CLI::App& app, Command& command, Start& start) {
   text("--ranks", recording.ranks, "SET", "Only these ranks, written likewise");
   text("--roles", recording.roles, "LIST", "Which tensors of a call: some of out,in,grad_out,grad_in");
   choice("--modules", recording.modules, "WHICH", {"leaf", "all"}, "leaf: only modules that hold no others; all");
+  verb->add_flag("--ops", recording.ops, "Also every operator, forward and backward: see ttap log");
+  verb->add_flag("--stacks", recording.stacks, "The Python stack of every operator");
   choice("--format", recording.format, "FORMAT", {"ttap", "pt", "safetensors", "npy"},
          "Of the files: ttap, pt, safetensors or npy");
   text("--staging", recording.staging, "SIZE", "Memory between the program and the disk, in each process: 256M");

@@ -161,6 +161,8 @@ Result<std::vector<Variable>> variables_for(const RecordingOptions& options) {
   set("TTAP_STAGING_BYTES", options.staging);
   set("TTAP_QUOTA_BYTES", options.quota);
   set("TTAP_WHEN_FULL", options.when_full);
+  if (options.ops) set("TTAP_OPS", "1");
+  if (options.stacks) set("TTAP_STACKS", "1");
   if (options.strict) set("TTAP_STRICT", "1");
   return variables;
 }

@@ -23,6 +23,8 @@ struct RecordingOptions {
   std::optional<std::string> staging = {};          // TTAP_STAGING_BYTES
   std::optional<std::string> quota = {};            // TTAP_QUOTA_BYTES
   std::optional<std::string> when_full = {};        // TTAP_WHEN_FULL
+  bool ops = false;                                 // TTAP_OPS
+  bool stacks = false;                              // TTAP_STACKS
   bool strict = false;                              // TTAP_STRICT
 };
 

@@ -22,7 +22,8 @@ function both(a, b) {
 function matched_text(tensor) {
   if (tensor.matched === 'structure')
     return `by structure, confidence ${share_text(number_of(tensor.confidence) ?? 0, 1)}`;
-  return tensor.matched === 'map' ? 'by the mapping file' : null;
+  const words = {map: 'by the mapping file', bits: 'it has the same bits', place: 'it stands in its place'};
+  return words[tensor.matched] ?? null;
 }
 
 function tolerance_part(tensor) {
@@ -144,6 +145,8 @@ function tensor_detail(row, data, neighbour) {
       ['shape', tensor.shape && both(shape_text(tensor.shape), tensor.shape_b && shape_text(tensor.shape_b))],
       ['kind', tensor.event_kind],
       ['parent', tensor.parent],
+      ['call', both(tensor.call_a?.text, tensor.call_b?.text)],
+      ['line', both(tensor.call_a?.line, tensor.call_b?.line)],
       ['order', tensor.order],
       ['pass', data.passes.length > 1 && both(pass.a, pass.b)],
       ['ranks', (tensor.ranks || []).join(', '), 'whose part is out of tolerance'],

@@ -79,6 +79,8 @@ struct Place {
   std::optional<Level> at_most = {};
   // The source's number of this value, unique in the pass, by which Use::value refers to it; 0: none.
   uint32_t value = 0;
+  // Its fingerprint, when the source has taken it already; read at level kFingerprint, where the data is then not.
+  const Fingerprint* known = nullptr;
 };
 
 // An event of an open pass, to hang tensors on. Plain data; good until its pass ends.

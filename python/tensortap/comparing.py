@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tensortap import _core
+from tensortap.tracing import Trace
 
 if TYPE_CHECKING:
     import torch
@@ -36,6 +37,9 @@ class TensorDiff:
     confidence: float = 1.0
     ranks: tuple[int, ...] = ()
     note: str = ""
+    trivial: bool = False
+    call_a: dict[str, str] | None = None
+    call_b: dict[str, str] | None = None
     tolerance: dict[str, Any] | None = None
     measures: dict[str, Any] | None = None
     axes: tuple[dict[str, Any], ...] = field(default=(), repr=False)
@@ -61,6 +65,8 @@ class Diff:
         Whether the runs agree.
     first : TensorDiff or None
         The first tensor that an operator made different; where none is known to have, the first that differs.
+    first_unequal : TensorDiff or None
+        The first value of an op that has other bits, whatever the verdict.
     introduced : list of TensorDiff
         Every tensor whose operator introduced an error, in execution order.
     tensors : list of TensorDiff
@@ -83,6 +89,7 @@ class Diff:
         self.evidence: list[str] = self._json["evidence"]
         self.same: bool = core.is_same([])
         self.first = at(self._json["first"])
+        self.first_unequal = at(self._json["first_unequal"])
         self.introduced = [at(place) for place in self._json["introduced"]]
         self.tensors = [tensor for each in passes for tensor in each]
         self.counts: dict[str, int] = self._json["counts"]
@@ -139,7 +146,7 @@ def diff(
 
     Parameters
     ----------
-    a, b : path, Run, Rank, Pass, or a mapping of names to tensors
+    a, b : path, Run, Rank, Pass, Trace, or a mapping of names to tensors
         A run, a rank, a pass, or one file of any format that can be read.
     passes, ranks : str, optional
         Which to compare: "3"; "3:0" for a's 3 with b's 0.
@@ -199,6 +206,8 @@ def _path(side: Comparable, stack: ExitStack) -> str:
     """Where a side lies; tensors in memory are written to a file that lives as long as `stack`."""
     if isinstance(side, str | os.PathLike):
         return os.fspath(side)
+    if isinstance(side, Trace):
+        return os.fspath(side._saved())
     path = getattr(side, "path", None)
     if path is not None:
         return os.fspath(path)
@@ -209,7 +218,8 @@ def _path(side: Comparable, stack: ExitStack) -> str:
         torch.save(_tensors(side), file)
         return str(file)
     raise TypeError(
-        f"cannot compare {type(side).__name__}: give a path, a run, a rank, a pass, or a mapping of tensors"
+        f"cannot compare {type(side).__name__}: give a path, a run, a rank, a pass, a trace, or a mapping of "
+        "tensors"
     )
 
 

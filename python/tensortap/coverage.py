@@ -37,6 +37,7 @@ class Coverage:
     failures: int = 0  # of our own: an exception that was kept from the model
     first_failure: str = ""
     notes: list[str] = field(default_factory=list)
+    ops: dict[str, int] = field(default_factory=dict)  # operators seen and not recorded, when they are
     strangers: list[str] = field(default_factory=list)  # types of modules that a model called and does not hold
 
     def note_stranger(self, name: str) -> None:
@@ -78,10 +79,14 @@ class Coverage:
             "late_gradients": self.late_gradients,
             "notes": list(self.notes),
         }
+        if self.ops:
+            result["ops"] = self.ops
         result["notes"] += [
             f"{_count(count, one)} {what}"
             for count, one, what in (
                 (self.missing_gradients, "gradient", "awaited, and not there when the pass ended"),
+                (self.ops.get("outside_passes", 0), "operator", "ran outside any pass and is not recorded"),
+                (self.ops.get("failed", 0), "operator", "could not be recorded"),
                 (self.late_recomputations, "recomputed call", "not recorded: its pass had ended"),
             )
             if count
@@ -103,7 +108,12 @@ def merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for part in parts:
         for name, value in part.items():
-            result[name] = result[name] + value if name in result else value
+            if name not in result:
+                result[name] = value
+            elif isinstance(value, dict):
+                result[name] = {key: result[name].get(key, 0) + count for key, count in value.items()}
+            else:
+                result[name] = result[name] + value
     return result
 
 

@@ -48,6 +48,12 @@ class NameFilter:
             return True
         return any(pattern.search(name) for pattern in self._patterns for name in names)
 
+    def selects_op(self, name: str) -> bool:
+        """Whether an operator of this name, `scope:aten::mm`, is recorded; a function is given None for the module."""
+        if self._predicate is not None:
+            return bool(self._predicate(name, None))  # type: ignore[arg-type]
+        return self._patterns is None or any(pattern.search(name) for pattern in self._patterns)
+
     def unmatched(self, names: Sequence[str]) -> list[str]:
         """A line for each pattern that none of the names has, with the names nearest to it."""
         lines = []

@@ -21,8 +21,9 @@ class GeneratedModules:
     A generated module calls its kernels by their names in it, so a region that was compiled long before is seen too.
     """
 
-    def __init__(self, cache: Any, launch: Callable[..., Any]) -> None:
+    def __init__(self, cache: Any, launch: Callable[..., Any], allocated: Callable[[Any], None]) -> None:
         self._launch = launch
+        self._allocated = allocated
         self._patches: list[Patch] = []
         self._at_work = True
         self._patches.append(Patch(cache, "load_by_key_path", self._loads))
@@ -49,6 +50,18 @@ class GeneratedModules:
         for name, value in list(vars(module).items()):
             if is_cpp_kernel(value):
                 self._patches.append(Patch(module, name, functools.partial(self._kernel, module, name)))
+            elif name.startswith("empty_strided_") and callable(value):
+                self._patches.append(Patch(module, name, self._allocation))
+
+    def _allocation(self, allocate: Any) -> Any:
+        """Buffers are made past the dispatcher too; what they hold means nothing before a kernel has written it."""
+
+        def allocating(*args: Any, **kwargs: Any) -> Any:
+            buffer = allocate(*args, **kwargs)
+            self._allocated(buffer)
+            return buffer
+
+        return allocating
 
     def _kernel(self, module: ModuleType, name: str, kernel: Any) -> Any:
         names = functools.cache(lambda: parameters(module, name))

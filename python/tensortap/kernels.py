@@ -69,6 +69,12 @@ def launch(library: str, name: Callable[[], str], arguments: Callable[[], Argume
         _thread.launching = False
 
 
+def allocated(buffer: Any) -> None:
+    """Tells every source of a tensor that holds nothing yet."""
+    for source in _sources:
+        source.not_initialised(buffer)
+
+
 @functools.cache
 def _complain_once(text: str) -> None:
     import sys
@@ -149,7 +155,7 @@ def _patch(make: Callable[[Any], Any], *classes: str) -> Callable[[ModuleType], 
 
 
 def _patch_generated(module: ModuleType) -> None:
-    _patches.append(GeneratedModules(module.PyCodeCache, launch))
+    _patches.append(GeneratedModules(module.PyCodeCache, launch, allocated))
 
 
 _LAUNCHERS = {

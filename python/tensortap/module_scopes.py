@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -27,8 +28,15 @@ class ModuleScopes:
     or that of the models given. A module that no root holds goes by its class.
     """
 
-    def __init__(self, source: Any, models: dict[str, nn.Module] | None = None) -> None:
+    def __init__(
+        self,
+        source: Any,
+        models: Mapping[str, nn.Module] | None = None,
+        name_given: Callable[[nn.Module], str | None] | None = None,
+    ) -> None:
         self._source = source
+        # Of modules that somebody else knows, who makes the events of their calls too.
+        self._name_given = name_given or (lambda module: None)
         self._names: ModuleMap[str] = ModuleMap()
         self._thread = threading.local()
         for prefix, model in (models or {}).items():
@@ -104,9 +112,11 @@ class ModuleScopes:
         if torch.compiler.is_compiling() or self._is_compiled_region(module):
             return
         self._leave_those_that_ended()
-        name = self.name_of(module)
+        given = self._name_given(module)
+        name = given if given is not None else self.name_of(module)
         self._entered().append((module, name))
-        self._source.enter(name, json.dumps({"class": type(module).__qualname__}))
+        notes = json.dumps({"class": type(module).__qualname__})
+        self._source.enter(name, notes, makes_event=given is None)
 
     def _is_compiled_region(self, module: nn.Module) -> bool:
         if not isinstance(module, GraphModule) or module in self._names:

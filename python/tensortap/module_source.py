@@ -38,6 +38,10 @@ class Root:
     scripted: list[Whereabouts] = field(default_factory=list)  # modules that take no hooks
     passes: int = 0
 
+    def kept(self) -> list[Tap]:
+        """Those whose tensors are recorded."""
+        return [tap for tap in self.taps if tap.keeps_tensors]
+
 
 class ModuleSource:
     """Taps on the modules of any number of roots, feeding one recording."""
@@ -49,7 +53,8 @@ class ModuleSource:
         self.coverage = recording._coverage
         self.roles = options.roles
         self.wants_gradients = bool(options.roles & {"grad_out", "grad_in"})
-        self.uses_before = options.modules == "all" or bool(options.roles & {"in", "grad_in"})
+        self.ops = recording.ops
+        self.uses_before = options.modules == "all" or options.ops or bool(options.roles & {"in", "grad_in"})
         self._options = options
         self._hooks = HookSet()
         self._roots: list[Root] = []
@@ -67,6 +72,11 @@ class ModuleSource:
 
     def begins_passes(self, module: nn.Module) -> bool:
         return module in self._scoped
+
+    def name_of(self, module: nn.Module) -> str | None:
+        """The name under which calls of the module are recorded; None: they are not."""
+        tap = self._taps.get(module)
+        return tap.place().name if tap is not None else None
 
     def knows(self, module: nn.Module) -> bool:
         return module in self._known
@@ -91,7 +101,7 @@ class ModuleSource:
             self._roots.append(root)
         root.names = [name for entry in entries if not entry.wrapper for name in entry.names]
         parents = parents_of(entries)
-        new = [entry for entry in entries if self._is_selected(entry) and not self._adopt(entry, root, parents)]
+        new = [entry for entry in entries if self._is_tapped(entry) and not self._adopt(entry, root, parents)]
         root.scripted = [
             Whereabouts.of(entry, parents)
             for entry in entries
@@ -107,9 +117,13 @@ class ModuleSource:
             self._recording._model_attached(self._describe(root, module, entries))
         return len(strangers)
 
-    def _is_selected(self, entry: NamedModule) -> bool:
+    def _is_tapped(self, entry: NamedModule) -> bool:
+        """Whether its calls are events; around operators all are, also modules whose tensors are not kept."""
         if entry.wrapper or isinstance(entry.module, torch.jit.ScriptModule):
             return False
+        return self._options.ops or self._is_selected(entry)
+
+    def _is_selected(self, entry: NamedModule) -> bool:
         if self._options.modules == "leaf" and not is_leaf(entry.module):
             return False
         return self._options.filter.selects(entry.names, entry.module)
@@ -119,7 +133,9 @@ class ModuleSource:
         tap = self._taps.get(entry.module)
         hooked = tap is not None
         if tap is None:
-            tap = self._taps[entry.module] = Tap(self, entry.module, Whereabouts.of(entry, parents))
+            tap = self._taps[entry.module] = Tap(
+                self, entry.module, Whereabouts.of(entry, parents), keeps_tensors=self._is_selected(entry)
+            )
         if not any(place.root is root for place in tap.places):
             tap.places.append(Place(root, entry.names[0], self._options.levels.of_name(entry.names[0])))
             root.taps.append(tap)
@@ -189,6 +205,8 @@ class ModuleSource:
         if not self._recording.recording:
             return
         callback = set_eval_frame(None)
+        if self.ops is not None:
+            self.ops.deafen(1)
         try:
             with torch._C.DisableTorchFunction():
                 work(*arguments)
@@ -197,6 +215,8 @@ class ModuleSource:
                 raise
             self.coverage.failed(f"{type(error).__name__}: {error}")
         finally:
+            if self.ops is not None:
+                self.ops.deafen(-1)
             set_eval_frame(callback)
 
     def record(self, call: Call, tensor: torch.Tensor, role: str, path: str) -> None:
@@ -233,13 +253,13 @@ class ModuleSource:
         """When all models are known: patterns that none of their names has, and a filter that selects nothing."""
         names = sorted({name for root in self._roots for name in root.names})
         notes = self._options.filter.unmatched(names)
-        if names and not notes and not any(root.taps for root in self._roots):
+        if names and not notes and not any(root.kept() for root in self._roots):
             notes = [f"the filter selects none of the {len(names)} modules"]
         for note in notes:
             self._recording._warn(note)
 
     def _describe(self, root: Root, module: nn.Module, entries: list[NamedModule]) -> dict[str, Any]:
-        return of_model(module, root.name, entries, {id(tap.module()) for tap in root.taps})
+        return of_model(module, root.name, entries, {id(tap.module()) for tap in root.kept()})
 
     def aliases(self) -> list[tuple[str, str]]:
         """Further names of the recorded modules: (the first, another)."""
@@ -261,8 +281,8 @@ class ModuleSource:
         self.coverage.outside_steps = self.tracker.outside
 
     def _cover(self, root: Root) -> None:
-        self.coverage.count_root(root.name, len(root.names), len(root.taps), root.passes)
-        for tap in root.taps:
+        self.coverage.count_root(root.name, len(root.names), len(root.kept()), root.passes)
+        for tap in root.kept():
             if any(known is None or known is root for known in tap.called_below):
                 continue
             why = explain(tap.whereabouts, tap.module())

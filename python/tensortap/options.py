@@ -87,6 +87,8 @@ class Options:
     levels: Levels
     roles: frozenset[str]
     modules: str
+    ops: bool
+    stacks: bool
     step: str
     steps: NumberSet | None
     ranks: NumberSet | None
@@ -105,6 +107,8 @@ def options_of(
     level: str | Mapping[str, str] = "full",
     roles: str | Iterable[str] = ("out",),
     modules: str = "leaf",
+    ops: bool = False,
+    stacks: bool = False,
     step: str = "auto",
     steps: object = None,
     ranks: object = None,
@@ -151,6 +155,8 @@ def options_of(
     chosen = {
         "roles": _roles(environment.get("TTAP_ROLES", roles)),
         "modules": _choice(environment.get("TTAP_MODULES", modules), ("leaf", "all"), "modules"),
+        "ops": _flag(environment, "TTAP_OPS", ops),
+        "stacks": _flag(environment, "TTAP_STACKS", stacks),
         "step": _choice(environment.get("TTAP_STEP", step), ("auto", "manual"), "step"),
     }
     described = {
@@ -158,6 +164,7 @@ def options_of(
         "level": environment.get("TTAP_LEVEL", level if isinstance(level, str) else dict(level)),
         "roles": sorted(chosen["roles"], key=ROLES.index),
         "modules": chosen["modules"],
+        **{name: True for name in ("ops", "stacks") if chosen[name]},
         "step": chosen["step"],
         **{name: str(given) for name, given in sets.items() if given is not None},
         "format": core.format,

@@ -63,11 +63,29 @@ class Scope:
 class ThreadState(threading.local):
     """What a recording knows of one thread."""
 
-    def __init__(self) -> None:
-        self.number: int | None = None  # the pass of this thread's calls
+    def __init__(self, tell: Callable[[int | None], None] | None = None) -> None:
+        self._tell = tell
+        self.held: int | None = None  # this thread's last pass, whose gradients may come
+        self.number = None
         self.scopes: list[Scope] = []
         self.parents: list[Call] = []  # of the modules being called
         self.unended: nn.Module | None = None  # the thread's pass lasts as long as this module's call
+
+    @property
+    def number(self) -> int | None:
+        """The pass of this thread's calls."""
+        return self._number
+
+    @number.setter
+    def number(self, number: int | None) -> None:
+        self._number = number
+        self.tell()
+
+    def tell(self) -> None:
+        """Whoever wants to know to which pass this thread's work belongs: the backward, to the one that is held."""
+        if self._tell is not None:
+            number = self._number if self._number is not None else self.held
+            self._tell(None if number == SKIPPED else number)
 
 
 @dataclass
@@ -91,8 +109,17 @@ class PassTracker:
     a module, called in between, does not end it.
     """
 
-    def __init__(self, writer: Callable[[], Writer], *, manual: bool, steps: NumberSet | None, gradients: bool) -> None:
+    def __init__(
+        self,
+        writer: Callable[[], Writer],
+        *,
+        manual: bool,
+        steps: NumberSet | None,
+        gradients: bool,
+        tell: Callable[[int | None], None] | None = None,
+    ) -> None:
         self._writer = writer
+        self._tell = tell  # is told the pass of the thread that calls it
         self._gradients = gradients  # whether any are wanted
         self._manual = manual
         self._steps = steps
@@ -101,7 +128,7 @@ class PassTracker:
     def reset(self) -> None:
         """As at the start; for a forked child."""
         self._lock = threading.Lock()
-        self.thread = ThreadState()
+        self.thread = ThreadState(self._tell)
         self.count = 0  # steps so far, also those left out
         self.outside = 0  # calls outside any step
         self.missing_gradients = 0  # awaited in passes that have ended
@@ -129,6 +156,9 @@ class PassTracker:
         self.missing_gradients += ended.awaited - ended.came
         for handle in ended.handles:
             handle.remove()
+        if self.thread.held == number:
+            self.thread.held = None
+            self.thread.tell()
         self._writer().close_pass(number, aborted=aborted)
 
     def await_gradients(self, number: int, count: int, handles: list[RemovableHandle]) -> None:
@@ -160,6 +190,8 @@ class PassTracker:
         # With checkpoints nothing may be awaited yet: there is no graph before the backward.
         if opened is not None and (opened.awaited > 0 or (self._gradients and torch.is_grad_enabled())):
             opened.held_for = id(root)
+            self.thread.held = number
+            self.thread.tell()
         else:
             self._end(number, aborted=False)
 

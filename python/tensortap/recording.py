@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from tensortap.coverage import Coverage
+    from tensortap.op_tap import OpTap
     from tensortap.root_finder import RootFinder
     from tensortap.writer import Writer
 
@@ -37,6 +38,7 @@ class Recording:
         self._described: list[dict[str, Any]] = []
         self._coverage: Coverage | None = None
         self._finder: RootFinder | None = None
+        self.ops: OpTap | None = None
         if self._closed:
             return
         from tensortap import metadata
@@ -48,12 +50,17 @@ class Recording:
         if not options.wants_rank(metadata.rank()):
             self._closed = True
             return
+        if options.ops:
+            from tensortap.op_tap import OpTap
+
+            self.ops = OpTap(options, models, lambda module: self._source.name_of(module))
         self._coverage = Coverage()
         self.tracker = PassTracker(
             self._writer_now,
             manual=options.step == "manual",
             steps=options.steps,
-            gradients=bool(options.roles & {"grad_out", "grad_in"}),
+            gradients=options.ops or bool(options.roles & {"grad_out", "grad_in"}),
+            tell=self.ops.set_pass if self.ops is not None else None,
         )
         self._source = ModuleSource(self)
         if models is None:
@@ -67,6 +74,7 @@ class Recording:
             self._source.say_what_matches_nothing()
         except BaseException:
             self._source.detach()
+            self._stop_ops()
             self._release()
             raise
 
@@ -133,6 +141,7 @@ class Recording:
         if self._finder is not None:
             self._finder.remove()
         self._source.detach()
+        self._stop_ops()
         if self._writer is not None:
             self.tracker.end_all()
         self._source.cover()
@@ -193,6 +202,8 @@ class Recording:
                 self._cannot_write = str(error)  # trying again in every call would cost, and say nothing new
                 raise
             self._rank_directory = self._writer.rank_directory
+            if self.ops is not None:
+                self.ops.start(self._writer.core)
             for described in self._described:
                 self._tell_writer(described)
         return self._writer
@@ -218,7 +229,14 @@ class Recording:
         if self._finder is None:
             warnings.warn(f"tensortap: {note}", stacklevel=5)
 
+    def _stop_ops(self) -> None:
+        if self.ops is not None:
+            self.ops.stop()
+            self._coverage.ops = self.ops.counts()
+
     def _after_fork(self) -> None:
+        if self.ops is not None:
+            self.ops.stop()
         self._writer = None
         self._rank_directory = None
         self.tracker.reset()
@@ -234,6 +252,8 @@ def record(
     level: str | Mapping[str, str] = "full",
     roles: str | Iterable[str] = ("out",),
     modules: str = "leaf",
+    ops: bool = False,
+    stacks: bool = False,
     step: str = "auto",
     steps: str | int | Iterable[int] | None = None,
     ranks: str | int | Iterable[int] | None = None,
@@ -268,6 +288,11 @@ def record(
         What of a call: `out`, `in`, `grad_out`, `grad_in`.
     modules
         `leaf`: those without children. `all`: every one.
+    ops
+        Also every operator that PyTorch runs, forward and backward, beneath the modules: arguments, results, and who
+        produced what. Filter and level count for their names too: `encoder.layer.0:aten::mm`.
+    stacks
+        The Python stack of every operator.
     step
         `auto`: every outermost forward is one pass. `manual`: what is inside `with recording.step():`.
     steps
@@ -305,6 +330,8 @@ def record(
         level=level,
         roles=roles,
         modules=modules,
+        ops=ops,
+        stacks=stacks,
         step=step,
         steps=steps,
         ranks=ranks,

@@ -63,8 +63,11 @@ class Count:
 class Tap:
     """A selected module."""
 
-    def __init__(self, source: ModuleSource, module: nn.Module, whereabouts: Whereabouts) -> None:
+    def __init__(
+        self, source: ModuleSource, module: nn.Module, whereabouts: Whereabouts, *, keeps_tensors: bool = True
+    ) -> None:
         self.source = source
+        self.keeps_tensors = keeps_tensors  # else its calls are only boundaries for the operators inside
         self.module = weakref.ref(module)
         self.whereabouts = whereabouts
         self.names: list[str] = []
@@ -115,8 +118,10 @@ class Tap:
     def _before(self, args: tuple, kwargs: dict[str, Any]) -> None:
         call = self._begin()
         self.source.tracker.thread.parents.append(call)
+        if self.source.ops is not None:
+            self.source.ops.module_event(call.event)
         roles = self.source.roles
-        if call.event is None or not ("in" in roles or "grad_in" in roles):
+        if call.event is None or not self.keeps_tensors or not ("in" in roles or "grad_in" in roles):
             return
         inputs = {str(position): value for position, value in enumerate(args)} | kwargs
         tensors = list(tensors_in(inputs, self.source.coverage.opaque))
@@ -138,6 +143,8 @@ class Tap:
             root = self.source.root_being_called()
             if not any(known is root for known in self.called_below):
                 self.called_below.append(root)
+            if not self.keeps_tensors:
+                return
             tensors = list(tensors_in(output, self.source.coverage.opaque))
             if not tensors:
                 silent = self.source.coverage.without_tensors
@@ -148,6 +155,8 @@ class Tap:
             if self.source.wants_gradients and torch.is_grad_enabled():
                 self._watch_gradients(call, [item for item in tensors if item[1].requires_grad])
         finally:
+            if self.source.ops is not None and call.event is not None:
+                self.source.core.end_event(call.event)
             self.source.tracker.call_is_over(self.module())  # type: ignore[arg-type]
 
     def _call_of_before(self) -> Call:

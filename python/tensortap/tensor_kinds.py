@@ -9,8 +9,7 @@ import torch
 
 
 def describe(tensor: torch.Tensor) -> tuple[str, str, bool]:
-    """Under which note, and what, is said of a tensor whose class takes part in dispatch; and whether what its own code
-    calls is shown.
+    """What is said of a tensor whose class takes part in dispatch: note, JSON, and whether its own calls are shown.
 
     A DTensor's operator has its local operators and collectives beneath it; what a fake tensor's class calls to work
     out a shape is no operator of the program.

@@ -43,7 +43,7 @@ class Trace:
 
     # ---- at work ----
 
-    def __enter__(self) -> Trace:
+    def __enter__(self) -> Trace:  # noqa: PYI034
         self.start()
         return self
 
@@ -55,23 +55,29 @@ class Trace:
         """Begins to record; a trace is started once."""
         if self._at_work or self._ended:
             raise RuntimeError("a trace is started once: make another one with tap.trace()")
+        try:
+            for make in self._make_aids:
+                self._aids.append(make())
+            self._source.start()
+        except BaseException:
+            self._remove_aids()
+            raise
         self._at_work = True
-        for make in self._make_aids:
-            self._aids.append(make())
-        self._source.start()
 
     def stop(self) -> None:
         """Ends it. What other threads are in the middle of is counted, not recorded."""
         if not self._at_work:
             return
         self._source.stop()
-        for aid in reversed(self._aids):
-            aid.remove()
-        self._aids.clear()
+        self._remove_aids()
         self._at_work, self._ended = False, True
         if (failed := self._source.counts()["failed"]) > 0:
             first = self._source.counts()["first_failure"]
             print(f"tensortap: {failed} operators were not recorded: {first}", file=sys.stderr)
+
+    def _remove_aids(self) -> None:
+        while self._aids:
+            self._aids.pop().remove()
 
     # ---- what it saw ----
 
@@ -152,18 +158,33 @@ def level_of_name(filter: Any, level: int) -> Callable[[str], int | None]:
         return lambda name: level
     if callable(filter):
         return lambda name: level if filter(name) else None
-    patterns = [re.compile(each) for each in ([filter] if isinstance(filter, str) else filter)]
+    texts = [filter] if isinstance(filter, str) else list(filter) if isinstance(filter, Iterable) else [filter]
+    if not all(isinstance(each, str) for each in texts):
+        raise TypeError(f"filter is {filter!r}: it is a pattern, a list of patterns, or a function of a name")
+    try:
+        patterns = [re.compile(each) for each in texts]
+    except re.error as error:
+        raise ValueError(f"the filter {error.pattern!r} is not a regular expression: {error}") from error
     return lambda name: level if any(pattern.search(name) for pattern in patterns) else None
 
 
 def guarded_hook(hook: Hook | Iterable[Hook]) -> Callable[..., str]:
-    """The user's functions as one that returns JSON; what they raise is theirs, and told once each."""
+    """The user's functions as one that returns JSON; what they raise is noted with the call, and printed once."""
     hooks = list(hook) if isinstance(hook, Iterable) else [hook]
+    if not all(callable(each) for each in hooks):
+        raise TypeError(f"hooks is {hook!r}: it is a function of (name, args, kwargs, result), or a list of them")
+    failed: list[str] = []
 
     def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> str:
         noted: dict[str, Any] = {}
         for each in hooks:
-            noted.update(each(name, args, kwargs, result) or {})
+            try:
+                noted.update(each(name, args, kwargs, result) or {})
+            except Exception as error:
+                noted["error"] = f"{type(error).__name__}: {error}"
+                if not failed:
+                    print(f"tensortap: a hook failed at {name}: {noted['error']}", file=sys.stderr)
+                failed.append(name)
         return json.dumps(noted, default=str) if noted else ""
 
     return call
@@ -250,7 +271,6 @@ def trace(
         stacks=stacks,
         all_threads=threads == "all",
         compilation=compilation,
-        module_events=modules,
         decide=level_of_name(filter, LEVELS[level]),
         describe=describe,
         hook=guarded_hook(hooks) if hooks is not None else None,

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "ttap/fingerprint.h"
+
 namespace ttap {
 namespace {
 
@@ -39,13 +41,20 @@ void RecorderOpSink::begin(OpCall& call) {
 }
 
 void RecorderOpSink::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) {
+  OpTensor& taken = call.tensors.emplace_back(tensor);
   if (!call.event.wanted()) return;
-  recorder_.capture(call.event, source.view,
-                    {.role = source.role,
-                     .path = source.path,
-                     .device = source.device,
-                     .at_most = tensor.asked,
-                     .value = tensor.value});
+  Place place{.role = source.role,
+              .path = source.path,
+              .device = source.device,
+              .at_most = tensor.asked,
+              .value = tensor.value};
+  // Taken here, so that the source knows it and the same bytes are not read again.
+  if (tensor.asked == Level::kFingerprint) {
+    taken.fingerprint = static_cast<uint32_t>(call.fingerprints.size());
+    call.fingerprints.push_back(source.known != nullptr ? *source.known : fingerprint(source.view));
+    place.known = &call.fingerprints.back();
+  }
+  recorder_.capture(call.event, source.view, place);
 }
 
 void RecorderOpSink::end(OpCall& call) {

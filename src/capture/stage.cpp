@@ -113,9 +113,12 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
     return stage_in_pieces(staged, which, source, tensor, place, number);
 
   std::optional<TensorCopy> copy;
-  if (staged.level != Level::kMeta) copy.emplace(crew_, tensor, source, staged.byte_count);
+  const bool known = staged.level == Level::kFingerprint && place.known != nullptr;
+  if (staged.level != Level::kMeta && !known) copy.emplace(crew_, tensor, source, staged.byte_count);
   // Without a copy the tensor is read where it lies, before anything waits in the ring for it.
-  if (staged.level == Level::kFingerprint) {
+  if (known) {
+    staged.payload.fingerprint = *place.known;
+  } else if (staged.level == Level::kFingerprint) {
     copy->take(staged.byte_count, nullptr);
     staged.payload.fingerprint = copy->finish();
   }

@@ -200,6 +200,16 @@ void init_recording(nb::module_& m) {
           },
           "aborted"_a = false, "Returns None, or the first error of the background.")
       .def("report", &report_as_dict)
+      .def(
+          "end_event",
+          [](Recorder& recorder, const Event& event) {
+            const nb::gil_scoped_release released;
+            recorder.end_event(event, {});
+          },
+          "event"_a, "The call is over: its duration is kept.")
+      .def_prop_ro(
+          "address", [](Recorder& recorder) { return reinterpret_cast<uintptr_t>(&recorder); },
+          "For the extension that observes operators; good as long as this object.")
       .def_prop_ro("rank_directory", [](const Recorder& recorder) { return recorder.rank_directory().string(); });
 
   m.def(

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
+#include "report/call_text.h"
 #include "report/diff_page.h"
 #include "report/diff_report.h"
 #include "report/json_writer.h"
@@ -74,9 +76,23 @@ std::string_view matched_text(MatchedBy by) {
     case MatchedBy::kKey: return "key";
     case MatchedBy::kMap: return "map";
     case MatchedBy::kStructure: return "structure";
+    case MatchedBy::kOp: return "op";
+    case MatchedBy::kBits: return "bits";
+    case MatchedBy::kPlace: return "place";
     case MatchedBy::kNothing: return "";
   }
   return "";
+}
+
+// What is known of the calls that made a tensor which an operator is blamed for.
+void write_calls(JsonWriter& json, const PassDiff& pass, const TensorDiff& tensor) {
+  for (const auto& [side, index, name] :
+       {std::tuple(pass.a.get(), tensor.match.a, "call_a"), std::tuple(pass.b.get(), tensor.match.b, "call_b")}) {
+    if (index == kNoTensor || side->tensor(index).event >= side->event_count()) continue;
+    const uint32_t event = side->tensor(index).event;
+    json.key(name).begin_line().member("name", side->event(event).name).member("text", call_text(*side, event));
+    json.member("line", user_line(side->event(event).stack)).end();
+  }
 }
 
 void write_tensor(JsonWriter& json, const PassDiff& pass, uint32_t position) {
@@ -100,10 +116,12 @@ void write_tensor(JsonWriter& json, const PassDiff& pass, uint32_t position) {
     json.member("event_kind", event.kind).key("parent");
     event.parent < side.event_count() ? json.value(side.event(event.parent).name) : json.null();
   }
+  if (tensor.match.trivial) json.member("trivial", true);
   json.member("dtype", dtype_text(record)).member("shape", record.shape);
   json.member("verdict", to_string(tensor.verdict)).member("evidence", to_string(tensor.evidence));
   json.member("cause", to_string(tensor.cause)).member("reason", tensor.reason).key("from");
   tensor.source != kNoTensor ? json.value(tensor.source) : json.null();
+  if (tensor.cause == Cause::kIntroduced) write_calls(json, pass, tensor);
   json.key("ranks").begin_list();
   for (const uint32_t rank : tensor.ranks) json.value(rank);
   json.end().member("note", tensor.note).key("tolerance");
@@ -178,10 +196,13 @@ void write_diff_json(const DiffReport& report, Output& out) {
   write_run(json, report.b);
   json.key("counts").begin_line();
   for (int v = 0; v < kVerdicts; ++v) json.member(to_string(static_cast<Verdict>(v)), report.counts[v]);
-  json.end().member("not_compared", report.not_compared).key("first");
+  json.end().member("not_compared", report.not_compared).member("by_statistics", report.by_statistics);
+  json.member("trivial_a", report.trivial_a).member("trivial_b", report.trivial_b).key("first");
   write_place(json, report.first());
   json.key("earliest");
   write_place(json, report.earliest);
+  json.key("first_unequal");
+  write_place(json, report.first_unequal);
   json.key("introduced").begin_list();
   for (const DiffPlace place : report.introduced) write_place(json, place);
   json.end().key("passes").begin_array();

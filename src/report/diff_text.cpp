@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "analyze/diff/cause.h"
+#include "report/call_text.h"
 #include "report/diff_report.h"
 #include "report/table.h"
 #include "report/text.h"
@@ -67,6 +69,36 @@ std::string tolerance_text(const Judge& judge) {
   return fmt::format("{} ({})", text, judge.source);
 }
 
+std::string_view other_name_text(MatchedBy by) {
+  switch (by) {
+    case MatchedBy::kMap: return "matched by the map";
+    case MatchedBy::kStructure: return "matched by structure";
+    case MatchedBy::kOp: return "matched as the same op";
+    case MatchedBy::kBits: return "it has the same bits";
+    case MatchedBy::kPlace: return "it stands in its place";
+    case MatchedBy::kKey:
+    case MatchedBy::kNothing: return "";
+  }
+  return "";
+}
+
+// The call that made a tensor, where the recording says it, and the line of the program.
+void draw_calls(const PassDiff& pass, const TensorDiff& tensor, Output& out) {
+  std::string line_a;
+  for (const auto& [side, index, name] :
+       {std::tuple(pass.a.get(), tensor.match.a, "A"), std::tuple(pass.b.get(), tensor.match.b, "B")}) {
+    if (index == kNoTensor) continue;
+    const TensorRecord record = side->tensor(index);
+    if (record.event >= side->event_count()) continue;
+    const std::string call = call_text(*side, record.event);
+    if (!call.empty()) fact(out, fmt::format("call in {}", name), printable(call));
+    std::string line = user_line(side->event(record.event).stack);
+    if (line.empty() || line == line_a) continue;
+    fact(out, call.empty() ? "line" : fmt::format("line in {}", name), printable(line));
+    line_a = std::move(line);
+  }
+}
+
 void draw_first(const DiffReport& report, Output& out) {
   const auto place = report.first();
   if (!place) return;
@@ -78,20 +110,18 @@ void draw_first(const DiffReport& report, Output& out) {
   fact(out, "where",
        fmt::format("{} of A against {} of B, tensor {} of {}", pass.a->place(), pass.b->place(), place->tensor + 1,
                    pass.tensors.size()));
-  if (tensor.match.by == MatchedBy::kMap || tensor.match.by == MatchedBy::kStructure)
-    fact(out, "B calls it",
-         fmt::format("{} (matched by {})", printable(to_string(pass.b->tensor(tensor.match.b).key())),
-                     tensor.match.by == MatchedBy::kMap
-                         ? "the map"
-                         : fmt::format("structure, confidence {:.0f} %", 100 * tensor.match.confidence)));
+  if (const std::string_view by = other_name_text(tensor.match.by); !by.empty())
+    if (const std::string key = to_string(pass.b->tensor(tensor.match.b).key()); key != to_string(record.key()))
+      fact(out, "B calls it",
+           fmt::format("{} ({}{})", printable(key), by,
+                       tensor.match.by == MatchedBy::kStructure
+                           ? fmt::format(", confidence {:.0f} %", 100 * tensor.match.confidence)
+                           : ""));
   fact(out, "tensor", shapes_text(pass, tensor));
   if (tensor.measures != nullptr) draw_measures(pass, tensor, out);
   if (tensor.judge != nullptr) fact(out, "tolerance", tolerance_text(*tensor.judge));
   if (!tensor.note.empty()) fact(out, "note", printable(tensor.note));
-  if (record.event < (tensor.match.a != kNoTensor ? pass.a : pass.b)->event_count()) {
-    const EventRecord event = (tensor.match.a != kNoTensor ? pass.a : pass.b)->event(record.event);
-    if (!event.stack.empty()) fact(out, "line", printable(event.stack.substr(event.stack.find_last_of('\n') + 1)));
-  }
+  draw_calls(pass, tensor, out);
   out.write("\n");
 }
 
@@ -144,13 +174,17 @@ void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output
 void draw_unmatched(const DiffReport& report, const DrawDiffOptions& options, Output& out) {
   for (const auto& [verdict, side] : {std::pair(Verdict::kMissing, "A"), std::pair(Verdict::kExtra, "B")}) {
     size_t shown = 0;
-    const uint64_t count = report.count(verdict);
-    if (count == 0) continue;
+    const uint64_t trivial = verdict == Verdict::kMissing ? report.trivial_a : report.trivial_b;
+    const uint64_t count = report.count(verdict) - (options.all ? 0 : trivial);
+    if (report.count(verdict) == 0) continue;
     out.write(Style::kYellow, fmt::format("only in {}", side));
-    out.print(": {}\n", count_text(count, "tensor", "tensors"));
+    out.print(": {}{}\n", count_text(report.count(verdict) - trivial, "tensor", "tensors"),
+              trivial > 0
+                  ? fmt::format(", and {} of ops that only copy or view, or that the other has elsewhere", trivial)
+                  : "");
     for (const PassDiff& pass : report.passes)
       for (const TensorDiff& tensor : pass.tensors)
-        if (tensor.verdict == verdict && (options.all || shown < 8)) {
+        if (tensor.verdict == verdict && (options.all || (shown < 8 && !tensor.match.trivial))) {
           ++shown;
           out.print("  {}\n", printable(key_of(pass, tensor)));
         }

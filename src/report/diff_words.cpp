@@ -16,6 +16,15 @@ std::string key_text_at(const DiffReport& report, DiffPlace place) {
   return printable(key_of(report.passes[place.pass], report.at(place)));
 }
 
+// The key; and, where something else stands in B in its place, what that is.
+std::string key_and_other_at(const DiffReport& report, DiffPlace place) {
+  const TensorDiff& tensor = report.at(place);
+  const std::string key = key_text_at(report, place);
+  if (tensor.match.by != MatchedBy::kPlace) return key;
+  return fmt::format("{} (in B {})", key,
+                     printable(to_string(report.passes[place.pass].b->tensor(tensor.match.b).key())));
+}
+
 bool both_nan(const Measures& found) {
   if (!found.worst) return false;
   const double a = to_double(found.worst->a), b = to_double(found.worst->b);
@@ -43,7 +52,8 @@ std::optional<DiffPlace> largest_error(const DiffReport& report, double& error) 
 }
 
 std::string unmatched_text(const DiffReport& report) {
-  const uint64_t missing = report.count(Verdict::kMissing), extra = report.count(Verdict::kExtra);
+  const uint64_t missing = report.count(Verdict::kMissing) - report.trivial_a;
+  const uint64_t extra = report.count(Verdict::kExtra) - report.trivial_b;
   std::string text;
   if (missing > 0) text += fmt::format("; {} only in A", count_text(missing, "tensor is", "tensors are"));
   if (extra > 0) text += fmt::format("; {} only in B", count_text(extra, "tensor is", "tensors are"));
@@ -66,7 +76,7 @@ uint64_t parted_count(const DiffReport& report) {
 std::string parted_sentence(const DiffReport& report) {
   const DiffPlace place = *report.first();
   const TensorDiff& tensor = report.at(place);
-  const std::string key = key_text_at(report, place);
+  const std::string key = key_and_other_at(report, place);
   const std::string where =
       report.passes.size() > 1 ? fmt::format(" in {}", report.passes[place.pass].a->place()) : std::string();
   const bool sure = report.verdict == Verdict::kDiverged;
@@ -112,8 +122,14 @@ std::string verdict_sentence(const DiffReport& report) {
   const std::string most =
       largest ? fmt::format("; the largest relative error is {:.2g}, in {}", error, key_text_at(report, *largest))
               : std::string();
-  return fmt::format("within tolerance: {} compared, {} of them identical{}{}", count_text(pairs, "tensor", "tensors"),
-                     report.count(Verdict::kIdentical), most, unmatched_text(report));
+  const std::string part =
+      report.first_unequal ? fmt::format("; the bits part first at {}", key_and_other_at(report, *report.first_unequal))
+                           : std::string();
+  const std::string by =
+      report.by_statistics > 0 ? fmt::format(", {} by their statistics only", report.by_statistics) : std::string();
+  return fmt::format("within tolerance: {} compared, {} of them identical{}{}{}{}",
+                     count_text(pairs, "tensor", "tensors"), report.count(Verdict::kIdentical), by, most, part,
+                     unmatched_text(report));
 }
 
 std::vector<std::string> evidence_lines(const DiffReport& report) {

@@ -88,6 +88,7 @@ struct Observer::ThreadState {
     std::string name;
     uint32_t forward = kNoEvent;
     TextId scope = 0;
+    int64_t pass = -1;
     size_t scopes_below = 0;
   };
 

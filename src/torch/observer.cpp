@@ -134,7 +134,8 @@ void Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   call.name = name->text;
   call.level = *name->level;
   call.thread = thread.thread;
-  call.pass = thread.pass;
+  call.pass = backward && thread.pass < 0 ? thread.nodes.back().pass : thread.pass;
+  tensors_.set_pass(call.pass);
   if (backward) call.forward = thread.nodes.back().forward;
   call.parent = parent != nullptr && parent->logged ? parent->call.number
                 : thread.scopes.empty()             ? kNoEvent
@@ -170,6 +171,7 @@ void Observer::end(const at::RecordFunction& function, ThreadState& thread, std:
   Frame& frame = thread.top();
   if (!frame.logged || (options_.view == OpView::kLeaf && frame.has_children)) return;
   frame.call.end_ns = ticks_.now_ns();
+  tensors_.set_pass(frame.call.pass);
   if (function.seqNr() >= 0) remember_forward(function, frame);
   const Operator& op = *frame.op;
   const c10::ArrayRef<c10::IValue> results(function.outputs());
@@ -198,8 +200,8 @@ void Observer::remember_forward(const at::RecordFunction& function, const Frame&
   if (number < forwards.first) return;
   const uint64_t index = number - forwards.first;
   if (index > forwards.by_number.size() + kLargestGap) return;
-  if (index >= forwards.by_number.size()) forwards.by_number.resize(index + 1, Forward{kNoEvent, 0});
-  forwards.by_number[index] = {frame.call.number, frame.scope};
+  if (index >= forwards.by_number.size()) forwards.by_number.resize(index + 1, Forward{kNoEvent, 0, -1});
+  forwards.by_number[index] = {frame.call.number, frame.scope, frame.call.pass};
 }
 
 void Observer::enter_node(const at::RecordFunction& function, ThreadState& thread) {
@@ -211,33 +213,40 @@ void Observer::enter_node(const at::RecordFunction& function, ThreadState& threa
     const Forward& forward = found->second.by_number[number - found->second.first];
     node.forward = forward.event;
     node.scope = forward.scope;
+    node.pass = forward.pass;
   }
   thread.nodes.push_back(std::move(node));
 }
 
 // ---- modules ----
 
-void Observer::enter(std::string_view name, std::string_view notes, uint32_t event) {
+void Observer::enter(std::string_view name, std::string_view notes, bool makes_event) {
   ThreadState* thread = thread_state();
   if (thread == nullptr) return;
   const std::shared_ptr<Link> link = link_;
   std::unique_lock lock(link->mutex);
   if (link->observer != this) return;
-  Scope scope{.name = texts_.intern(name), .event = event};
-  if (event == kNoEvent && options_.module_events && !sink_->full()) {
+  const uint32_t outer = thread->scopes.empty() ? kNoEvent : thread->scopes.back().event;
+  Scope scope{.name = texts_.intern(name), .event = outer};
+  if (makes_event && !sink_->full()) {
     scope.frame = std::make_unique<Frame>();
     OpCall& call = scope.frame->call;
     call.kind = OpKind::kModule;
     call.name = scope.name;
     call.thread = thread->thread;
     call.pass = thread->pass;
-    call.parent = thread->scopes.empty() ? kNoEvent : thread->scopes.back().event;
+    call.parent = outer;
     call.start_ns = ticks_.now_ns();
     call.notes = texts_.intern(notes);
     sink_->begin(call);
     scope.event = call.number;
   }
   thread->scopes.push_back(std::move(scope));
+}
+
+void Observer::set_scope_event(uint32_t event) {
+  if (ThreadState* thread = thread_state(); thread != nullptr && !thread->scopes.empty())
+    thread->scopes.back().event = event;
 }
 
 void Observer::leave() {

@@ -42,7 +42,6 @@ struct ObserverOptions {
   bool stacks = false;   // Python's; takes the GIL for each call
   bool all_threads = true;  // else the thread that starts it, and those that work for it (autograd)
   bool compilation = false;  // what runs while torch.compile compiles
-  bool module_events = true;  // enter() makes an event
 };
 
 // What the source's owner is told, with the lock held and without the GIL.
@@ -95,9 +94,10 @@ class Observer {
   void start();
   void stop();
 
-  // A module is entered or left on this thread. `event` is the one that the sink's owner has made for it; kNoEvent: the
-  // observer makes one if its options say so, with `notes` (JSON).
-  void enter(std::string_view name, std::string_view notes, uint32_t event);
+  // A module is entered or left on this thread. With `makes_event` it gets an event, with `notes` (JSON); else its
+  // operators belong to the event that set_scope_event() names, or to that of the module around it.
+  void enter(std::string_view name, std::string_view notes, bool makes_event);
+  void set_scope_event(uint32_t event);
   void leave();
 
   // A kernel that no operator stands for. `arguments` are its parameters in order: tensors by name, the rest as text.
@@ -108,6 +108,8 @@ class Observer {
   };
   void begin_kernel(std::string_view library, std::string_view name, std::vector<KernelArgument> arguments);
   void end_kernel();
+  // A tensor that was made past the dispatcher and holds nothing yet.
+  void not_initialised(const at::Tensor& tensor);
 
   // What this thread does meanwhile is not recorded; nests.
   static void deafen(int by);
@@ -135,6 +137,7 @@ class Observer {
   struct Forward {
     uint32_t event;
     TextId scope;
+    int64_t pass;
   };
   struct Forwards {  // of one thread
     uint64_t first = 0;

@@ -56,7 +56,8 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
   call.name = found->text;
   call.level = *found->level;
   call.thread = thread->thread;
-  call.pass = thread->pass;
+  call.pass = backward && thread->pass < 0 ? thread->nodes.back().pass : thread->pass;
+  tensors_.set_pass(call.pass);
   if (backward) call.forward = thread->nodes.back().forward;
   call.parent = parent != nullptr && parent->logged ? parent->call.number
                 : thread->scopes.empty()            ? kNoEvent
@@ -75,10 +76,7 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
     }
     text += "%" + std::to_string(call.uses.size());
     const TextId path = texts_.intern("/" + argument.name);
-    // So inductor names what a kernel does not read: memory that nobody has filled.
-    const bool only_written = argument.name.rfind("out_ptr", 0) == 0;
-    use_tensor(frame, argument.tensor, places_.of(places_.in(), path),
-               {.level = only_written ? Level::kMeta : level, .written = false});
+    use_tensor(frame, argument.tensor, places_.of(places_.in(), path), {.level = level, .written = false});
     frame.written.push_back({.tensor = std::move(argument.tensor),
                              .path = path,
                              .use = static_cast<uint32_t>(call.uses.size() - 1)});
@@ -108,6 +106,12 @@ void Observer::keep_what_changed(Frame& frame, size_t first_use, size_t first_te
   }
 }
 
+void Observer::not_initialised(const at::Tensor& tensor) {
+  const std::shared_ptr<Link> link = link_;
+  const std::unique_lock lock(link->mutex);
+  if (link->observer == this && options_.ids && tensor.defined()) tensors_.set_uninitialised(tensor, true);
+}
+
 void Observer::end_kernel() {
   ThreadState* thread = thread_state();
   if (thread == nullptr || thread->kernels.empty() || thread->kernels.back() != thread->depth) return;
@@ -117,6 +121,7 @@ void Observer::end_kernel() {
   Frame& frame = thread->top();
   if (link->observer == this && frame.logged) {
     frame.call.end_ns = ticks_.now_ns();
+    tensors_.set_pass(frame.call.pass);
     // It reaches memory through its arguments only.
     for (const Frame::Written& written : frame.written) tensors_.written(written.tensor);
     const UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};

@@ -15,6 +15,7 @@ namespace ttap::torch_source {
 namespace {
 
 constexpr std::string_view kUnderWay = "a collective that has not been waited for";
+constexpr std::string_view kUninitialised = "not initialised";
 
 }  // namespace
 
@@ -27,10 +28,13 @@ PlaceId Observer::place_of(const Operator& op, const TensorPlace& place) {
 void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how) {
   OpUse& use = frame.call.uses.emplace_back(OpUse{.place = place, .written = how.written});
   const MetaId meta = tensors_.meta_of(tensor);
+  std::string_view reason = how.reason;
+  if (reason.empty() && how.level != Level::kMeta && tensors_.is_under_way(tensor)) reason = kUnderWay;
   if (options_.ids) {
     use.tensor = tensors_.number_of(tensor);
+    if (reason.empty() && how.level != Level::kMeta && tensors_.is_uninitialised(tensor)) reason = kUninitialised;
     const auto known = tensors_.value_of(tensor, meta);
-    if (known && (known->has_fingerprint || how.level == Level::kMeta || !how.reason.empty())) {
+    if (known && (known->has_fingerprint || how.level == Level::kMeta || !reason.empty())) {
       use.value = known->value;
       return;
     }
@@ -39,8 +43,7 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
   if (options_.ids) tensors_.set_value(tensor, meta, use.value);
   OpTensor record{.place = place, .meta = meta, .value = use.value, .asked = how.level};
   if (how.level != Level::kMeta) {
-    std::string_view reason = how.reason.empty() ? unreadable(tensor) : how.reason;
-    if (reason.empty() && tensors_.unread_of(tensor) == TensorTable::Unread::kUnderWay) reason = kUnderWay;
+    if (reason.empty()) reason = unreadable(tensor);
     if (!reason.empty()) {
       record.asked = Level::kMeta;
       note_unread(frame, place, reason);
@@ -75,10 +78,8 @@ bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
     const PlaceId where = place_of(op, place);
     const Operator::Argument& argument = op.arguments[place.argument];
     const bool written = argument.written;
-    // What is there before is of no interest, and not the same in two runs.
-    const bool only_written =
-        argument.target || (written && tensors_.unread_of(*place.tensor) == TensorTable::Unread::kUnfilled);
-    use_tensor(frame, *place.tensor, where, {.level = only_written ? Level::kMeta : level, .written = written});
+    // What is in the target of an out= before is of no interest, and not the same in two runs.
+    use_tensor(frame, *place.tensor, where, {.level = argument.target ? Level::kMeta : level, .written = written});
     if (written) frame.written.push_back({.tensor = *place.tensor, .path = places_.all()[where].path});
   }
   const bool attached = take_pending(frame, lock);
@@ -102,12 +103,12 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
   if (op.result_comes_later) how.reason = kUnderWay;
   if (op.is_receive) how.reason = "a receive that has not been waited for";
-  if (op.fills_nothing) how.reason = "not initialised";
+  if (op.fills_nothing) how.reason = kUninitialised;
   for (const TensorPlace& place : frame.places) {
     use_tensor(frame, *place.tensor, places_.of_result(place.argument, results.size(), place.item), how);
     for (Frame::Written& written : frame.written) written.returned |= written.tensor.is_same(*place.tensor);
-    if (op.result_comes_later) tensors_.set_unread(*place.tensor, TensorTable::Unread::kUnderWay);
-    if (op.fills_nothing && options_.ids) tensors_.set_unread(*place.tensor, TensorTable::Unread::kUnfilled);
+    if (op.fills_nothing && options_.ids) tensors_.set_uninitialised(*place.tensor, true);
+    if (op.result_comes_later) tensors_.set_under_way(*place.tensor);
   }
   for (const Frame::Written& written : frame.written)
     if (!written.returned) use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);

@@ -149,11 +149,16 @@ TensorTable::View* TensorTable::find_view(const at::Tensor& tensor, MetaId meta)
 
 std::optional<TensorTable::Known> TensorTable::value_of(const at::Tensor& tensor, MetaId meta) {
   const View* view = find_view(tensor, meta);
-  if (view == nullptr || view->value == 0) return std::nullopt;
+  if (view == nullptr || view->value == 0 || view->pass != pass_) return std::nullopt;
   return Known{view->value, view->has_fingerprint};
 }
 
 void TensorTable::set_value(const at::Tensor& tensor, MetaId meta, uint32_t value) {
+  if (View* view = find_view(tensor, meta)) {  // the same bytes, in another pass
+    view->value = value;
+    view->pass = pass_;
+    return;
+  }
   Storage* storage = storage_of(tensor);
   if (storage == nullptr) return;
   const int64_t offset = tensor.storage_offset();
@@ -165,6 +170,7 @@ void TensorTable::set_value(const at::Tensor& tensor, MetaId meta, uint32_t valu
                             .stamp = storage->stamp,
                             .epoch = epoch_,
                             .value = value,
+                            .pass = pass_,
                             .has_fingerprint = false,
                             .fingerprint = {}});
 }
@@ -195,20 +201,11 @@ void TensorTable::set_fingerprint(const at::Tensor& tensor, MetaId meta, const F
   view->fingerprint = fingerprint;
 }
 
-void TensorTable::set_unread(const at::Tensor& tensor, Unread why) {
+void TensorTable::written(const at::Tensor& tensor) {
   Storage* storage = storage_of(tensor);
   if (storage == nullptr) return;
-  storage->unread = why;
-  storage->unread_stamp = storage->stamp;
-}
-
-TensorTable::Unread TensorTable::unread_of(const at::Tensor& tensor) {
-  const Storage* storage = storage_of(tensor);
-  return storage != nullptr && storage->unread_stamp == storage->stamp ? storage->unread : Unread::kNo;
-}
-
-void TensorTable::written(const at::Tensor& tensor) {
-  if (Storage* storage = storage_of(tensor)) ++storage->stamp;
+  ++storage->stamp;
+  storage->uninitialised = storage->under_way = false;
 }
 
 void TensorTable::drop_dead() {

@@ -43,17 +43,28 @@ class TensorTable {
   const Fingerprint* fingerprint_of(const at::Tensor& tensor, MetaId meta);
   void set_fingerprint(const at::Tensor& tensor, MetaId meta, const Fingerprint& fingerprint);
 
-  // Bytes that are not worth reading, until the storage is written to.
-  enum class Unread : uint8_t {
-    kNo,
-    kUnfilled,  // empty() made it
-    kUnderWay,  // a collective fills it
-  };
-  void set_unread(const at::Tensor& tensor, Unread why);
-  Unread unread_of(const at::Tensor& tensor);
+  // Values are those of one pass; -1 when there are no passes. Fingerprints hold for all.
+  void set_pass(int64_t pass) { pass_ = pass; }
+
+  // A collective fills the storage, until it is waited for.
+  void set_under_way(const at::Tensor& tensor) {
+    if (Storage* storage = storage_of(tensor)) storage->under_way = true;
+  }
+  bool is_under_way(const at::Tensor& tensor) {
+    const Storage* storage = storage_of(tensor);
+    return storage != nullptr && storage->under_way;
+  }
 
   // The storage was written to.
   void written(const at::Tensor& tensor);
+  // The storage holds whatever was there before, until it is written to.
+  void set_uninitialised(const at::Tensor& tensor, bool uninitialised) {
+    if (Storage* storage = storage_of(tensor)) storage->uninitialised = uninitialised;
+  }
+  bool is_uninitialised(const at::Tensor& tensor) {
+    const Storage* storage = storage_of(tensor);
+    return storage != nullptr && storage->uninitialised;
+  }
   // A kernel ran that may have written anywhere.
   void kernel_ran() { ++epoch_; }
 
@@ -65,14 +76,15 @@ class TensorTable {
     uint32_t stamp;
     uint32_t epoch;
     uint32_t value;
+    int64_t pass;
     bool has_fingerprint;
     Fingerprint fingerprint;
   };
   struct Storage {
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
     uint32_t stamp = 0;
-    uint32_t unread_stamp = 0;  // `unread` is said of this stamp
-    Unread unread = Unread::kNo;
+    bool uninitialised = false;
+    bool under_way = false;
     std::vector<View> views;  // a few, the newest last
   };
   struct Object {
@@ -91,6 +103,7 @@ class TensorTable {
   ska::flat_hash_map<const void*, Storage> storages_;
   uint32_t next_number_ = 0;
   uint32_t epoch_ = 0;
+  int64_t pass_ = -1;
   size_t sweep_at_ = 256;
   TextId cpu_ = 0;
 };

@@ -115,7 +115,7 @@ void init_tracing(nb::module_& m) {
       .def(
           "__init__",
           [](OpSource* self, std::string_view view, bool inputs, bool outputs, bool ids, bool stacks, bool all_threads,
-             bool compilation, bool module_events, nb::object decide, nb::object describe, nb::object hook,
+             bool compilation, nb::object decide, nb::object describe, nb::object hook,
              uint64_t limit_bytes, uintptr_t recorder) {
             new (self) OpSource({.view = view_named(view),
                                  .inputs = inputs,
@@ -123,22 +123,23 @@ void init_tracing(nb::module_& m) {
                                  .ids = ids,
                                  .stacks = stacks,
                                  .all_threads = all_threads,
-                                 .compilation = compilation,
-                                 .module_events = module_events},
+                                 .compilation = compilation},
                                 std::move(decide), std::move(describe), std::move(hook), limit_bytes,
                                 reinterpret_cast<Recorder*>(recorder));
           },
           nb::kw_only(), "view"_a, "inputs"_a, "outputs"_a, "ids"_a, "stacks"_a, "all_threads"_a, "compilation"_a,
-          "module_events"_a, "decide"_a.none(), "describe"_a.none(), "hook"_a.none(), "limit_bytes"_a, "recorder"_a)
+          "decide"_a.none(), "describe"_a.none(), "hook"_a.none(), "limit_bytes"_a, "recorder"_a)
       .def("start", &OpSource::start)
       .def("stop", &OpSource::stop)
       .def(
           "enter",
-          [](OpSource& source, std::string_view name, std::string_view notes, std::optional<uint32_t> event) {
+          [](OpSource& source, std::string_view name, std::string_view notes, bool makes_event) {
             const nb::gil_scoped_release released;
-            source.observer().enter(name, notes, event.value_or(kNoEvent));
+            source.observer().enter(name, notes, makes_event);
           },
-          "name"_a, "notes"_a = "", "event"_a = nb::none(), "A module is entered on this thread.")
+          "name"_a, "notes"_a = "", "makes_event"_a = true, "A module is entered on this thread.")
+      .def("set_scope_event", [](OpSource& source, uint32_t event) { source.observer().set_scope_event(event); },
+           "event"_a)
       .def("leave",
            [](OpSource& source) {
              const nb::gil_scoped_release released;
@@ -151,6 +152,10 @@ void init_tracing(nb::module_& m) {
              const nb::gil_scoped_release released;
              source.observer().end_kernel();
            })
+      .def(
+          "not_initialised",
+          [](OpSource& source, nb::handle tensor) { source.observer().not_initialised(tensor_of(tensor.ptr())); },
+          "tensor"_a)
       .def("save", &OpSource::save, "directory"_a, "metadata_json"_a, "source_json"_a)
       .def("counts", &OpSource::counts);
   m.def("deafen", &Observer::deafen, "by"_a, "What this thread does meanwhile is not recorded; nests.");

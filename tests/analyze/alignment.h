@@ -8,7 +8,8 @@
 
 namespace ttap::test {
 
-// `a = b` for a match by key, `a map b`, `a ~ b` for one by structure; `-` stands for nothing.
+// `a = b` for a match by key, `a map b`, `a ~ b` for one by structure, `a op b`, `a bits b` and
+// `a for b` for those of ops; `-` stands for nothing.
 inline std::string written(const Side& a, const Side& b, const Match& match) {
   const auto key = [](const Side& side, uint32_t tensor) {
     return tensor == kNoTensor ? "-" : to_string(side.tensor(tensor).key());
@@ -16,7 +17,10 @@ inline std::string written(const Side& a, const Side& b, const Match& match) {
   const char* by = " = ";
   if (match.by == MatchedBy::kMap) by = " map ";
   if (match.by == MatchedBy::kStructure) by = " ~ ";
-  if (match.by == MatchedBy::kNothing) by = " ";
+  if (match.by == MatchedBy::kOp) by = " op ";
+  if (match.by == MatchedBy::kBits) by = " bits ";
+  if (match.by == MatchedBy::kPlace) by = " for ";
+  if (match.by == MatchedBy::kNothing) by = match.trivial ? " trivial " : " ";
   return key(a, match.a) + by + key(b, match.b);
 }
 

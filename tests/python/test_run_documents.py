@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from ttap_command import ROOT, TTAP
 
-DOCUMENTS = [ROOT / "docs/recording.md", ROOT / "docs/diffing.md"]
+DOCUMENTS = [ROOT / "docs/recording.md", ROOT / "docs/diffing.md", ROOT / "docs/tracing.md"]
 BLOCK = re.compile(r"^(<!-- not run.*-->\n)?```(python|console)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.M | re.S)
 
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analyze/diff/op_align.h"
 #include "analyze/diff/pairing.h"
 
 namespace ttap {
@@ -28,7 +29,7 @@ std::vector<Match> in_order(const Pairing& pairing) {
   matches.reserve(pairing.count_a() + extras.size());
   auto extra = extras.begin();
   for (size_t a = 0; a <= pairing.count_a(); ++a) {
-    for (; extra != extras.end() && extra->after == a; ++extra) matches.push_back({.b = extra->b});
+    for (; extra != extras.end() && extra->after == a; ++extra) matches.push_back({.b = extra->b, .trivial = pairing.is_trivial_b(extra->b)});
     if (a < pairing.count_a()) matches.push_back(pairing.of_a(a));
   }
   return matches;
@@ -40,6 +41,7 @@ std::vector<Match> align(const Side& a, const Side& b, const AlignOptions& optio
   Pairing pairing(a.tensor_count(), b.tensor_count());
   // What a rule renames is what somebody asked for; the rest goes by its key.
   if (options.map != nullptr) match_by_map(a, b, *options.map, pairing);
+  match_ops(a, b, pairing);
   match_by_key(a, b, pairing);
   if (options.structure) match_by_structure(a, b, pairing);
   std::vector<Match> matches = in_order(pairing);

@@ -32,7 +32,15 @@ class NameMap {
   std::vector<Rule> rules_;
 };
 
-enum class MatchedBy : uint8_t { kKey, kMap, kStructure, kNothing };
+enum class MatchedBy : uint8_t {
+  kKey,
+  kMap,
+  kStructure,
+  kOp,     // values of the same op, whatever its call number
+  kBits,   // values of ops that have the same bits, whatever made them
+  kPlace,  // values of different ops: what one side has where the other has this
+  kNothing,
+};
 
 inline constexpr uint32_t kNoTensor = 0xFFFFFFFF;
 
@@ -42,6 +50,9 @@ struct Match {
   uint32_t b = kNoTensor;
   MatchedBy by = MatchedBy::kNothing;
   float confidence = 1;  // below 1 for kStructure only
+  // Of an op that only one side has, and that does not matter: a copy or view, or bits that the other side has
+  // elsewhere.
+  bool trivial = false;
 };
 
 struct AlignOptions {
@@ -50,7 +61,8 @@ struct AlignOptions {
   const Pattern* filter = nullptr;  // keys (of A, or of B where A has none) to look at
 };
 
-// By key first, then by the map, then by structure: leftovers of the same role and number of elements, by the order
+// The tensors of ops as match_ops() says, where both sides have ops (`aten::relu`); all others
+// by key first, then by the map, then by structure: leftovers of the same role and number of elements, by the order
 // they have between matched tensors, shape, kind, parent and what their names say. What it would be less sure of than
 // kLeastConfidence (pairing.h) stays unmatched. A tensor whose key the other side has is never matched otherwise.
 // Every wanted tensor of both sides once: A's in execution order, with what only B has after the match (or unmatched

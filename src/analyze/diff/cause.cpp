@@ -8,6 +8,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "analyze/diff/dataflow.h"
+#include "analyze/diff/op_list.h"
 #include "analyze/diff/role_flow.h"
 
 namespace ttap {
@@ -17,6 +19,9 @@ namespace {
 struct Node {
   std::vector<uint32_t> inputs = {};
   std::vector<uint32_t> outputs = {};
+  uint64_t same_bits = 0;           // more inputs, which agree bit for bit though only one side has them there
+  uint64_t unknown = 0;             // more inputs, of which nothing can be said
+  bool exact = false;               // these are all its inputs: the recording says what the call used
   uint32_t introduced = kNoTensor;  // by a call inside this one
   double grown = 0;                 // the error that a call inside this one let grow past the tolerance
 };
@@ -63,7 +68,8 @@ Relative relative(const TensorDiff& tensor) {
 
 class Blame {
  public:
-  Blame(const Side& a, const Side& b, std::span<TensorDiff> tensors) : a_(a), b_(b), tensors_(tensors) {
+  Blame(const Side& a, const Side& b, std::span<TensorDiff> tensors)
+      : a_(a), b_(b), tensors_(tensors), dataflow_(a, b, tensors) {
     for (uint32_t i = 0; i < tensors.size(); ++i) {
       const TensorRecord record = record_at(i);
       const RoleFlow flow = flow_of(record.role);
@@ -74,12 +80,13 @@ class Blame {
 
   void find() {
     for (uint32_t i = 0; i < tensors_.size(); ++i) {
+      if (tensors_[i].like_rounding) expect_rounding(i);
       if (!parted(tensors_[i])) {
         agreed_before_ |= tensors_[i].verdict == Verdict::kIdentical || tensors_[i].verdict == Verdict::kWithin;
         continue;
       }
       if (!first_parted_) first_parted_ = i;
-      if (is_input(record_at(i).role)) {
+      if (came_in(i)) {
         blame_input(i);
         continue;
       }
@@ -117,7 +124,28 @@ class Blame {
     return record.has_fingerprint ? std::optional(record.fingerprint.hash) : std::nullopt;
   }
 
+  // What a side did not see made (an op's argument from code that was not recorded) may have been made on the other.
+  bool is_seen_on_one_side(uint32_t i) const {
+    const Match& match = tensors_[i].match;
+    return match.a != kNoTensor && match.b != kNoTensor && match.by == MatchedBy::kPlace &&
+           is_input(a_.tensor(match.a).role) != is_input(b_.tensor(match.b).role);
+  }
+  bool came_in(uint32_t i) const { return is_input(record_at(i).role) && !is_seen_on_one_side(i); }
+
+  bool is_of_op(uint32_t i) const {
+    const Side& side = tensors_[i].match.a != kNoTensor ? a_ : b_;
+    const TensorRecord record = record_at(i);
+    return record.event < side.event_count() && is_op(side.event(record.event));
+  }
+
   void blame_input(uint32_t i) {
+    if (is_of_op(i)) {
+      const auto bits = bits_of_b(i);
+      const auto made = bits ? made_.find(*bits) : made_.end();
+      if (made != made_.end())
+        return set(i, Cause::kInherited, fmt::format("{} made it", key_at(made->second)), made->second);
+      return set(i, Cause::kUnknown, "it came in different: no recorded op made it");
+    }
     const uint32_t source = made_by(i);
     if (source != kNoTensor) return set(i, Cause::kInherited, fmt::format("parted after {}", key_at(source)), source);
     if (!agreed_before_) return set(i, Cause::kUnknown, "it came in different: nothing was recorded before it");
@@ -127,9 +155,13 @@ class Blame {
   void blame_output(uint32_t i) {
     const TensorRecord record = record_at(i);
     const uint32_t turn = flow_of(record.role).turn;
-    Node& node = nodes_[{record.name, record.call, turn}];
-    if (inherits_from_a_turn(i, record, turn)) return;
-    uint64_t alone = 0;  // inputs that only one side has, or that nothing can be said of
+    // A's record may be that of the call that uses it, whose own inputs are others.
+    Node own;
+    const bool apart = is_seen_on_one_side(i);
+    Node& node = apart ? own : nodes_[{record.name, record.call, turn}];
+    if (!apart && inherits_from_a_turn(i, record, turn)) return;
+    ask_dataflow(i, node);
+    uint64_t alone = node.unknown;  // inputs that only one side has, or that nothing can be said of
     uint32_t parted_input = kNoTensor;
     for (const uint32_t input : node.inputs) {
       const Verdict verdict = tensors_[input].verdict;
@@ -145,13 +177,16 @@ class Blame {
         return introduce(i, record,
                          fmt::format("its input {} parted already; the relative error grew {:.2g} times here",
                                      key_at(parted_input), growth));
+      if (is_beyond_rounding(i, node))
+        return introduce(i, record, "what came in differs by no more than rounding, as far as the statistics tell");
       const uint32_t source = tensors_[parted_input].source;
       return set(i, Cause::kInherited, fmt::format("its input {} parted", key_at(parted_input)),
                  source == kNoTensor ? parted_input : source);
     }
     if (alone > 0)
-      return set(i, Cause::kUnknown, fmt::format("{} of its {} inputs cannot be compared", alone, node.inputs.size()));
-    if (!node.inputs.empty()) {
+      return set(i, Cause::kUnknown, fmt::format("{} of its {} inputs cannot be compared", alone, inputs_of(node)));
+    if (node.exact && inputs_of(node) == 0) return introduce(i, record, "it was given no tensor");
+    if (inputs_of(node) > 0) {
       if (is_grown(i, node, growth)) return inherit_grown(i, record, growth);
       return introduce(i, record, inputs_text(node, growth));
     }
@@ -164,6 +199,42 @@ class Blame {
     if (a_.info().format != Format::kSegment)
       return set(i, Cause::kUnknown, "the file does not say what ran before it, and its inputs are not in it");
     introduce(i, record, "everything recorded before it agrees; its own inputs were not recorded");
+  }
+
+  void expect_rounding(uint32_t i) {
+    const TensorRecord record = record_at(i);
+    if (!parted(tensors_[i]) || !is_of_op(i)) return;
+    if (came_in(i)) {
+      // Made by code that neither side recorded: once ops round, so does that.
+      if (rounding_began_) settle_as_rounding(i);
+      return;
+    }
+    Node own;
+    Node& node = is_seen_on_one_side(i) ? own : nodes_[{record.name, record.call, flow_of(record.role).turn}];
+    ask_dataflow(i, node);
+    if (!node.exact || std::ranges::any_of(node.inputs, [&](uint32_t k) { return parted(tensors_[k]); })) return;
+    const bool rounded =
+        std::ranges::any_of(node.inputs, [&](uint32_t k) { return tensors_[k].verdict == Verdict::kWithin; });
+    if (!rounded && tensors_[i].match.by != MatchedBy::kPlace) return;
+    rounding_began_ = true;
+    settle_as_rounding(i);
+  }
+  void settle_as_rounding(uint32_t i) {
+    tensors_[i].verdict = Verdict::kWithin;
+    tensors_[i].evidence = Evidence::kStatistics;
+  }
+
+  static uint64_t inputs_of(const Node& node) { return node.inputs.size() + node.same_bits + node.unknown; }
+
+  // What the call was given by the uses that were recorded, in place of the tensors of role in.
+  void ask_dataflow(uint32_t i, Node& node) const {
+    if (node.exact) return;
+    auto inputs = dataflow_.inputs_of(i);
+    if (!inputs) return;
+    node.exact = true;
+    node.inputs = std::move(inputs->found);
+    node.same_bits = inputs->same_bits;
+    node.unknown = inputs->unknown;
   }
 
   // From a call inside it, or, of a backward or a recomputation, from a turn before it.
@@ -192,6 +263,18 @@ class Blame {
     const double whole = relative(tensors_[i]).whole;
     if (node.grown > 0 && whole < kOwnGrowthOfParted * node.grown) return true;
     return growth < (whole > kUnrelated ? kOwnGrowthToUnrelated : kOwnGrowth);
+  }
+
+  // Of an op that only statistics tell of: whether its error is of another size than those it was given, which are all
+  // such as rounding makes.
+  bool is_beyond_rounding(uint32_t i, const Node& node) const {
+    const auto least = [&](uint32_t k) { return tensors_[k].measures == nullptr ? 0 : relative_error(tensors_[k]); };
+    if (!node.exact || tensors_[i].verdict != Verdict::kDiverged || tensors_[i].evidence != Evidence::kStatistics)
+      return false;
+    return std::ranges::all_of(node.inputs, [&](uint32_t k) {
+      return !parted(tensors_[k]) ||
+             (tensors_[k].like_rounding && !came_in(k) && least(i) >= kOwnGrowthOfParted * least(k) && least(i) > 0);
+    });
   }
 
   // How many times the error that came in has grown; infinite where none came in, or where it is of another kind.
@@ -223,7 +306,7 @@ class Blame {
   }
 
   std::string inputs_text(const Node& node, double growth) const {
-    const size_t count = node.inputs.size();
+    const uint64_t count = inputs_of(node);
     const std::string which = count == 1 ? "its input agrees" : fmt::format("its {} input tensors agree", count);
     if (std::ranges::all_of(node.inputs, [&](uint32_t i) { return tensors_[i].verdict == Verdict::kIdentical; }))
       return which + " bit for bit";
@@ -264,9 +347,11 @@ class Blame {
   const Side& a_;
   const Side& b_;
   std::span<TensorDiff> tensors_;
+  Dataflow dataflow_;
   std::unordered_map<NodeKey, Node, NodeHash> nodes_;
   std::unordered_map<Hash128, uint32_t, BitsHash> made_;  // B's bits of every output that parted so far
   bool agreed_before_ = false;
+  bool rounding_began_ = false;
   std::optional<uint32_t> first_parted_;
   std::optional<uint32_t> last_parted_;  // the last output
 };

@@ -8,6 +8,7 @@
 
 #include "analyze/diff/cause.h"
 #include "analyze/diff/compare_pairs.h"
+#include "analyze/diff/op_list.h"
 #include "analyze/diff/pass_pairs.h"
 #include "analyze/diff/shards.h"
 
@@ -168,6 +169,12 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
   return pass;
 }
 
+bool is_of_op(const PassDiff& pass, const TensorDiff& tensor) {
+  const TensorRecord record = record_of(pass, tensor);
+  const Side& side = tensor.match.a != kNoTensor ? *pass.a : *pass.b;
+  return record.event < side.event_count() && is_op(side.event(record.event));
+}
+
 void summarize(DiffReport& report) {
   uint64_t unsettled = 0;  // the bits differ, and there are no bytes to tell how far
   for (uint32_t p = 0; p < report.passes.size(); ++p) {
@@ -177,6 +184,10 @@ void summarize(DiffReport& report) {
       ++report.counts[static_cast<size_t>(tensor.verdict)];
       unsettled += tensor.verdict == Verdict::kInconclusive && parted(tensor);
       if (parted(tensor) && !report.earliest) report.earliest = DiffPlace{p, i};
+      report.by_statistics += tensor.verdict == Verdict::kWithin && tensor.evidence == Evidence::kStatistics;
+      if (tensor.match.trivial) ++(tensor.match.a != kNoTensor ? report.trivial_a : report.trivial_b);
+      if (!report.first_unequal && (parted(tensor) || tensor.verdict == Verdict::kWithin) && is_of_op(pass, tensor))
+        report.first_unequal = DiffPlace{p, i};
       if (tensor.cause == Cause::kIntroduced) report.introduced.push_back({p, i});
     }
   }

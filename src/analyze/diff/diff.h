@@ -37,6 +37,11 @@ struct ComparedRun {
   std::string coverage_json = "{}";  // its coverage.json
 };
 
+// Whether an op made other bits, and by the statistics nothing worse.
+inline bool is_rounding(const TensorDiff& tensor) {
+  return tensor.verdict == Verdict::kInconclusive && tensor.like_rounding && tensor.match.by == MatchedBy::kOp;
+}
+
 struct PassDiff {
   std::shared_ptr<const Side> a;
   std::shared_ptr<const Side> b;
@@ -60,14 +65,23 @@ struct DiffReport {
   Verdict verdict = Verdict::kIdentical;   // identical, within tolerance, diverged or inconclusive
   std::optional<DiffPlace> earliest = {};  // the first tensor that parted, input or output
   std::vector<DiffPlace> introduced = {};  // in execution order
+  // The first value of an op that has other bits, whatever the verdict; nothing when there are no ops.
+  std::optional<DiffPlace> first_unequal = {};
+  uint64_t by_statistics = 0;             // within tolerance as far as statistics can tell
+  uint64_t trivial_a = 0, trivial_b = 0;  // missing and extra ones that do not matter: Match::trivial
   std::vector<std::pair<DiffPlace, PairDetail>> details = {};  // add_details()
   uint64_t details_left_out = 0;
   std::vector<std::string> warnings = {};
 
   uint64_t count(Verdict v) const { return counts[static_cast<size_t>(v)]; }
   const TensorDiff& at(DiffPlace place) const { return passes[place.pass].tensors[place.tensor]; }
-  // The one to look at: the first that was introduced, else the earliest.
-  std::optional<DiffPlace> first() const { return introduced.empty() ? earliest : std::optional(introduced.front()); }
+  // The one to look at: the first that was introduced, else the earliest. An op whose bits differ as rounding makes
+  // them comes after those that made more of it.
+  std::optional<DiffPlace> first() const {
+    for (const DiffPlace place : introduced)
+      if (!is_rounding(at(place))) return place;
+    return introduced.empty() ? earliest : std::optional(introduced.front());
+  }
 };
 
 // `a` is the reference. Each is a run, a rank, a pass, or a single file of any format that can be read.

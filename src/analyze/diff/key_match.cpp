@@ -76,13 +76,13 @@ void match_by_key(const Side& a, const Side& b, Pairing& pairing) {
   size_t next = 0;
   size_t free_b = pairing.count_b();
   for (size_t i = 0; i < pairing.count_a() && free_b > 0; ++i) {
-    if (pairing.has_a(i)) continue;
+    if (!pairing.is_free_a(i)) continue;
     const KeyView key = key_of(a, i);
     std::optional<size_t> found;
-    if (next < pairing.count_b() && !pairing.has_b(next) && key_of(b, next) == key) {
+    if (next < pairing.count_b() && pairing.is_free_b(next) && key_of(b, next) == key) {
       found = next;
     } else {
-      if (!index) index.emplace(b, [&](size_t tensor) { return !pairing.has_b(tensor); });
+      if (!index) index.emplace(b, [&](size_t tensor) { return pairing.is_free_b(tensor); });
       found = index->find(key);
     }
     if (!found || pairing.has_b(*found)) continue;

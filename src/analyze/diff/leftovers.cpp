@@ -159,15 +159,15 @@ void find_namesakes(std::span<Traits> traits, std::span<const Traits> others) {
 
 LeftoverPair find_leftovers(const Side& a, const Side& b, const Pairing& pairing) {
   size_t count_a = 0, count_b = 0;
-  for (size_t i = 0; i < pairing.count_a(); ++i) count_a += !pairing.has_a(i);
-  for (size_t i = 0; i < pairing.count_b(); ++i) count_b += !pairing.has_b(i);
+  for (size_t i = 0; i < pairing.count_a(); ++i) count_a += pairing.is_free_a(i);
+  for (size_t i = 0; i < pairing.count_b(); ++i) count_b += pairing.is_free_b(i);
   if (count_a == 0 || count_b == 0) return {};
 
   Describer of_a(a), of_b(b);
   for (uint32_t i = 0; i < pairing.count_a(); ++i)
-    if (!pairing.has_a(i)) of_a.add(i);
+    if (pairing.is_free_a(i)) of_a.add(i);
   for (uint32_t i = 0; i < pairing.count_b(); ++i)
-    if (!pairing.has_b(i)) of_b.add(i);
+    if (pairing.is_free_b(i)) of_b.add(i);
   LeftoverPair left{std::move(of_a.out), std::move(of_b.out)};
   const std::vector<Anchor> anchors = anchors_of(pairing);
   left.gaps = static_cast<uint32_t>(anchors.size()) + 1;

@@ -49,7 +49,16 @@ class JoinedSide final : public Side {
     EventRecord record = parts_[place.part].side->event(place.index);
     record.parent = event_of(place.part, record.parent);
     if (record.parent != kNoEvent && record.parent >= index) record.parent = kNoEvent;  // the ranks' orders cross
+    record.forward = event_of(place.part, record.forward);
     return record;
+  }
+
+  UseRecord use(size_t event, size_t index) const override {
+    const Place& place = events_[event];
+    UseRecord use = parts_[place.part].side->use(place.index, index);
+    if (use.record < parts_[place.part].side->tensor_count())
+      use.record = tensor_order_->entry_of(place.part, use.record);
+    return use;
   }
 
   TensorRecord tensor(size_t index) const override {
@@ -153,7 +162,7 @@ class JoinedSide final : public Side {
     for (size_t part = 0; part < parts_.size(); ++part)
       for (size_t i = 0; i < parts_[part].side->tensor_count(); ++i)
         keys[part].push_back(to_string(whole_record(parts_[part].side->tensor(i)).key()));
-    const MergedOrder order(keys);
+    const MergedOrder& order = tensor_order_.emplace(keys);
     tensors_.reserve(order.size());
     for (size_t entry = 0; entry < order.size(); ++entry) {
       std::vector<Part> parts;
@@ -230,6 +239,7 @@ class JoinedSide final : public Side {
   std::vector<uint32_t> ranks_;
   PassInfo info_;
   std::optional<MergedOrder> event_order_;
+  std::optional<MergedOrder> tensor_order_;
   std::vector<Place> events_;
   std::vector<Joined> tensors_;
   mutable std::mutex mutex_;

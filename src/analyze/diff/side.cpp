@@ -15,6 +15,7 @@ class PassSide final : public Side {
   TensorRecord tensor(size_t index) const override { return pass_.tensor(index); }
   size_t event_count() const override { return pass_.event_count(); }
   EventRecord event(size_t index) const override { return pass_.event(index); }
+  UseRecord use(size_t event, size_t index) const override { return pass_.use(event, index); }
   const PassInfo& info() const override { return pass_.info(); }
 
   Result<SideBytes> read(size_t index) const override {

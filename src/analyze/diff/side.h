@@ -27,6 +27,8 @@ class Side {
   virtual TensorRecord tensor(size_t index) const = 0;
   virtual size_t event_count() const = 0;
   virtual EventRecord event(size_t index) const = 0;
+  // A tensor among the arguments and results of an event; index below its use_count.
+  virtual UseRecord use(size_t /*event*/, size_t /*index*/) const { return {}; }
   virtual Result<SideBytes> read(size_t index) const = 0;
   virtual const PassInfo& info() const = 0;
   // Where it comes from: "rank 0, pass 3", "ranks 0-1, pass 3".

@@ -45,6 +45,7 @@ struct TensorDiff {
   Match match = {};
   Verdict verdict = Verdict::kIdentical;
   Evidence evidence = Evidence::kNothing;
+  bool like_rounding = false;  // inconclusive, and the statistics differ no more than by rounding
   Cause cause = Cause::kNone;
   uint32_t source = kNoTensor;              // kInherited: position, in the same list, of where the error came from
   std::string reason = {};                  // of the cause, or why it is inconclusive

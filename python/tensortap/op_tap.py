@@ -1,0 +1,92 @@
+"""The operators of a recording: they go into its passes, beneath its modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from tensortap import _core, op_extension
+from tensortap.kernels import Kernels
+from tensortap.module_scopes import ModuleScopes
+from tensortap.tensor_kinds import describe
+
+if TYPE_CHECKING:
+    from tensortap.options import Options
+
+
+class OpTap:
+    """Observes operators for one recording. Started anew when its process has forked."""
+
+    def __init__(
+        self,
+        options: Options,
+        models: Mapping[str, nn.Module] | None,
+        name_given: Callable[[nn.Module], str | None],
+    ) -> None:
+        self._ops = op_extension.load()
+        self._options = options
+        self._models = dict(models or {})
+        self._name_given = name_given
+        self._source: Any = None
+        self._core: _core.Recorder | None = None  # outlives the source
+        self._aids: list[Any] = []
+        self._ended: list[dict[str, Any]] = []  # counts of sources that were stopped
+
+    def start(self, core: _core.Recorder) -> None:
+        """Begins, with a recorder of this process."""
+        options = self._options
+        self._core = core
+        self._source = self._ops.OpSource(
+            view="dispatch",
+            inputs=True,
+            outputs=True,
+            ids=True,
+            stacks=options.stacks,
+            all_threads=True,
+            compilation=False,
+            decide=self._level_of,
+            describe=describe,
+            hook=None,
+            limit_bytes=0,
+            recorder=core.address,
+        )
+        self._aids = [ModuleScopes(self._source, self._models, self._name_given), Kernels(self._source)]
+        self._source.start()
+
+    def _level_of(self, name: str) -> int | None:
+        options = self._options
+        return options.levels.of_name(name) if options.filter.selects_op(name) else None
+
+    def stop(self) -> None:
+        """Ends it; before the recorder is closed."""
+        if self._source is None:
+            return
+        self._source.stop()
+        for aid in reversed(self._aids):
+            aid.remove()
+        self._ended.append(self._source.counts())
+        self._source, self._aids, self._core = None, [], None
+
+    def set_pass(self, number: int | None) -> None:
+        """The pass of this thread's operators; None: they belong to none."""
+        if self._source is not None:
+            self._source.set_pass(-1 if number is None else number)
+
+    def module_event(self, event: _core.Event | None) -> None:
+        """The module that was entered last on this thread has this event."""
+        if self._source is not None and event is not None:
+            self._source.set_scope_event(event.number)
+
+    def deafen(self, by: int) -> None:
+        """What this thread does meanwhile is not recorded; nests."""
+        self._ops.deafen(by)
+
+    def counts(self) -> dict[str, int]:
+        """What was seen so far, for the coverage report."""
+        all_counts = [*self._ended, *([self._source.counts()] if self._source is not None else [])]
+        return {
+            name: sum(counts[name] for counts in all_counts)
+            for name in ("calls", "rejected", "outside_passes", "compilation", "failed")
+        }

@@ -1,0 +1,197 @@
+#include "analyze/diff/op_pairing.h"
+
+#include <algorithm>
+
+#include "analyze/diff/op_sequence.h"
+
+namespace ttap {
+namespace {
+
+struct Keyed {
+  uint64_t key;
+  uint32_t index;
+};
+
+// Whatever the memory held.
+bool is_undefined(const Side& side, const OpList& list, uint32_t tensor) {
+  if (list.bits(tensor) != 0) return false;
+  if (list.position_of(tensor) != kNoTensor) return list.ops()[list.op_of(tensor)].undefined;
+  return is_for_results(side.tensor(tensor).path);
+}
+
+bool by_key(const Keyed& x, const Keyed& y) { return x.key != y.key ? x.key < y.key : x.index < y.index; }
+
+// Calls visit(those of A, those of B) for every key that both have.
+template <class Visit>
+void for_each_shared(std::vector<Keyed>& a, std::vector<Keyed>& b, Visit&& visit) {
+  std::ranges::sort(a, by_key);
+  std::ranges::sort(b, by_key);
+  size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (a[i].key != b[j].key) {
+      ++(a[i].key < b[j].key ? i : j);
+      continue;
+    }
+    size_t i_end = i, j_end = j;
+    while (i_end < a.size() && a[i_end].key == a[i].key) ++i_end;
+    while (j_end < b.size() && b[j_end].key == b[j].key) ++j_end;
+    visit(std::span(a).subspan(i, i_end - i), std::span(b).subspan(j, j_end - j));
+    i = i_end;
+    j = j_end;
+  }
+}
+
+}  // namespace
+
+OpPairing::OpPairing(const Side& side_a, const Side& side_b, Pairing& pairing)
+    : side_a(side_a),
+      side_b(side_b),
+      a(side_a),
+      b(side_b),
+      streams(find_streams(side_a, a, side_b, b)),
+      pairing(pairing),
+      of_a_(a.ops().size(), kNoOp),
+      of_b_(b.ops().size(), kNoOp),
+      free_a_(of_a_.size()),
+      free_b_(of_b_.size()),
+      shared_a_(side_a.tensor_count()),
+      shared_b_(side_b.tensor_count()),
+      weighs_a_(side_a.tensor_count()),
+      weighs_b_(side_b.tensor_count()) {
+  find_shared();
+}
+
+void OpPairing::find_shared() {
+  const auto bits_of = [](const OpList& list, size_t count) {
+    std::vector<Keyed> bits;
+    for (uint32_t i = 0; i < count; ++i)
+      if (list.bits(i) != 0) bits.push_back({list.bits(i), i});
+    return bits;
+  };
+  std::vector<Keyed> bits_a = bits_of(a, shared_a_.size()), bits_b = bits_of(b, shared_b_.size());
+  for_each_shared(bits_a, bits_b, [&](std::span<const Keyed> in_a, std::span<const Keyed> in_b) {
+    for (const Keyed& each : in_a) shared_a_[each.index] = true;
+    for (const Keyed& each : in_b) shared_b_[each.index] = true;
+  });
+  const auto given = [](const OpList& list, size_t count) {
+    std::vector<Keyed> contents;
+    for (uint32_t i = 0; i < count; ++i)
+      if (list.op_of(i) != kNoOp && list.position_of(i) == kNoTensor && list.content(i) != 0)
+        contents.push_back({list.content(i), i});
+    return contents;
+  };
+  std::vector<Keyed> given_a = given(a, shared_a_.size()), given_b = given(b, shared_b_.size());
+  for_each_shared(given_a, given_b, [&](std::span<const Keyed> in_a, std::span<const Keyed> in_b) {
+    for (const Keyed& each : in_a) weighs_a_[each.index] = true;
+    for (const Keyed& each : in_b) weighs_b_[each.index] = true;
+  });
+}
+
+void OpPairing::join_values(uint32_t tensor_a, uint32_t tensor_b, MatchedBy by) {
+  if (is_undefined(side_a, a, tensor_a) || is_undefined(side_b, b, tensor_b)) return;
+  if (!pairing.has_a(tensor_a) && !pairing.has_b(tensor_b)) pairing.join(tensor_a, tensor_b, by);
+}
+
+void OpPairing::join(uint32_t op_a, uint32_t op_b, MatchedBy by) {
+  of_a_[op_a] = op_b;
+  of_b_[op_b] = op_a;
+  --free_a_;
+  --free_b_;
+  if (by == MatchedBy::kOp && a.ops()[op_a].name != b.ops()[op_b].name) by = MatchedBy::kPlace;
+  const std::span<const uint32_t> values_a = a.values(a.ops()[op_a]), values_b = b.values(b.ops()[op_b]);
+  if (values_a.size() == 1 && values_b.size() == 1) return join_values(values_a.front(), values_b.front(), by);
+  for (const uint32_t x : values_a) {
+    const TensorRecord record = side_a.tensor(x);
+    for (const uint32_t y : values_b) {
+      const TensorRecord other = side_b.tensor(y);
+      if (record.role == other.role && record.path == other.path) join_values(x, y, by);
+    }
+  }
+  // An argument written in place on one side may be a result on the other.
+  size_t next = 0;
+  for (const uint32_t x : values_a) {
+    if (pairing.has_a(x)) continue;
+    while (next < values_b.size() && pairing.has_b(values_b[next])) ++next;
+    if (next < values_b.size() && a.shape(x) == b.shape(values_b[next])) join_values(x, values_b[next++], by);
+  }
+}
+
+bool OpPairing::can_be_one(uint32_t op_a, uint32_t op_b) const {
+  const std::span<const uint32_t> inputs_a = a.inputs(a.ops()[op_a]), inputs_b = b.inputs(b.ops()[op_b]);
+  bool conflict_a = false, conflict_b = false;
+  for (const uint32_t x : inputs_a) {
+    if (x == kNoTensor) continue;
+    for (const uint32_t y : inputs_b) {
+      if (y == kNoTensor) continue;
+      if (pairing.of_a(x).b == y || (a.bits(x) != 0 && a.bits(x) == b.bits(y))) return true;
+    }
+    conflict_a |= pairing.has_a(x) || (shared_a_[x] && !a.is_plain(x));
+  }
+  for (const uint32_t y : inputs_b)
+    conflict_b |= y != kNoTensor && (pairing.has_b(y) || (shared_b_[y] && !b.is_plain(y)));
+  if (a.ops()[op_a].copies && b.ops()[op_b].copies) return inputs_a.empty() || inputs_b.empty();
+  return !conflict_a || !conflict_b;
+}
+
+OpKeys OpPairing::keys_a() const {
+  OpKnown known{shared_a_, weighs_a_, std::vector<uint32_t>(shared_a_.size(), kNoTensor)};
+  for (uint32_t i = 0; i < known.joins.size(); ++i)
+    if (pairing.has_a(i)) known.joins[i] = i;
+  return keys_of(a, known);
+}
+
+OpKeys OpPairing::keys_b() const {
+  OpKnown known{shared_b_, weighs_b_, std::vector<uint32_t>(shared_b_.size(), kNoTensor)};
+  for (uint32_t i = 0; i < known.joins.size(); ++i) known.joins[i] = pairing.a_of(i);
+  return keys_of(b, known);
+}
+
+bool OpPairing::join_equal(std::span<const uint64_t> keys_a, std::span<const uint64_t> keys_b, MatchedBy by,
+                           bool alone) {
+  const auto free_of = [](std::span<const uint64_t> keys, const std::vector<uint32_t>& partner) {
+    std::vector<Keyed> free;
+    for (uint32_t i = 0; i < keys.size(); ++i)
+      if (keys[i] != 0 && partner[i] == kNoOp) free.push_back({keys[i], i});
+    return free;
+  };
+  std::vector<Keyed> free_a = free_of(keys_a, of_a_), free_b = free_of(keys_b, of_b_);
+  bool any = false;
+  for_each_shared(free_a, free_b, [&](std::span<const Keyed> in_a, std::span<const Keyed> in_b) {
+    if (in_a.size() != in_b.size() || (alone && in_a.size() > 1)) return;
+    for (size_t i = 0; i < in_a.size(); ++i) join(in_a[i].index, in_b[i].index, by);
+    any = true;
+  });
+  return any;
+}
+
+std::vector<OpPairing::Gap> OpPairing::gaps_of(size_t stream) const {
+  const std::span<const uint32_t> ops_a = streams.a[stream], ops_b = streams.b[stream];
+  if (ops_a.empty() || ops_b.empty()) return {};
+  // Positions in the stream of matched ops, of which those that keep their order part the gaps.
+  std::vector<uint32_t> at_a, at_b;
+  for (uint32_t i = 0; i < ops_a.size(); ++i) {
+    uint32_t other = of_a_[ops_a[i]];
+    for (const uint32_t value : a.values(a.ops()[ops_a[i]]))
+      if (other == kNoOp && pairing.has_a(value)) other = b.op_of(pairing.of_a(value).b);
+    if (other == kNoOp) continue;
+    const auto found = std::ranges::lower_bound(ops_b, other);
+    if (found == ops_b.end() || *found != other) continue;
+    at_a.push_back(i);
+    at_b.push_back(static_cast<uint32_t>(found - ops_b.begin()));
+  }
+  std::vector<Gap> gaps;
+  size_t a_begin = 0, b_begin = 0;
+  const auto add = [&](size_t a_end, size_t b_end) {
+    if (a_begin < a_end && b_begin < b_end)
+      gaps.push_back({ops_a.subspan(a_begin, a_end - a_begin), ops_b.subspan(b_begin, b_end - b_begin)});
+  };
+  for (const uint32_t anchor : longest_ascent(at_b)) {
+    add(at_a[anchor], at_b[anchor]);
+    a_begin = at_a[anchor] + size_t{1};
+    b_begin = at_b[anchor] + size_t{1};
+  }
+  add(ops_a.size(), ops_b.size());
+  return gaps;
+}
+
+}  // namespace ttap
