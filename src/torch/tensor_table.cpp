@@ -96,6 +96,9 @@ MetaId TensorTable::meta_of(const at::Tensor& tensor) {
                           static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
   for (const int64_t size : shape) hash = stirred(hash ^ hash >> 29, static_cast<uint64_t>(size));
   for (const int64_t stride : strides) hash = stirred(hash ^ hash >> 29, static_cast<uint64_t>(stride));
+  // The same memory is another value when it is to be read as its conjugate or negative.
+  const int marks = (tensor.is_conj() ? 1 : 0) | (tensor.is_neg() ? 2 : 0);
+  if (marks != 0) hash = stirred(hash ^ hash >> 29, static_cast<uint64_t>(marks));
   const auto [found, is_new] = meta_numbers_.emplace(mix64(hash), static_cast<MetaId>(metas_.size()));
   if (!is_new) return found->second;
   TensorMeta meta;
@@ -103,6 +106,7 @@ MetaId TensorTable::meta_of(const at::Tensor& tensor) {
   meta.device = texts_.intern(device.str());
   meta.shape.assign(shape.begin(), shape.end());
   if (strided && !in_c_order(shape, strides)) meta.strides.assign(strides.begin(), strides.end());
+  meta.marks = static_cast<uint8_t>(marks);
   meta.byte_count = size_of(meta.dtype);
   for (const int64_t size : shape) meta.byte_count *= static_cast<uint64_t>(size);
   metas_.push_back(std::move(meta));
@@ -121,7 +125,7 @@ uint32_t TensorTable::number_of(const at::Tensor& tensor) {
 }
 
 TensorTable::Storage* TensorTable::storage_of(const at::Tensor& tensor) {
-  if (!tensor.has_storage()) return nullptr;
+  if (!tensor.has_storage() || tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return nullptr;
   const c10::Storage& storage = tensor.storage();
   const void* impl = storage.unsafeGetStorageImpl();
   if (impl == nullptr) return nullptr;
@@ -194,8 +198,8 @@ const Fingerprint* TensorTable::fingerprint_of(const at::Tensor& tensor, MetaId 
     const View& view = storage->views[i];
     if (!view.has_fingerprint || view.offset != offset || view.version != version || view.epoch != epoch_) continue;
     const TensorMeta& known = metas_[view.meta];
-    if (view.meta == meta || (known.dtype == wanted.dtype && known.byte_count == wanted.byte_count &&
-                              known.strides.empty() && wanted.strides.empty()))
+    if (view.meta == meta || (known.dtype == wanted.dtype && known.marks == wanted.marks &&
+                              known.byte_count == wanted.byte_count && known.strides.empty() && wanted.strides.empty()))
       return &view.fingerprint;
   }
   return nullptr;
@@ -211,7 +215,7 @@ void TensorTable::set_fingerprint(const at::Tensor& tensor, MetaId meta, const F
 void TensorTable::written(const at::Tensor& tensor) {
   Storage* storage = storage_of(tensor);
   if (storage == nullptr) return;
-  storage->uninitialised = false;
+  storage->uninitialised = storage->under_way = false;
   const ByteRange range = range_of(tensor);
   const uint32_t version = version_of(*tensor.unsafeGetTensorImpl());
   std::erase_if(storage->views, [&](const View& view) { return view.range.begin < range.end && range.begin < view.range.end; });

@@ -46,6 +46,15 @@ class TensorTable {
   // Values are those of one pass; -1 when there are no passes. Fingerprints hold for all.
   void set_pass(int64_t pass) { pass_ = pass; }
 
+  // A collective fills the storage, until it is waited for.
+  void set_under_way(const at::Tensor& tensor) {
+    if (Storage* storage = storage_of(tensor)) storage->under_way = true;
+  }
+  bool is_under_way(const at::Tensor& tensor) {
+    const Storage* storage = storage_of(tensor);
+    return storage != nullptr && storage->under_way;
+  }
+
   // The tensor was written to: what overlaps it holds another value now.
   void written(const at::Tensor& tensor);
   // The storage holds whatever was there before, until it is written to.
@@ -80,6 +89,7 @@ class TensorTable {
   struct Storage {
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
     bool uninitialised = false;
+    bool under_way = false;
     std::vector<View> views;  // a few, the newest last
   };
   struct Object {
