@@ -55,23 +55,29 @@ class Trace:
         """Begins to record; a trace is started once."""
         if self._at_work or self._ended:
             raise RuntimeError("a trace is started once: make another one with tap.trace()")
+        try:
+            for make in self._make_aids:
+                self._aids.append(make())
+            self._source.start()
+        except BaseException:
+            self._remove_aids()
+            raise
         self._at_work = True
-        for make in self._make_aids:
-            self._aids.append(make())
-        self._source.start()
 
     def stop(self) -> None:
         """Ends it. What other threads are in the middle of is counted, not recorded."""
         if not self._at_work:
             return
         self._source.stop()
-        for aid in reversed(self._aids):
-            aid.remove()
-        self._aids.clear()
+        self._remove_aids()
         self._at_work, self._ended = False, True
         if (failed := self._source.counts()["failed"]) > 0:
             first = self._source.counts()["first_failure"]
             print(f"tensortap: {failed} operators were not recorded: {first}", file=sys.stderr)
+
+    def _remove_aids(self) -> None:
+        while self._aids:
+            self._aids.pop().remove()
 
     # ---- what it saw ----
 

@@ -23,6 +23,7 @@ struct TensorMeta {
   TextId device = 0;
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;  // empty: C order
+  uint8_t marks = 0;             // to be read as the conjugate, the negative; the source's
   uint64_t byte_count = 0;
 };
 using MetaId = uint32_t;

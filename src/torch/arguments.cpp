@@ -245,21 +245,55 @@ TypeKind kind_of(const c10::Argument& argument) {
   return type->kind();
 }
 
+// A list, or a tuple, that may hold tensors or lists of them.
+bool is_mixed_list(const IValue& value) {
+  return value.isTuple() || (value.isList() && !value.isTensorList() && !value.isIntList() && !value.isDoubleList() &&
+                             !value.isBoolList());
+}
+template <class Work>
+void for_each_item(const IValue& value, const Work& work) {
+  if (value.isTuple()) {
+    for (const IValue& each : value.toTupleRef().elements()) work(each);
+  } else {
+    for (const IValue& each : value.toListRef()) work(each);
+  }
+}
+
+size_t tensors_in(const IValue& value) {
+  if (value.isTensor()) return 1;
+  if (value.isTensorList()) return value.toTensorList().size();
+  if (!is_mixed_list(value)) return 0;
+  size_t count = 0;
+  for_each_item(value, [&](const IValue& each) { count += tensors_in(each); });
+  return count;
+}
+
+// Lists in a list are counted through, as if they were one.
+template <class Add>
+void add_tensors(const IValue& value, int32_t& item, const Add& add) {
+  if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorList()) add(tensor, item++);
+  } else if (is_mixed_list(value)) {
+    for_each_item(value, [&](const IValue& each) {
+      if (each.isTensor()) {
+        add(each.toTensor(), item++);
+      } else if (each.isTensorList() || is_mixed_list(each)) {
+        add_tensors(each, item, add);
+      } else {
+        ++item;
+      }
+    });
+  }
+}
+
 }  // namespace
 
 void collect_tensors(c10::ArrayRef<const IValue> values, std::vector<TensorPlace>& places,
                      std::vector<at::Tensor>& held) {
-  // Lists come first by place, not by time: `held` must not move what is pointed to, so it is filled before.
+  // `held` must not move what is pointed to, so it has its size before.
   size_t in_lists = 0;
-  for (const IValue& value : values) {
-    if (value.isTensorList()) {
-      in_lists += value.toTensorList().size();
-    } else if (value.isList() && !value.isIntList() && !value.isDoubleList() && !value.isBoolList()) {
-      in_lists += value.toListRef().size();
-    } else if (value.isTuple()) {
-      in_lists += value.toTupleRef().elements().size();
-    }
-  }
+  for (const IValue& value : values)
+    if (!value.isTensor()) in_lists += tensors_in(value);
   if (in_lists > 0) held.reserve(held.size() + in_lists);
   for (uint32_t i = 0; i < values.size(); ++i) {
     const IValue& value = values[i];
@@ -267,25 +301,12 @@ void collect_tensors(c10::ArrayRef<const IValue> values, std::vector<TensorPlace
       if (value.toTensor().defined() && !is_number(value.toTensor())) places.push_back({&value.toTensor(), i, -1});
       continue;
     }
-    const auto add = [&](const at::Tensor& tensor, int32_t item) {
+    int32_t item = 0;
+    add_tensors(value, item, [&](const at::Tensor& tensor, int32_t place) {
       if (!tensor.defined()) return;
       held.push_back(tensor);
-      places.push_back({&held.back(), i, item});
-    };
-    int32_t item = 0;
-    if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorList()) add(tensor, item++);
-    } else if (value.isList() && !value.isIntList() && !value.isDoubleList() && !value.isBoolList()) {
-      for (const IValue& each : value.toListRef()) {
-        if (each.isTensor()) add(each.toTensor(), item);
-        ++item;
-      }
-    } else if (value.isTuple()) {
-      for (const IValue& each : value.toTupleRef().elements()) {
-        if (each.isTensor()) add(each.toTensor(), item);
-        ++item;
-      }
-    }
+      places.push_back({&held.back(), i, place});
+    });
   }
 }
 

@@ -1,5 +1,7 @@
 #include "torch/callbacks.h"
 
+#include <c10/util/thread_name.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -38,6 +40,8 @@ SlotState& refresh(int slot) {
     fresh->generation = slots[slot].generation;
     fresh->state.link = slots[slot].link;
   }
+  // Collectives copy on threads of their own: no operators of the program.
+  if (c10::getThreadName().rfind("pt_gloo", 0) == 0) fresh->state.link = nullptr;
   fresh->state.thread = thread_number();
   mine = std::move(fresh);
   return *mine;
@@ -57,19 +61,22 @@ Observer::ThreadState& Callbacks::state(int slot) { return state_of(slot); }
 // The friend of Observer that the functions below go through. No exception leaves them.
 struct CallbackBody {
   template <class Work>
-  static void guarded(ThreadState& thread, const Work& work) noexcept {
+  static bool guarded(ThreadState& thread, const Work& work) noexcept {
     std::unique_lock lock(thread.link->mutex);
     Observer* observer = thread.link->observer;
-    if (observer == nullptr) return;
+    if (observer == nullptr) return true;
+    bool done = false;
     Observer::deafen(1);
     try {
       work(*observer, lock);
+      done = true;
     } catch (const std::exception& error) {
       if (thread.link->observer == observer) observer->fail(error.what());
     } catch (...) {
       if (thread.link->observer == observer) observer->fail("an unknown exception");
     }
     Observer::deafen(-1);
+    return done;
   }
 
   static void begin(int slot, const at::RecordFunction& function) {
@@ -81,10 +88,12 @@ struct CallbackBody {
     }
     const size_t depth = thread.depth;
     const size_t engine = thread.engine.size();
-    guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>& lock) {
+    const bool done = guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>& lock) {
       observer.begin(function, thread, lock);
     });
     const bool visible = thread.depth > depth;
+    // A call that failed half way hides what it calls; what it has noted may point to arguments that will be gone.
+    if (visible && !done) thread.top().clear();
     if (visible && thread.top().opaque) ++thread.opaque;
     thread.marks.push_back(visible                         ? ThreadState::Mark::kFrame
                            : thread.engine.size() > engine ? ThreadState::Mark::kEngine
@@ -223,7 +232,7 @@ void Observer::stop() {
 }
 
 Observer::ThreadState* Observer::thread_state() {
-  if (slot_ < 0) return nullptr;
+  if (slot_ < 0 || (!options_.all_threads && !at::hasThreadLocalCallbacks())) return nullptr;
   ThreadState& thread = Callbacks::state(slot_);
   return thread.link == link_ ? &thread : nullptr;
 }

@@ -149,17 +149,18 @@ void Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
                        ? text->second
                        : op.argument_texts.emplace(like, texts_.intern(arguments_text(op, arguments))).first->second;
   if (python_.hook) frame.arguments.assign(arguments.begin(), arguments.end());
+  if (op.group_argument >= 0) note_group(frame, arguments);
   if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, false, lock)) return;
   (void)note_inputs(frame, lock);
 }
 
-bool Observer::take_stack(OpCall& call, std::unique_lock<SpinLock>& lock) {
+bool Observer::take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t own_frames) {
   if (!options_.stacks) return true;
   const std::shared_ptr<Link> link = link_;
   std::string text;
   {
     const Unlocked unlocked(*link, lock);
-    call.stack = stacks_.here(owner_.new_stack ? &text : nullptr);
+    call.stack = stacks_.here(owner_.new_stack ? &text : nullptr, own_frames);
   }
   if (link->observer != this) return false;
   if (!text.empty()) owner_.new_stack(call.stack, std::move(text));

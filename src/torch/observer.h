@@ -160,7 +160,8 @@ class Observer {
   void remember_forward(const at::RecordFunction& function, const Frame& frame);
   const Name* name_of(TextId scope, bool backward, const std::string& op, uint64_t key,
                       std::unique_lock<SpinLock>& lock);
-  bool take_stack(OpCall& call, std::unique_lock<SpinLock>& lock);
+  bool take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t own_frames = 0);
+  void note_group(Frame& frame, c10::ArrayRef<const c10::IValue> arguments);
   bool note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock);
   bool note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
   bool take_pending(Frame& frame, std::unique_lock<SpinLock>& lock);

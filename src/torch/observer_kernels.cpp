@@ -11,6 +11,8 @@ namespace {
 
 // Operators are numbered from 0, kernels from here on.
 constexpr uint64_t kFirstKernel = uint64_t{1} << 30;
+// Of Python, between the program and begin_kernel(): see python/tensortap/kernels.py.
+constexpr size_t kLauncherFrames = 2;
 
 std::string escaped(std::string_view text) {
   std::string out;
@@ -43,7 +45,8 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
   if (found == nullptr) return;
   if (!found->level || sink_->full()) {
     ++(found->level ? counts_.no_room : counts_.rejected);
-    tensors_.kernel_ran();
+    for (const KernelArgument& argument : arguments)
+      if (argument.tensor.defined()) tensors_.written(argument.tensor);
     return;
   }
   frame.logged = true;
@@ -59,7 +62,7 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
   call.parent = parent != nullptr && parent->logged ? parent->call.number
                 : thread->scopes.empty()            ? kNoEvent
                                                     : thread->scopes.back().event;
-  if (!take_stack(call, lock)) return;
+  if (!take_stack(call, lock, kLauncherFrames)) return;
   call.start_ns = ticks_.now_ns();
   sink_->begin(call);
   std::string text;
@@ -119,11 +122,11 @@ void Observer::end_kernel() {
   if (link->observer == this && frame.logged) {
     frame.call.end_ns = ticks_.now_ns();
     tensors_.set_pass(frame.call.pass);
-    tensors_.kernel_ran();
+    // It reaches memory through its arguments only.
+    for (const Frame::Written& written : frame.written) tensors_.written(written.tensor);
     const UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
     const size_t first_use = frame.call.uses.size();
     const size_t first_tensor = frame.call.tensors.size();
-    for (const Frame::Written& written : frame.written) tensors_.set_uninitialised(written.tensor, false);
     for (const Frame::Written& written : frame.written)
       use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
     if (take_pending(frame, lock)) {

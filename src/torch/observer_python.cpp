@@ -23,7 +23,7 @@ bool Observer::describe_subclasses(Frame& frame, bool results, std::unique_lock<
   }
   if (link->observer != this) return false;
   for (const Subclass& each : found) {
-    if (each.told.shows_inside) frame.opaque = false;
+    if (each.told.shows_inside && !results) frame.opaque = false;  // by then what it called has been hidden
     if (each.told.note.empty()) continue;
     const PlaceId place = results ? places_.of_result(each.place->argument, frame.result_count, each.place->item)
                                   : place_of(*frame.op, *each.place);

@@ -1,3 +1,5 @@
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <algorithm>
@@ -12,6 +14,7 @@
 namespace ttap::torch_source {
 namespace {
 
+constexpr std::string_view kUnderWay = "a collective that has not been waited for";
 constexpr std::string_view kUninitialised = "not initialised";
 
 }  // namespace
@@ -26,6 +29,7 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
   OpUse& use = frame.call.uses.emplace_back(OpUse{.place = place, .written = how.written});
   const MetaId meta = tensors_.meta_of(tensor);
   std::string_view reason = how.reason;
+  if (reason.empty() && how.level != Level::kMeta && tensors_.is_under_way(tensor)) reason = kUnderWay;
   if (options_.ids) {
     use.tensor = tensors_.number_of(tensor);
     if (reason.empty() && how.level != Level::kMeta && tensors_.is_uninitialised(tensor)) reason = kUninitialised;
@@ -72,8 +76,10 @@ bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
   const Level level = options_.inputs ? frame.call.level : Level::kMeta;
   for (const TensorPlace& place : frame.places) {
     const PlaceId where = place_of(op, place);
-    const bool written = op.arguments[place.argument].written;
-    use_tensor(frame, *place.tensor, where, {.level = level, .written = written});
+    const Operator::Argument& argument = op.arguments[place.argument];
+    const bool written = argument.written;
+    // What is in the target of an out= before is of no interest, and not the same in two runs.
+    use_tensor(frame, *place.tensor, where, {.level = argument.target ? Level::kMeta : level, .written = written});
     if (written) frame.written.push_back({.tensor = *place.tensor, .path = places_.all()[where].path});
   }
   const bool attached = take_pending(frame, lock);
@@ -92,15 +98,17 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   collect_tensors(results, frame.places, frame.held);
   frame.result_count = results.size();
   if (!describe_subclasses(frame, true, lock)) return false;
-  if (op.is_wait && options_.ids)
+  if (op.is_wait)
     for (const TensorPlace& place : frame.places) tensors_.written(*place.tensor);
   UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
-  if (op.result_comes_later) how.reason = "a collective that has not been waited for";
+  if (op.result_comes_later) how.reason = kUnderWay;
+  if (op.is_receive) how.reason = "a receive that has not been waited for";
   if (op.fills_nothing) how.reason = kUninitialised;
   for (const TensorPlace& place : frame.places) {
     use_tensor(frame, *place.tensor, places_.of_result(place.argument, results.size(), place.item), how);
     for (Frame::Written& written : frame.written) written.returned |= written.tensor.is_same(*place.tensor);
     if (op.fills_nothing && options_.ids) tensors_.set_uninitialised(*place.tensor, true);
+    if (op.result_comes_later) tensors_.set_under_way(*place.tensor);
   }
   for (const Frame::Written& written : frame.written)
     if (!written.returned) use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
@@ -117,6 +125,26 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   frame.places.clear();
   frame.written.clear();
   return attached;
+}
+
+void Observer::note_group(Frame& frame, c10::ArrayRef<const c10::IValue> arguments) {
+  const int index = frame.op->group_argument;
+  if (index < 0 || static_cast<size_t>(index) >= arguments.size()) return;
+  const c10::IValue& value = arguments[static_cast<size_t>(index)];
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  try {
+    group =
+        value.isString() ? c10d::resolve_process_group(value.toStringRef()) : value.toCustomClass<c10d::ProcessGroup>();
+  } catch (const std::exception&) {
+    // One that is not registered goes by its name alone.
+  }
+  std::string text = value.isString() ? value.toStringRef() : std::string();
+  if (group) {
+    text = group->getGroupName();
+    if (!group->getGroupDesc().empty()) text += " (" + group->getGroupDesc() + ")";
+    text += ", rank " + std::to_string(group->getRank()) + " of " + std::to_string(group->getSize());
+  }
+  if (!text.empty()) frame.notes.add("group", json_text(text));
 }
 
 bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {

@@ -16,11 +16,14 @@ void describe_schema(Operator& op, PlaceTable& places) {
   const auto& arguments = op.schema->arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::Argument& argument = arguments[i];
-    const bool written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    const bool annotated = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    // Collectives do not say that they write; it is always their first argument.
+    const bool written = annotated || (i == 0 && starts_with(op.name, "c10d::") && op.name.back() == '_');
     const std::string place = argument.kwarg_only() ? argument.name() : std::to_string(i);
     const TextId path = places.texts().intern("/" + place);
-    op.arguments.push_back({path, places.of(places.in(), path), written});
+    op.arguments.push_back({path, places.of(places.in(), path), written, annotated && argument.kwarg_only()});
     op.writes |= written;
+    if (argument.name() == "group_name" || argument.name() == "process_group") op.group_argument = static_cast<int>(i);
   }
   const auto& returns = op.schema->returns();
   op.returns_first = returns.size() == 1 && returns[0].alias_info() != nullptr && returns[0].alias_info()->isWrite();
@@ -34,7 +37,8 @@ void describe_dispatch(Operator& op) {
 }
 
 // Layers that call an operator again, after which a dispatch mode sees it.
-constexpr c10::DispatchKeySet kTransforms({DispatchKey::FuncTorchDynamicLayerFrontMode, DispatchKey::FuncTorchBatched,
+constexpr c10::DispatchKeySet kTransforms({DispatchKey::FuncTorchDynamicLayerFrontMode,
+                                           DispatchKey::FuncTorchDynamicLayerBackMode, DispatchKey::FuncTorchBatched,
                                            DispatchKey::FuncTorchVmapMode, DispatchKey::FuncTorchGradWrapper,
                                            DispatchKey::BatchedNestedTensor, DispatchKey::Batched,
                                            DispatchKey::VmapMode});
@@ -76,6 +80,7 @@ std::unique_ptr<Operator> OperatorTable::make(const at::RecordFunction& function
   op->computes = op->name != "aten::detach_" && op->name != "aten::requires_grad_" && op->name != "aten::set_data" &&
                  op->name != "aten::retain_grad" && op->name != "aten::_backward";
   op->is_c10d = starts_with(op->name, "c10d::");
+  op->is_receive = op->is_c10d && op->name.find("recv") != std::string::npos;
   op->is_wait = op->name == "_c10d_functional::wait_tensor" || op->name == "c10d_functional::wait_tensor";
   op->result_comes_later = starts_with(op->name, "_c10d_functional::") && !op->is_wait;
   op->fills_nothing = starts_with(op->name, "aten::empty") || starts_with(op->name, "aten::new_empty");

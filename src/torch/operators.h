@@ -23,6 +23,7 @@ struct Operator {
     TextId path = 0;    // `/0`, or `/out` where it goes by name
     PlaceId place = 0;  // of role "in"
     bool written = false;
+    bool target = false;  // out=: written to and not read
   };
 
   std::string name;       // aten::add
@@ -38,6 +39,8 @@ struct Operator {
   bool result_comes_later = false;  // a collective that is waited for by another operator
   bool is_wait = false;            // that operator
   bool is_c10d = false;            // c10d:: collectives, whose result is a Work
+  bool is_receive = false;          // one that nobody can wait for without perhaps waiting forever
+  int group_argument = -1;          // which argument is the group of a collective, or its name
   bool fills_nothing = false;      // empty(): whatever is in the memory
 
   // For visibility: composites are looked through, unless the backend at hand has a kernel of its own.

@@ -46,13 +46,18 @@ std::string source_line(const std::string& file, int line) {
 
 }  // namespace
 
-uint32_t PythonStacks::here(std::string* new_text) {
+uint32_t PythonStacks::here(std::string* new_text, size_t own_frames) {
   if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) return 0;
   const PyGILState_STATE gil = PyGILState_Ensure();
   scratch_.clear();
   uint64_t hash = 0;
   PyFrameObject* frame = PyEval_GetFrame();
   Py_XINCREF(frame);
+  for (; frame != nullptr && own_frames > 0; --own_frames) {
+    PyFrameObject* caller = PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = caller;
+  }
   while (frame != nullptr && scratch_.size() < kDeepest) {
     PyCodeObject* code = PyFrame_GetCode(frame);
     const Frame seen{code, PyFrame_GetLasti(frame)};

@@ -15,7 +15,7 @@ class PythonStacks {
  public:
   // The number of this thread's stack, from 1; takes the GIL. 0 on a thread that Python does not know, which has no
   // frames to show and must not wait for the GIL. A stack that is new puts its text into `new_text`, unless null.
-  uint32_t here(std::string* new_text);
+  uint32_t here(std::string* new_text, size_t own_frames = 0);
 
   // `FILE:LINE in FUNCTION\tSOURCE`, one frame per line, innermost last. Needs the GIL.
   std::string text(uint32_t number) const;

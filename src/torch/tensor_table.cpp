@@ -4,13 +4,14 @@
 #include <c10/core/TensorImpl.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "core/mix64.h"
 
 namespace ttap::torch_source {
 namespace {
 
-constexpr size_t kViewsPerStorage = 8;
+constexpr size_t kViewsPerStorage = 16;
 
 constexpr size_t kFirstSweep = 256;  // soon, so that the memory of dead tensors is used again while it is in the caches
 
@@ -95,6 +96,9 @@ MetaId TensorTable::meta_of(const at::Tensor& tensor) {
                           static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
   for (const int64_t size : shape) hash = stirred(hash ^ hash >> 29, static_cast<uint64_t>(size));
   for (const int64_t stride : strides) hash = stirred(hash ^ hash >> 29, static_cast<uint64_t>(stride));
+  // The same memory is another value when it is to be read as its conjugate or negative.
+  const int marks = (tensor.is_conj() ? 1 : 0) | (tensor.is_neg() ? 2 : 0);
+  if (marks != 0) hash = stirred(hash ^ hash >> 29, static_cast<uint64_t>(marks));
   const auto [found, is_new] = meta_numbers_.emplace(mix64(hash), static_cast<MetaId>(metas_.size()));
   if (!is_new) return found->second;
   TensorMeta meta;
@@ -102,6 +106,7 @@ MetaId TensorTable::meta_of(const at::Tensor& tensor) {
   meta.device = texts_.intern(device.str());
   meta.shape.assign(shape.begin(), shape.end());
   if (strided && !in_c_order(shape, strides)) meta.strides.assign(strides.begin(), strides.end());
+  meta.marks = static_cast<uint8_t>(marks);
   meta.byte_count = size_of(meta.dtype);
   for (const int64_t size : shape) meta.byte_count *= static_cast<uint64_t>(size);
   metas_.push_back(std::move(meta));
@@ -120,7 +125,7 @@ uint32_t TensorTable::number_of(const at::Tensor& tensor) {
 }
 
 TensorTable::Storage* TensorTable::storage_of(const at::Tensor& tensor) {
-  if (!tensor.has_storage()) return nullptr;
+  if (!tensor.has_storage() || tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return nullptr;
   const c10::Storage& storage = tensor.storage();
   const void* impl = storage.unsafeGetStorageImpl();
   if (impl == nullptr) return nullptr;
@@ -128,6 +133,18 @@ TensorTable::Storage* TensorTable::storage_of(const at::Tensor& tensor) {
   if (found != storages_.end()) return &found->second;
   if (storages_.size() >= sweep_at_) drop_dead();
   return &storages_.emplace(impl, Storage{.reference = storage.getWeakStorageImpl(), .views = {}}).first->second;
+}
+
+TensorTable::ByteRange TensorTable::range_of(const at::Tensor& tensor) {
+  if (!has_sizes(tensor) || !has_strides(tensor)) return {0, std::numeric_limits<int64_t>::max()};
+  const auto size = static_cast<int64_t>(tensor.itemsize());
+  const int64_t begin = tensor.storage_offset();
+  int64_t last = begin;
+  for (int64_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.size(i) == 0) return {begin * size, begin * size};
+    last += (tensor.size(i) - 1) * tensor.stride(i);
+  }
+  return {begin * size, (last + 1) * size};
 }
 
 TensorTable::View* TensorTable::find_view(const at::Tensor& tensor, MetaId meta) {
@@ -138,7 +155,7 @@ TensorTable::View* TensorTable::find_view(const at::Tensor& tensor, MetaId meta)
   for (size_t i = storage->views.size(); i-- > 0;) {
     View& view = storage->views[i];
     if (view.offset == offset && view.meta == meta)
-      return view.version == version && view.stamp == storage->stamp && view.epoch == epoch_ ? &view : nullptr;
+      return view.version == version && view.epoch == epoch_ ? &view : nullptr;
   }
   return nullptr;
 }
@@ -161,9 +178,9 @@ void TensorTable::set_value(const at::Tensor& tensor, MetaId meta, uint32_t valu
   std::erase_if(storage->views, [&](const View& view) { return view.offset == offset && view.meta == meta; });
   if (storage->views.size() == kViewsPerStorage) storage->views.erase(storage->views.begin());
   storage->views.push_back({.offset = offset,
+                            .range = range_of(tensor),
                             .meta = meta,
                             .version = version_of(*tensor.unsafeGetTensorImpl()),
-                            .stamp = storage->stamp,
                             .epoch = epoch_,
                             .value = value,
                             .pass = pass_,
@@ -179,12 +196,10 @@ const Fingerprint* TensorTable::fingerprint_of(const at::Tensor& tensor, MetaId 
   const uint32_t version = version_of(*tensor.unsafeGetTensorImpl());
   for (size_t i = storage->views.size(); i-- > 0;) {
     const View& view = storage->views[i];
-    if (!view.has_fingerprint || view.offset != offset || view.version != version || view.stamp != storage->stamp ||
-        view.epoch != epoch_)
-      continue;
+    if (!view.has_fingerprint || view.offset != offset || view.version != version || view.epoch != epoch_) continue;
     const TensorMeta& known = metas_[view.meta];
-    if (view.meta == meta || (known.dtype == wanted.dtype && known.byte_count == wanted.byte_count &&
-                              known.strides.empty() && wanted.strides.empty()))
+    if (view.meta == meta || (known.dtype == wanted.dtype && known.marks == wanted.marks &&
+                              known.byte_count == wanted.byte_count && known.strides.empty() && wanted.strides.empty()))
       return &view.fingerprint;
   }
   return nullptr;
@@ -200,8 +215,13 @@ void TensorTable::set_fingerprint(const at::Tensor& tensor, MetaId meta, const F
 void TensorTable::written(const at::Tensor& tensor) {
   Storage* storage = storage_of(tensor);
   if (storage == nullptr) return;
-  ++storage->stamp;
-  storage->uninitialised = false;
+  storage->uninitialised = storage->under_way = false;
+  const ByteRange range = range_of(tensor);
+  const uint32_t version = version_of(*tensor.unsafeGetTensorImpl());
+  std::erase_if(storage->views, [&](const View& view) { return view.range.begin < range.end && range.begin < view.range.end; });
+  // Those beside it are what they were, though the counter that they share has gone on.
+  for (View& view : storage->views)
+    if (view.version + 1 == version) view.version = version;
 }
 
 void TensorTable::drop_dead() {

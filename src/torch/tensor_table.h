@@ -46,7 +46,16 @@ class TensorTable {
   // Values are those of one pass; -1 when there are no passes. Fingerprints hold for all.
   void set_pass(int64_t pass) { pass_ = pass; }
 
-  // The storage was written to.
+  // A collective fills the storage, until it is waited for.
+  void set_under_way(const at::Tensor& tensor) {
+    if (Storage* storage = storage_of(tensor)) storage->under_way = true;
+  }
+  bool is_under_way(const at::Tensor& tensor) {
+    const Storage* storage = storage_of(tensor);
+    return storage != nullptr && storage->under_way;
+  }
+
+  // The tensor was written to: what overlaps it holds another value now.
   void written(const at::Tensor& tensor);
   // The storage holds whatever was there before, until it is written to.
   void set_uninitialised(const at::Tensor& tensor, bool uninitialised) {
@@ -60,11 +69,17 @@ class TensorTable {
   void kernel_ran() { ++epoch_; }
 
  private:
+  struct ByteRange {  // of the storage: what a tensor may touch
+    int64_t begin;
+    int64_t end;
+  };
+  static ByteRange range_of(const at::Tensor& tensor);
+
   struct View {
-    int64_t offset;
+    int64_t offset;  // in elements
+    ByteRange range;
     MetaId meta;
     uint32_t version;
-    uint32_t stamp;
     uint32_t epoch;
     uint32_t value;
     int64_t pass;
@@ -73,8 +88,8 @@ class TensorTable {
   };
   struct Storage {
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
-    uint32_t stamp = 0;
     bool uninitialised = false;
+    bool under_way = false;
     std::vector<View> views;  // a few, the newest last
   };
   struct Object {

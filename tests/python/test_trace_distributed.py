@@ -9,7 +9,7 @@ import pytest
 import tensortap as tap
 import torch
 import torch.distributed as dist
-from traced_calls import uses
+from traced_calls import native, uses
 
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this PyTorch has no distributed package")
 
@@ -17,11 +17,6 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 MESH = {"shape": [2], "names": ["tp"]}
 RANKS = [0, 1]
 DEAF = "an operator that makes a subclass of plain tensors leaves the thread opaque: nothing after it is seen"
-
-
-def native(reason):
-    """A fault of the observer itself, which the test will notice the mending of."""
-    return pytest.mark.xfail(reason=f"native: {reason}", strict=True)
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +140,16 @@ def test_collectives_give_what_they_give_without_a_trace(traces, case):
         plain = expected.get(case, [float(3 - rank)] * 3 if case == "send_and_receive" else [4.0] * 3)
         result = torch.load(traces.folder / f"{case}-{rank}.pt", weights_only=True)
         assert result.tolist() == plain
+
+
+@native("lists in a list are not looked into")
+def test_lists_of_lists_are_seen(traces):
+    for rank in RANKS:
+        run = traces("all_gather_list", rank)
+        gathered = uses(called(run, "c10d::allgather_"), "out")
+        assert [value(run, use).tolist() for use in gathered] == [[1.0, 1.0], [2.0, 2.0]]
+        add = called(run, "aten::add.Tensor")
+        assert uses(add, "in")[0].record == gathered[1].record
 
 
 @native("the group is not noted")

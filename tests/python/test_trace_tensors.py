@@ -10,12 +10,7 @@ from tensortap.tracing import trace
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
-from traced_calls import bits, names, only, uses
-
-
-def native(reason):
-    """A fault of the observer itself, which the test will notice the mending of."""
-    return pytest.mark.xfail(reason=f"native: {reason}", strict=True)
+from traced_calls import bits, names, native, only, uses
 
 
 def recorded(trace, use):
@@ -197,7 +192,6 @@ def test_memory_that_nobody_has_written_to_is_not_read():
     assert only(t, "aten::empty.memory_format").notes["unread"] == {"out": "not initialised"}
 
 
-@native("what empty() made is read as soon as it is an argument, so no two traces agree on it")
 def test_memory_that_nobody_has_written_to_is_not_read_as_an_argument_either():
     with trace(level="full") as t:
         torch.empty(3).fill_(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 import torch
 from tensortap.reading import EventRecord, Use
 from tensortap.tracing import Trace
@@ -11,9 +12,19 @@ from tensortap.tracing import Trace
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}
 
 
+def native(reason: str) -> pytest.MarkDecorator:
+    """A fault of the observer itself, which the test will notice the mending of."""
+    return pytest.mark.xfail(reason=f"native: {reason}", strict=True)
+
+
 def names(trace: Trace, kind: str | None = "op") -> list[str]:
     """The names of the calls; of operators unless another kind is asked for (None: all)."""
     return [event.name for event in trace.events if kind in (None, event.kind)]
+
+
+def ops(trace: Trace) -> list[str]:
+    """The operators of PyTorch, without module and direction."""
+    return ["aten::" + name.rpartition("aten::")[2] for name in names(trace)]
 
 
 def only(trace: Trace, name: str) -> EventRecord:

@@ -86,6 +86,16 @@ def all_gather(mesh):
 
 
 @case
+def all_gather_list(mesh):
+    def run():
+        gathered = [torch.zeros(2), torch.zeros(2)]
+        dist.all_gather(gathered, mine(2))
+        return gathered[1] + 1
+
+    return run
+
+
+@case
 def broadcast(mesh):
     def run():
         x = mine(3)

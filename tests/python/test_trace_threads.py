@@ -1,0 +1,213 @@
+"""Traces and threads, and traces beside one another."""
+
+import gc
+import threading
+import time
+
+import pytest
+import torch
+from tensortap.tracing import trace
+from torch import nn
+from traced_calls import lines, names, native, ops
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)))
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return Net()
+
+
+@pytest.fixture
+def x():
+    torch.manual_seed(1)
+    return torch.randn(3, 4)
+
+
+FORWARD = ["aten::t", "aten::addmm", "aten::relu", "aten::t", "aten::addmm"]
+
+
+# ---- threads ----
+
+
+def in_thread(function):
+    failed = []
+
+    def run():
+        try:
+            function()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert not failed, failed
+
+
+def test_every_thread_is_seen(model, x):
+    with trace() as t:
+        in_thread(lambda: model(x))
+        torch.cos(x)
+    assert ops(t) == [*FORWARD, "aten::cos"]
+    assert len({event.thread for event in t.events}) == 2
+
+
+def test_only_the_own_thread_is_seen_on_request(model, x):
+    with trace(threads="own", modules=False) as t:
+        in_thread(lambda: model(x))
+        torch.cos(x)
+    assert names(t, None) == ["aten::cos"]
+
+
+@native("enter() makes an event also on threads that the source does not listen to")
+def test_modules_of_other_threads_are_not_seen_either(model, x):
+    with trace(threads="own") as t:
+        in_thread(lambda: model(x))
+    assert names(t, None) == []
+
+
+def test_threads_at_once_do_not_mix_their_modules(x):
+    models = [Net() for _ in range(4)]
+    start = threading.Barrier(4)
+
+    def work(model):
+        start.wait(60)
+        for _ in range(20):
+            model(x).sum().backward()
+
+    with trace({f"m{i}": model for i, model in enumerate(models)}, hashes=True) as t:
+        threads = [threading.Thread(target=work, args=(model,)) for model in models]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert t.counts["failed"] == 0
+    by_model = {}
+    for event in t.events:
+        if event.name.endswith("up:aten::addmm"):
+            by_model.setdefault(event.name.split(".")[0], set()).add(event.thread)
+            assert t.events[event.parent].thread == event.thread
+    assert sorted(by_model) == ["m0", "m1", "m2", "m3"]
+    assert all(len(threads) == 1 for threads in by_model.values())
+    assert names(t).count("m2.up:aten::addmm") == 20
+
+
+def test_a_trace_may_end_while_other_threads_are_inside_operators():
+    stop = threading.Event()
+    begun = threading.Barrier(5)
+
+    def work():
+        a = torch.randn(64, 64)
+        begun.wait(60)
+        while not stop.is_set():
+            a = torch.tanh(a @ a)
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    begun.wait(60)
+    try:
+        for _ in range(20):
+            with trace(hashes=True, stacks=True) as t:
+                time.sleep(0.005)
+            assert t.counts["failed"] == 0
+            assert set(ops(t)) <= {"aten::mm", "aten::tanh"}
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join()
+
+
+# ---- one trace and another ----
+
+
+def test_traces_inside_one_another(model, x):
+    with trace() as outer:
+        torch.cos(x)
+        with trace(hashes=True) as inner:
+            model(x)
+        torch.sin(x)
+    assert ops(inner) == FORWARD
+    assert ops(outer) == ["aten::cos", *FORWARD, "aten::sin"]
+
+
+def test_traces_that_overlap(x):
+    first, second = trace(), trace()
+    first.start()
+    torch.cos(x)
+    second.start()
+    torch.sin(x)
+    first.stop()
+    torch.tan(x)
+    second.stop()
+    assert ops(first) == ["aten::cos", "aten::sin"]
+    assert ops(second) == ["aten::sin", "aten::tan"]
+
+
+def test_many_traces_one_after_another_see_the_same(model, x):
+    seen = []
+    for _ in range(20):
+        with trace(hashes=True) as t:
+            model(x)
+        seen.append(lines(t))
+    assert all(each == seen[0] for each in seen)
+    assert len(seen[0]) == 8
+
+
+def test_a_trace_that_an_exception_ends_has_what_came_before(model, x):
+    with pytest.raises(ValueError, match="enough"), trace() as t:
+        model(x)
+        raise ValueError("enough")
+    assert ops(t) == FORWARD
+    torch.cos(x)
+    assert ops(t) == FORWARD
+
+
+def test_an_operator_that_raises_is_kept_as_such(x):
+    with trace(hashes=True) as t:
+        with pytest.raises(RuntimeError):
+            torch.mm(x, x)
+        torch.cos(x)
+    assert ops(t) == ["aten::mm", "aten::cos"]
+    assert t.events[0].notes["raised"] is True
+
+
+def test_a_trace_that_cannot_begin_leaves_nothing_behind(x):
+    others = []
+    with pytest.raises(RuntimeError, match="traces are at work already"):
+        while True:
+            other = trace()
+            other.start()
+            others.append(other)
+    for other in others:
+        other.stop()
+    assert not nn.modules.module._global_forward_hooks
+    with trace() as t:
+        torch.cos(x)
+    assert ops(t) == ["aten::cos"]
+
+
+def test_a_trace_keeps_no_tensor_alive():
+    gone = []
+
+    class Watched(torch.Tensor):
+        def __del__(self):
+            gone.append(1)
+
+    with trace(hashes=True) as t:
+        y = torch.ones(3).as_subclass(Watched)
+        y + 1
+        del y
+        gc.collect()
+        assert gone
+    assert len(t) > 0
