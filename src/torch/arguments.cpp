@@ -120,7 +120,7 @@ std::string wrapped_text(const at::Tensor& tensor) {
     case c10::ScalarType::Bool: return *static_cast<const bool*>(data) ? "True" : "False";
     case c10::ScalarType::ComplexDouble: {
       const auto* parts = static_cast<const double*>(data);
-      return fmt::format("({}+{}j)", parts[0], parts[1]);
+      return fmt::format("({}{:+}j)", parts[0], parts[1]);
     }
     default: return fmt::format("<number of {}>", c10::toString(tensor.scalar_type()));
   }
@@ -150,7 +150,7 @@ class Writer {
     if (value.isString()) return quoted(value.toStringView());
     if (value.isDevice()) return value.toDevice().str();
     if (value.isComplexDouble())
-      return fmt::format("({}+{}j)", value.toComplexDouble().real(), value.toComplexDouble().imag());
+      return fmt::format("({}{:+}j)", value.toComplexDouble().real(), value.toComplexDouble().imag());
     if (value.isSymInt()) return symbolic_text(value.toSymInt().toSymNode());
     if (value.isSymFloat()) return symbolic_text(value.toSymFloat().toSymNodeImpl());
     if (value.isSymBool()) return symbolic_text(value.toSymBool().toSymNodeImpl());

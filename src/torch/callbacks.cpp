@@ -2,6 +2,8 @@
 
 #include <c10/util/thread_name.h>
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -31,6 +33,11 @@ struct SlotState {
   ThreadState state;
 };
 thread_local std::array<std::unique_ptr<SlotState>, Callbacks::kSlots> thread_states;
+
+// Autograd takes itself out of the way before it calls what an operator does.
+bool is_above_autograd() {
+  return !c10::impl::tls_local_dispatch_key_set().excluded_.has(c10::DispatchKey::AutogradFunctionality);
+}
 
 SlotState& refresh(int slot) {
   std::unique_ptr<SlotState>& mine = thread_states[slot];
@@ -82,14 +89,16 @@ struct CallbackBody {
   static void begin(int slot, const at::RecordFunction& function) {
     ThreadState& thread = state_of(slot);
     // The common case inside a visible operator costs no lock.
-    if (thread.opaque > 0 || is_deaf() || thread.link == nullptr) {
+    const bool hidden = thread.opaque > 0 && !(thread.top().autograd && is_above_autograd());
+    if (hidden || is_deaf() || thread.link == nullptr) {
       thread.marks.push_back(ThreadState::Mark::kIgnored);
       return;
     }
     const size_t depth = thread.depth;
     const size_t engine = thread.engine.size();
+    bool is_function = false;
     const bool done = guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>& lock) {
-      observer.begin(function, thread, lock);
+      is_function = observer.begin(function, thread, lock);
     });
     const bool visible = thread.depth > depth;
     // A call that failed half way hides what it calls; what it has noted may point to arguments that will be gone.
@@ -97,6 +106,7 @@ struct CallbackBody {
     if (visible && thread.top().opaque) ++thread.opaque;
     thread.marks.push_back(visible                         ? ThreadState::Mark::kFrame
                            : thread.engine.size() > engine ? ThreadState::Mark::kEngine
+                           : is_function                   ? ThreadState::Mark::kFunction
                                                            : ThreadState::Mark::kIgnored);
   }
 
@@ -109,6 +119,8 @@ struct CallbackBody {
       thread.nodes.resize(std::min(thread.nodes.size(), thread.engine.back()));
       thread.engine.pop_back();
     }
+    if (mark == ThreadState::Mark::kFunction)
+      guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>&) { observer.end_function(function, thread); });
     if (mark != ThreadState::Mark::kFrame || thread.depth == 0) return;
     guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>& lock) {
       observer.end(function, thread, lock);

@@ -39,6 +39,8 @@ struct Observer::Frame {
   Operator* op = nullptr;
   bool logged = false;   // false: only hides what it calls
   bool opaque = true;    // hides what it calls
+  bool autograd = false;  // its kernel begins in autograd, where a dispatch mode still sees what it calls
+  bool backward = false;
   bool has_children = false;
   TextId scope = 0;
   std::vector<TensorPlace> places;
@@ -61,7 +63,7 @@ struct Observer::Frame {
     call.arguments = call.results = call.notes = 0;
     call.event = {};
     op = nullptr;
-    logged = has_children = false;
+    logged = has_children = autograd = backward = false;
     opaque = true;
     places.clear();
     held.clear();
@@ -83,7 +85,7 @@ struct Observer::Scope {
 // What an observer knows of one thread.
 struct Observer::ThreadState {
   // How each RecordFunction under way was taken.
-  enum class Mark : uint8_t { kIgnored, kFrame, kEngine };
+  enum class Mark : uint8_t { kIgnored, kFrame, kEngine, kFunction };
   struct Node {
     std::string name;
     uint32_t forward = kNoEvent;
@@ -103,6 +105,8 @@ struct Observer::ThreadState {
   std::vector<Node> nodes;
   std::vector<size_t> engine;  // how many nodes there were when autograd began to evaluate one more
   int64_t pass = -1;
+  uint32_t last_event = kNoEvent;  // of the operator that ended last
+  TextId last_scope = 0;
 
   Frame& push() {
     if (depth == frames.size()) frames.push_back(std::make_unique<Frame>());

@@ -1,5 +1,6 @@
 #include "torch/observer.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -95,37 +96,40 @@ const Observer::Name* Observer::name_of(TextId scope, bool backward, const std::
 
 // ---- an operator ----
 
-void Observer::begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock) {
+bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock) {
   Operator& op = operators_.of(function);
   if (op.is_engine) thread.engine.push_back(thread.nodes.size());
-  if (!op.dispatched) return;
+  if (!op.dispatched) return function.seqNr() >= 0;  // an autograd.Function of the program
   if (compiling_now > 0 && !options_.compilation) {
     ++counts_.compilation;
-    return;
+    return false;
   }
   Frame* parent = thread.depth > 0 ? &thread.top() : nullptr;
   Frame& frame = thread.push();
   const auto arguments = arguments_of(function, op);
   collect_tensors(arguments, frame.places, frame.held);
   const auto [keys, modes_off] = keys_of(frame.places);
-  if (options_.view == OpView::kDispatch && (modes_off || !op.computes || is_looked_through(op, keys))) {
+  if (options_.view == OpView::kDispatch && (modes_off || !op.computes || is_looked_through(op, keys) || at::in_parallel_region())) {
     frame.clear();
     thread.pop();
-    return;
+    return false;
   }
-  if (parent != nullptr) parent->has_children = true;
+  if (parent != nullptr && !std::exchange(parent->has_children, true) && options_.view == OpView::kLeaf)
+    drop_values(*parent);
   frame.op = &op;
   frame.opaque = options_.view == OpView::kDispatch;
+  frame.autograd = op.has_autograd && keys.has_any(c10::autograd_dispatch_keyset);
   const bool backward = !thread.nodes.empty() && thread.scopes.size() <= thread.nodes.back().scopes_below;
   frame.scope = backward ? thread.nodes.back().scope : thread.scopes.empty() ? 0 : thread.scopes.back().name;
+  frame.backward = backward;
   const uint64_t key = uint64_t{frame.scope} << 32 | uint64_t{op.number} << 1 | (backward ? 1 : 0);
   const Name* name = name_of(frame.scope, backward, op.full_name, key, lock);
-  if (name == nullptr) return;
+  if (name == nullptr) return false;
   if (!name->level || sink_->full()) {
     ++(name->level ? counts_.no_room : counts_.rejected);
     frame.held.clear();
     frame.places.clear();
-    return;
+    return false;
   }
   frame.logged = true;
   ++counts_.calls;
@@ -140,7 +144,7 @@ void Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   call.parent = parent != nullptr && parent->logged ? parent->call.number
                 : thread.scopes.empty()             ? kNoEvent
                                                     : thread.scopes.back().event;
-  if (!take_stack(call, lock)) return;
+  if (!take_stack(call, lock)) return false;
   call.start_ns = ticks_.now_ns();
   sink_->begin(call);
   const uint64_t like = signature(arguments);
@@ -150,8 +154,9 @@ void Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
                        : op.argument_texts.emplace(like, texts_.intern(arguments_text(op, arguments))).first->second;
   if (python_.hook) frame.arguments.assign(arguments.begin(), arguments.end());
   if (op.group_argument >= 0) note_group(frame, arguments);
-  if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, false, lock)) return;
+  if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, false, lock)) return false;
   (void)note_inputs(frame, lock);
+  return false;
 }
 
 bool Observer::take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t own_frames) {
@@ -172,13 +177,15 @@ void Observer::end(const at::RecordFunction& function, ThreadState& thread, std:
   if (!frame.logged || (options_.view == OpView::kLeaf && frame.has_children)) return;
   frame.call.end_ns = ticks_.now_ns();
   tensors_.set_pass(frame.call.pass);
-  if (function.seqNr() >= 0) remember_forward(function, frame);
+  if (function.seqNr() >= 0) remember_forward(function, {frame.call.number, frame.scope, frame.call.pass});
   const Operator& op = *frame.op;
   const c10::ArrayRef<c10::IValue> results(function.outputs());
   if (results.empty() && !op.schema->returns().empty()) frame.notes.add("raised", "true");
   if (!note_results(frame, results, lock)) return;
   if (python_.hook && !call_hook(frame, results, lock)) return;
-  if (!thread.nodes.empty() && frame.call.forward != kNoEvent)
+  thread.last_event = frame.call.number;
+  thread.last_scope = frame.scope;
+  if (frame.backward && !thread.nodes.empty())
     frame.notes.add("node", json_text(thread.nodes.back().name));
   finish(frame);
 }
@@ -193,7 +200,7 @@ void Observer::finish(Frame& frame) {
 
 // The node of autograd that this operator may have made has the number that was the next one when it began; the last
 // operator to see that number made it.
-void Observer::remember_forward(const at::RecordFunction& function, const Frame& frame) {
+void Observer::remember_forward(const at::RecordFunction& function, const Forward& forward) {
   Forwards& forwards = forwards_[function.threadId()];
   const auto number = static_cast<uint64_t>(function.seqNr());
   if (forwards.by_number.empty()) forwards.first = number;
@@ -201,7 +208,18 @@ void Observer::remember_forward(const at::RecordFunction& function, const Frame&
   const uint64_t index = number - forwards.first;
   if (index > forwards.by_number.size() + kLargestGap) return;
   if (index >= forwards.by_number.size()) forwards.by_number.resize(index + 1, Forward{kNoEvent, 0, -1});
-  forwards.by_number[index] = {frame.call.number, frame.scope, frame.call.pass};
+  forwards.by_number[index] = forward;
+}
+
+// An autograd.Function of the program: its backward belongs to the last operator that its forward ran.
+void Observer::end_function(const at::RecordFunction& function, const ThreadState& thread) {
+  remember_forward(function, {thread.last_event, thread.last_scope, thread.pass});
+}
+
+// An operator turned out not to be recorded: what it was the first to use must be kept with another one.
+void Observer::drop_values(Frame& frame) {
+  for (const OpTensor& tensor : frame.call.tensors) dropped_values_.insert(tensor.value);
+  frame.call.tensors.clear();
 }
 
 void Observer::enter_node(const at::RecordFunction& function, ThreadState& thread) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "capture/op_log.h"
@@ -152,12 +153,14 @@ class Observer {
 
   // All of these are called with the lock held. Those that return false have let go of it meanwhile and found the
   // observer stopped: nothing of it may be touched any more.
-  // Pushes a frame when the call is visible.
-  void begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock);
+  // Pushes a frame when the call is visible; true for the range of an autograd.Function.
+  bool begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock);
   void end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock);
   void finish(Frame& frame);
   void enter_node(const at::RecordFunction& function, ThreadState& thread);
-  void remember_forward(const at::RecordFunction& function, const Frame& frame);
+  void remember_forward(const at::RecordFunction& function, const Forward& forward);
+  void end_function(const at::RecordFunction& function, const ThreadState& thread);
+  void drop_values(Frame& frame);
   const Name* name_of(TextId scope, bool backward, const std::string& op, uint64_t key,
                       std::unique_lock<SpinLock>& lock);
   bool take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t own_frames = 0);
@@ -194,6 +197,7 @@ class Observer {
   std::unordered_map<std::string, uint64_t> kernel_numbers_;
   std::unordered_map<uint64_t, Forwards> forwards_;  // by thread
   uint32_t next_value_ = 1;
+  std::unordered_set<uint32_t> dropped_values_;  // of a leaf view
   Counts counts_;
 };
 

@@ -34,7 +34,8 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
     use.tensor = tensors_.number_of(tensor);
     if (reason.empty() && how.level != Level::kMeta && tensors_.is_uninitialised(tensor)) reason = kUninitialised;
     const auto known = tensors_.value_of(tensor, meta);
-    if (known && (known->has_fingerprint || how.level == Level::kMeta || !reason.empty())) {
+    const bool dropped = known && !dropped_values_.empty() && dropped_values_.contains(known->value);
+    if (known && !dropped && (known->has_fingerprint || how.level == Level::kMeta || !reason.empty())) {
       use.value = known->value;
       return;
     }

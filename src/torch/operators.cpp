@@ -32,6 +32,7 @@ void describe_schema(Operator& op, PlaceTable& places) {
 void describe_dispatch(Operator& op) {
   op.handle = c10::Dispatcher::singleton().findSchema({op.name, op.overload});
   if (!op.handle) return;
+  op.has_autograd = op.handle->hasKernelForDispatchKey(DispatchKey::Autograd);
   op.is_composite = op.handle->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) ||
                     op.handle->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutogradNestedTensor);
 }

@@ -45,6 +45,7 @@ struct Operator {
 
   // For visibility: composites are looked through, unless the backend at hand has a kernel of its own.
   bool is_composite = false;
+  bool has_autograd = false;  // a kernel of autograd's
   std::optional<c10::OperatorHandle> handle;
   c10::DispatchKey decided_for = c10::DispatchKey::Undefined;
   bool decided = false;

@@ -49,7 +49,9 @@ std::string source_line(const std::string& file, int line) {
 uint32_t PythonStacks::here(std::string* new_text, size_t own_frames) {
   if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) return 0;
   const PyGILState_STATE gil = PyGILState_Ensure();
-  scratch_.clear();
+  // Not the table's: making a frame may collect garbage, and so let other threads in here.
+  thread_local std::vector<Frame> scratch;
+  scratch.clear();
   uint64_t hash = 0;
   PyFrameObject* frame = PyEval_GetFrame();
   Py_XINCREF(frame);
@@ -58,11 +60,11 @@ uint32_t PythonStacks::here(std::string* new_text, size_t own_frames) {
     Py_DECREF(frame);
     frame = caller;
   }
-  while (frame != nullptr && scratch_.size() < kDeepest) {
+  while (frame != nullptr && scratch.size() < kDeepest) {
     PyCodeObject* code = PyFrame_GetCode(frame);
     const Frame seen{code, PyFrame_GetLasti(frame)};
     Py_DECREF(code);  // its frame holds it, or the table does
-    scratch_.push_back(seen);
+    scratch.push_back(seen);
     hash = mix64(hash * 31 + reinterpret_cast<uintptr_t>(seen.code) + static_cast<uint64_t>(seen.instruction) * 0x9E37);
     PyFrameObject* caller = PyFrame_GetBack(frame);
     Py_DECREF(frame);
@@ -72,10 +74,10 @@ uint32_t PythonStacks::here(std::string* new_text, size_t own_frames) {
   uint32_t number = 0;
   const auto [begin, end] = numbers_.equal_range(hash);
   for (auto it = begin; it != end && number == 0; ++it)
-    if (stacks_[it->second - 1] == scratch_) number = it->second;
-  if (number == 0 && !scratch_.empty()) {
-    for (const Frame& each : scratch_) Py_INCREF(static_cast<PyObject*>(each.code));
-    stacks_.push_back(scratch_);
+    if (stacks_[it->second - 1] == scratch) number = it->second;
+  if (number == 0 && !scratch.empty()) {
+    for (const Frame& each : scratch) Py_INCREF(static_cast<PyObject*>(each.code));
+    stacks_.push_back(scratch);
     number = static_cast<uint32_t>(stacks_.size());
     numbers_.emplace(hash, number);
     if (new_text != nullptr) *new_text = text(number);

@@ -33,7 +33,6 @@ class PythonStacks {
     bool operator==(const Frame&) const = default;
   };
 
-  std::vector<Frame> scratch_;
   std::vector<std::vector<Frame>> stacks_;
   std::unordered_multimap<uint64_t, uint32_t> numbers_;  // by hash
 };
