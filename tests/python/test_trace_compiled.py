@@ -114,7 +114,7 @@ def test_aot_eager_shows_every_operator():
     operators = [name.rpartition(":aten::")[2] for name in names(t)]
     operators = [name for name in operators if name != "detach"]  # of what is kept for the backward
     assert operators[:6] == ["t", "addmm", "relu", "mul.Tensor", "t", "addmm"]
-    assert "backward:aten::threshold_backward" in names(t)
+    assert "Net:backward:aten::threshold_backward" in names(t)
     assert names(t, "module") == ["Net"]
 
 
@@ -143,7 +143,7 @@ def test_operators_between_kernels_appear_as_usual():
     with trace() as t:
         step(compiled, model, x)
     assert [name for name in names(t, None) if "mm" in name and "::cpp" not in name]
-    assert [kernel.name for kernel in launched_by(t) if kernel.name.startswith("backward:cpp::cpp_fused")]
+    assert [kernel.name for kernel in launched_by(t) if kernel.name.startswith("Net:backward:cpp::cpp_fused")]
 
 
 def test_a_region_compiled_before_is_seen():

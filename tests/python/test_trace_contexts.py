@@ -101,7 +101,9 @@ def test_checkpointing_shows_the_forward_again_in_the_backward(reentrant, model,
     assert any(name.startswith("up:backward:") for name in names(t))
     plain = names_of_eager_backward(model, x)
     found = [name for name in names(t) if ":backward:" in name]
-    assert sorted(set(found)) == sorted(set(plain))
+    assert set(plain) <= set(found)
+    # Beside it only what the checkpoint itself does to its tensors.
+    assert {name.rpartition(":")[2] for name in set(found) - set(plain)} <= {"detach", "view"}
 
 
 def names_of_eager_backward(model, x):
@@ -147,7 +149,7 @@ def waves(x):
             id="grad",
             marks=native("operators of a grad transform are seen before their arguments are unwrapped"),
         ),
-        pytest.param(lambda x: vmap(grad(waves))(x), id="vmap of grad", marks=native("as above")),
+        pytest.param(lambda x: vmap(grad(waves))(x), id="vmap of grad"),
         pytest.param(lambda x: jvp(waves, (x[0],), (x[1],)), id="jvp", marks=native("as above")),
     ],
 )

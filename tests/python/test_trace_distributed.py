@@ -16,7 +16,6 @@ pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this PyTorch ha
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 MESH = {"shape": [2], "names": ["tp"]}
 RANKS = [0, 1]
-DEAF = "an operator that makes a subclass of plain tensors leaves the thread opaque: nothing after it is seen"
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +78,6 @@ def test_the_first_call_of_a_kind_looks_like_the_second(traces):
     ]
 
 
-@native(DEAF)
 def test_a_redistribution_shows_its_collective(traces):
     run = traces("redistribute", 1)
     gather = called(run, "_c10d_functional::all_gather_into_tensor")
@@ -88,7 +86,6 @@ def test_a_redistribution_shows_its_collective(traces):
     assert torch.equal(value(run, uses(wait, "out")[0]), torch.arange(16.0).view(4, 4))
 
 
-@native(DEAF)
 def test_a_backward_of_dtensors_is_seen(traces):
     for rank in RANKS:
         run = traces("backward", rank)
@@ -105,9 +102,9 @@ def test_a_backward_of_dtensors_is_seen(traces):
 @pytest.mark.parametrize(
     ("case", "name"),
     [
-        pytest.param("all_reduce", "c10d::allreduce_", marks=native("their schemas do not say that they write")),
-        pytest.param("all_reduce_later", "c10d::allreduce_", marks=native("as above")),
-        pytest.param("broadcast", "c10d::broadcast_", marks=native("as above")),
+        ("all_reduce", "c10d::allreduce_"),
+        ("all_reduce_later", "c10d::allreduce_"),
+        ("broadcast", "c10d::broadcast_"),
         ("all_gather", "c10d::_allgather_base_"),
     ],
 )
@@ -142,7 +139,6 @@ def test_collectives_give_what_they_give_without_a_trace(traces, case):
         assert result.tolist() == plain
 
 
-@native("lists in a list are not looked into")
 def test_lists_of_lists_are_seen(traces):
     for rank in RANKS:
         run = traces("all_gather_list", rank)
@@ -152,7 +148,6 @@ def test_lists_of_lists_are_seen(traces):
         assert uses(add, "in")[0].record == gathered[1].record
 
 
-@native("the group is not noted")
 @pytest.mark.parametrize("case", ["all_reduce", "functional_all_reduce"])
 def test_a_collective_shows_its_group(traces, case):
     run = traces(case, 0)
@@ -164,7 +159,6 @@ def test_a_functional_collective_has_its_group_among_its_arguments(traces):
     assert called(traces("functional_all_reduce", 0), "_c10d_functional::all_reduce").arguments == "%0, 'sum', '0'"
 
 
-@native(DEAF)
 @pytest.mark.parametrize("case", ["functional_all_reduce", "functional_waited"])
 def test_a_functional_collective_is_not_read_before_it_is_waited_for(traces, case):
     expected = [3.0] * 3 if case == "functional_all_reduce" else [1.0, 1.0, 2.0, 2.0]
@@ -187,7 +181,6 @@ def test_nobody_reads_it_as_an_argument_before_either(traces, case):
             assert [run.records[use.record].level for use in uses(event, "in")] == ["meta"]
 
 
-@native(DEAF)
 def test_a_tensor_that_waits_by_itself_has_the_wait_beneath_its_operator(traces):
     run = traces("functional_all_reduce", 0)
     outer, inner = (event for event in run.events if event.name == "aten::add.Tensor")
@@ -202,7 +195,6 @@ def test_sends_and_receives_are_seen_and_not_waited_for(traces):
     assert called(run, "c10d::recv_").notes["work"] == "not waited for"
 
 
-@native("as of collectives: recv_ does not say that it writes")
 def test_what_was_received_is_read_afterwards(traces):
     for rank in RANKS:
         run = traces("send_and_receive", rank)
@@ -210,7 +202,6 @@ def test_what_was_received_is_read_afterwards(traces):
         assert value(run, uses(add, "in")[0]).tolist() == [float(2 - rank)] * 3
 
 
-@native("gloo copies on threads of its own, with operators")
 def test_what_a_collective_does_on_threads_of_its_own_is_not_the_programs(traces):
     run = traces("all_gather", 0)
     assert len({event.thread for event in run.events}) == 1

@@ -30,14 +30,6 @@ CHANGED_IN_THE_FORWARD = {
     "unet": {("aten._reshape_alias.default", "aten.view.default")},  # behind the attention
 }
 
-THREADS = "native: what attention's backward calls on PyTorch's threads is shown"
-COPIES = "native: the copy that autograd saves of what an operator writes to is hidden"
-WRONG = {"llama": THREADS, "vit": THREADS, "moe": f"{THREADS}; {COPIES}", "rnn": COPIES}
-TRAINED = [
-    pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=WRONG[name])) if name in WRONG else name
-    for name in MODELS
-]
-
 
 @pytest.fixture(autouse=True)
 def two_threads():
@@ -84,13 +76,12 @@ def test_a_forward_is_the_sequence_that_debug_mode_logs(name):
     assert changed(ours, theirs) == CHANGED_IN_THE_FORWARD.get(name, set())
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", MODELS)
 def test_a_training_step_differs_only_where_a_mode_changes_what_runs(name):
     differences = changed(traced(training_step_of(name)), of_debug_mode(training_step_of(name)))
     assert differences <= CHANGED_BY_A_MODE
 
 
-@pytest.mark.xfail(strict=True, reason=WRONG["moe"])
 def test_no_line_of_the_table_is_without_need():
     seen = set()
     for name in ("gpt2", "moe"):
@@ -103,7 +94,7 @@ def test_of_the_forward_that_a_mode_makes_it_the_trace_shows_the_same(name):
     assert_equal_beside_a_mode(name, forward_of)
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", MODELS)
 def test_of_the_training_step_that_a_mode_makes_it_the_trace_shows_the_same(name):
     assert_equal_beside_a_mode(name, training_step_of)
 

@@ -10,7 +10,7 @@ from tensortap.tracing import trace
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
-from traced_calls import bits, names, native, only, uses
+from traced_calls import bits, names, only, uses
 
 
 def recorded(trace, use):
@@ -83,7 +83,6 @@ def test_a_quantized_tensor_is_kept_as_its_integers():
     assert_holds(t, only(t, "aten::quantize_per_tensor"), "out", [quantized.int_repr()])
 
 
-@native("a view's value is known by storage and shape: one marked as conjugate is taken for what it conjugates")
 def test_a_lazy_conjugate_is_kept_as_it_reads():
     x = torch.randn(2, 3, dtype=torch.complex64)
     with trace(level="full") as t:
@@ -95,7 +94,6 @@ def test_a_lazy_conjugate_is_kept_as_it_reads():
     assert_holds(t, only(t, "aten::mul.Tensor"), "in", [conjugate])
 
 
-@native("as above, of tensors marked as negative")
 def test_a_lazy_negative_is_kept_as_it_reads():
     x = torch.randn(3)
     with trace(level="full") as t:
@@ -171,7 +169,6 @@ def test_fake_tensors_are_logged_and_what_works_out_their_shapes_is_not():
     assert t.run.records[uses(mm, "out")[0].record].shape == (3, 3)
 
 
-@native("the first one fails for want of an offset, and what it left behind crashes at its end")
 def test_tensors_of_symbolic_shape_do_not_break_the_program():
     program = """
 import torch
@@ -199,7 +196,6 @@ def test_memory_that_nobody_has_written_to_is_not_read_as_an_argument_either():
     assert t.run.records[uses(fill, "in")[0].record].level == "meta"
 
 
-@native("an out= argument is read before the call, which only writes to it")
 def test_a_target_is_not_read_before_the_call():
     x, target = torch.ones(3), torch.empty(3)
     with trace(level="full") as t:
@@ -243,7 +239,6 @@ def test_a_subclass_has_its_inner_operators_beneath_it():
     assert_holds(t, second, "out", [b.sin()])
 
 
-@native("describing a result makes the frame transparent, which is not counted back")
 def test_operators_after_one_that_makes_a_subclass_are_seen():
     library = torch.library.Library("tensortap_tests", "FRAGMENT")
     library.define("pair(Tensor x) -> Tensor")

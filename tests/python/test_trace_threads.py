@@ -8,7 +8,7 @@ import pytest
 import torch
 from tensortap.tracing import trace
 from torch import nn
-from traced_calls import lines, names, native, ops
+from traced_calls import lines, names, ops
 
 
 class Net(nn.Module):
@@ -69,7 +69,6 @@ def test_only_the_own_thread_is_seen_on_request(model, x):
     assert names(t, None) == ["aten::cos"]
 
 
-@native("enter() makes an event also on threads that the source does not listen to")
 def test_modules_of_other_threads_are_not_seen_either(model, x):
     with trace(threads="own") as t:
         in_thread(lambda: model(x))

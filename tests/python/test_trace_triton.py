@@ -162,8 +162,6 @@ def test_an_argument_that_cannot_be_shown_does_not_stop_the_launch(fake, capfd):
     assert "tensortap: a kernel could not be recorded: ValueError: no text" in capfd.readouterr().err
 
 
-# native: the frames of our own that a launch goes through are part of its stack.
-@pytest.mark.xfail(reason="native: our own frames are part of a launch's stack", strict=True)
 def test_the_stack_of_a_launch_ends_in_the_program(fake):
     import triton
 
