@@ -39,7 +39,7 @@ Keys keys_of(const std::vector<TensorPlace>& places) {
   return {(keys | tls.included_) - tls.excluded_, tls.excluded_.has(c10::DispatchKey::Python)};
 }
 
-// A boxed call shows the whole stack, of which the arguments are the last.
+// A boxed call shows the whole stack, of which the arguments, and later the results, are the last.
 c10::ArrayRef<const c10::IValue> arguments_of(const at::RecordFunction& function, const Operator& op) {
   const auto inputs = function.inputs();
   const size_t count = op.arguments.size();
@@ -179,7 +179,9 @@ void Observer::end(const at::RecordFunction& function, ThreadState& thread, std:
   tensors_.set_pass(frame.call.pass);
   if (function.seqNr() >= 0) remember_forward(function, {frame.call.number, frame.scope, frame.call.pass});
   const Operator& op = *frame.op;
-  const c10::ArrayRef<c10::IValue> results(function.outputs());
+  c10::ArrayRef<c10::IValue> results(function.outputs());
+  if (const size_t count = op.schema->returns().size(); results.size() > count)
+    results = results.slice(results.size() - count);
   if (results.empty() && !op.schema->returns().empty()) frame.notes.add("raised", "true");
   if (!note_results(frame, results, lock)) return;
   if (python_.hook && !call_hook(frame, results, lock)) return;

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import re
 
-import pytest
 import torch
 from tensortap.reading import EventRecord, Use
 from tensortap.tracing import Trace
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}
-
-
-def native(reason: str) -> pytest.MarkDecorator:
-    """A fault of the observer itself, which the test will notice the mending of."""
-    return pytest.mark.xfail(reason=f"native: {reason}", strict=True)
 
 
 def names(trace: Trace, kind: str | None = "op") -> list[str]:
