@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kViewsPerStorage = 16;
 
-constexpr size_t kFirstSweep = 256;  // soon, so that the memory of dead tensors is used again while it is in the caches
+constexpr size_t kFirstSweep = 4096;
 
 uint64_t stirred(uint64_t hash, uint64_t value) { return (hash ^ value) * 0x9E3779B97F4A7C15; }
 
@@ -118,6 +118,8 @@ uint32_t TensorTable::number_of(const at::Tensor& tensor) {
   const auto found = objects_.find(impl);
   if (found != objects_.end()) return found->second.number;
   if (objects_.size() >= sweep_at_) drop_dead();
+  const auto oldest = objects_.find(new_objects_.replace_oldest(impl));
+  if (oldest != objects_.end() && oldest->second.reference.expired()) objects_.erase(oldest);
   objects_.emplace(impl, Object{c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
                                     tensor.getIntrusivePtr()),
                                 next_number_});
@@ -129,10 +131,17 @@ TensorTable::Storage* TensorTable::storage_of(const at::Tensor& tensor) {
   const c10::Storage& storage = tensor.storage();
   const void* impl = storage.unsafeGetStorageImpl();
   if (impl == nullptr) return nullptr;
-  const auto found = storages_.find(impl);
-  if (found != storages_.end()) return &found->second;
-  if (storages_.size() >= sweep_at_) drop_dead();
-  return &storages_.emplace(impl, Storage{.reference = storage.getWeakStorageImpl(), .views = {}}).first->second;
+  if (impl == found_storage_) return found_;
+  auto found = storages_.find(impl);
+  if (found == storages_.end()) {
+    if (storages_.size() >= sweep_at_) drop_dead();
+    const auto oldest = storages_.find(new_storages_.replace_oldest(impl));
+    if (oldest != storages_.end() && oldest->second.reference.expired()) storages_.erase(oldest);
+    found = storages_.emplace(impl, Storage{.reference = storage.getWeakStorageImpl(), .views = {}}).first;
+  }
+  found_storage_ = impl;
+  found_ = &found->second;
+  return found_;
 }
 
 TensorTable::ByteRange TensorTable::range_of(const at::Tensor& tensor) {
@@ -229,6 +238,7 @@ void TensorTable::drop_dead() {
     it = it->second.reference.expired() ? objects_.erase(it) : std::next(it);
   for (auto it = storages_.begin(); it != storages_.end();)
     it = it->second.reference.expired() ? storages_.erase(it) : std::next(it);
+  found_storage_ = nullptr;
   sweep_at_ = std::max<size_t>(kFirstSweep, 2 * std::max(objects_.size(), storages_.size()));
 }
 

@@ -7,6 +7,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "capture/op_sink.h"
@@ -97,6 +98,18 @@ class TensorTable {
     uint32_t number;
   };
 
+  // The last few that were added. One that is dead when it leaves is forgotten at once: most tensors live for an
+  // operator or two, and their memory should be used again while it is in the caches.
+  class Newcomers {
+   public:
+    const void* replace_oldest(const void* newest) { return std::exchange(recent_[next_++ % kCount], newest); }
+
+   private:
+    static constexpr size_t kCount = 4;
+    const void* recent_[kCount] = {};
+    size_t next_ = 0;
+  };
+
   View* find_view(const at::Tensor& tensor, MetaId meta);
   Storage* storage_of(const at::Tensor& tensor);
   void drop_dead();
@@ -109,7 +122,11 @@ class TensorTable {
   uint32_t next_number_ = 0;
   uint32_t epoch_ = 0;
   int64_t pass_ = -1;
-  size_t sweep_at_ = 256;
+  Newcomers new_objects_;
+  Newcomers new_storages_;
+  const void* found_storage_ = nullptr;  // the one that was asked for last
+  Storage* found_ = nullptr;
+  size_t sweep_at_ = 4096;
   TextId cpu_ = 0;
 };
 
