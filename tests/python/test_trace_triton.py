@@ -20,9 +20,10 @@ def launched_by(trace):
 
 
 def values(trace, event, role):
-    """The tensors of a launch by their names."""
+    """The tensors of a launch by their names; buffers that nothing was written to yet are not read."""
     run = trace.run
-    return {use.path[1:]: run[run.records[use.record].key] for use in uses(event, role)}
+    records = {use.path[1:]: run.records[use.record] for use in uses(event, role)}
+    return {name: run[record.key] for name, record in records.items() if record.has_bytes}
 
 
 # ---- a stand-in ----
@@ -285,7 +286,7 @@ def test_backward_and_matrix_products_of_a_compiled_module():
     with trace(hashes=True) as second:
         compiled(x).sum().backward()
     assert names(first, None) == names(second, None)
-    assert any(name.startswith("backward:triton::") for name in names(first, "kernel"))
+    assert any("backward:triton::" in name for name in names(first, "kernel"))
     assert any(name.rpartition("::")[2].startswith(("addmm", "mm")) for name in names(first))
 
 
