@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import threading
@@ -19,6 +20,11 @@ from tensortap.names import named_modules
 from tensortap.torch_warning import ignore_warning_of_global_hooks
 
 _CALL = "_call_impl"  # the function that calls the hooks, or what Dynamo has made of it
+
+
+@functools.cache
+def _notes_of(kind: type[nn.Module]) -> str:
+    return json.dumps({"class": kind.__qualname__})
 
 
 class ModuleScopes:
@@ -91,7 +97,7 @@ class ModuleScopes:
         Whoever was entered last is as a rule the module that calls this one, and nothing else is looked at.
         """
         entered = self._entered()
-        frame = sys._getframe(2) if entered else None
+        frame = sys._getframe(2)
         called: set[int] = set()
         is_own = True  # the first is the call of the module itself
         while frame is not None:
@@ -111,12 +117,20 @@ class ModuleScopes:
     def _before(self, module: nn.Module, args: Any) -> None:
         if torch.compiler.is_compiling() or self._is_compiled_region(module):
             return
-        self._leave_those_that_ended()
         given = self._name_given(module)
+        entered = self._entered()
         name = given if given is not None else self.name_of(module)
-        self._entered().append((module, name))
-        notes = json.dumps({"class": type(module).__qualname__})
-        self._source.enter(name, notes, makes_event=given is None)
+        if entered and not self._is_inside(module, name, entered):
+            self._leave_those_that_ended()
+            name = given if given is not None else self.name_of(module)
+        entered.append((module, name))
+        self._source.enter(name, _notes_of(type(module)), given is None)
+
+    def _is_inside(self, module: nn.Module, name: str, entered: list[tuple[nn.Module, str]]) -> bool:
+        """Whether it can only be the module entered last that calls this one: then nobody has ended unseen."""
+        last, outer = entered[-1]
+        is_root = len(entered) == 1 and last is not module and module in self._names
+        return is_root or name.startswith(outer + ".")
 
     def _is_compiled_region(self, module: nn.Module) -> bool:
         if not isinstance(module, GraphModule) or module in self._names:

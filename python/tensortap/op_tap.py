@@ -46,6 +46,7 @@ class OpTap:
             stacks=options.stacks,
             all_threads=True,
             compilation=False,
+            level=0,
             decide=self._level_of,
             describe=describe,
             hook=None,

@@ -152,10 +152,10 @@ class Trace:
         return json.dumps(about, default=str), json.dumps({"ops": {"calls": counts["calls"], "not_recorded": unseen}})
 
 
-def level_of_name(filter: Any, level: int) -> Callable[[str], int | None]:
-    """Decides which calls are recorded, by their names: `scope:aten::mm`."""
+def level_of_name(filter: Any, level: int) -> Callable[[str], int | None] | None:
+    """Decides which calls are recorded, by their names: `scope:aten::mm`. None: all of them."""
     if filter is None:
-        return lambda name: level
+        return None
     if callable(filter):
         return _guarded_filter(filter, level)
     texts = [filter] if isinstance(filter, str) else list(filter) if isinstance(filter, Iterable) else [filter]
@@ -287,6 +287,7 @@ def trace(
         stacks=stacks,
         all_threads=threads == "all",
         compilation=compilation,
+        level=LEVELS[level],
         decide=level_of_name(filter, LEVELS[level]),
         describe=describe,
         hook=guarded_hook(hooks) if hooks is not None else None,

@@ -39,10 +39,10 @@ class TTAP_API OpLog : public OpSink {
   // Writes it as a run with one pass, number 0 or the next one that is free, and returns the rank's directory. The log
   // stays as it is.
   struct SaveOptions {
-    std::string metadata_json = "{}";         // about the program
-    std::string source_json = {};             // about what was not seen
+    std::string metadata_json = "{}";  // about the program
+    std::string source_json = {};      // about what was not seen
     uint64_t dropped_events = 0;
-    std::vector<std::string> stacks = {};     // the text of stack number N is stacks[N - 1]
+    std::vector<std::string> stacks = {};  // the text of stack number N is stacks[N - 1]
   };
   Result<std::filesystem::path> save(const std::filesystem::path& directory, const SaveOptions& options) const;
 

@@ -121,12 +121,11 @@ Result<std::filesystem::path> OpLog::save(const std::filesystem::path& directory
   RecorderOptions place;
   place.directory = directory;
   place.metadata_json = options.metadata_json;
-  if (!options.source_json.empty())
-    TTAP_TRY(check_json_object(options.source_json, "what the source says of itself"));
+  if (!options.source_json.empty()) TTAP_TRY(check_json_object(options.source_json, "what the source says of itself"));
   TTAP_ASSIGN(const RankStart start, make_rank_directory(place));
   const std::filesystem::path path = start.directory / (pass_stem(start.first_pass) + ".ttap");
-  TTAP_ASSIGN(SegmentWriter writer, SegmentWriter::create(path, start.first_pass, started_unix_ns_, start.metadata_json,
-                                                          {}));
+  TTAP_ASSIGN(SegmentWriter writer,
+              SegmentWriter::create(path, start.first_pass, started_unix_ns_, start.metadata_json, {}));
   Saving saving(*this, options.stacks, writer);
   TTAP_TRY(saving.run());
   EndRecord end;

@@ -80,8 +80,8 @@ struct OpCall {
   std::vector<OpTensor> tensors = {};  // taken, and not yet handed over
   std::vector<Fingerprint> fingerprints = {};
   std::vector<std::vector<std::byte>> blobs = {};  // in C order
-  Event event = {};                    // the recorder's
-  int64_t pass = -1;                   // the recorder's; -1: none is open
+  Event event = {};                                // the recorder's
+  int64_t pass = -1;                               // the recorder's; -1: none is open
 };
 
 class OpSink {

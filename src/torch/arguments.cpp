@@ -30,8 +30,8 @@ uint64_t text_hash(std::string_view text) { return std::hash<std::string_view>{}
 
 // `x + 1` comes as a tensor that holds the number.
 bool is_number(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number() && tensor.is_cpu() && tensor.dim() == 0 &&
-         tensor.has_storage() && tensor.const_data_ptr() != nullptr;
+  return tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number() && tensor.is_cpu() &&
+         tensor.dim() == 0 && tensor.has_storage() && tensor.const_data_ptr() != nullptr;
 }
 
 uint64_t number_bits(const at::Tensor& tensor) {

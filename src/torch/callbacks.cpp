@@ -19,8 +19,8 @@ using Link = Observer::Link;
 using ThreadState = Observer::ThreadState;
 
 struct Slot {
-  std::shared_ptr<Link> link;            // null: free; guarded by slots_mutex
-  std::atomic<uint64_t> generation{0};   // grows whenever it is taken
+  std::shared_ptr<Link> link;           // null: free; guarded by slots_mutex
+  std::atomic<uint64_t> generation{0};  // grows whenever it is taken
   at::CallbackHandle calls = 0;
   at::CallbackHandle nodes = 0;
 };
@@ -120,11 +120,11 @@ struct CallbackBody {
       thread.engine.pop_back();
     }
     if (mark == ThreadState::Mark::kFunction)
-      guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>&) { observer.end_function(function, thread); });
+      guarded(thread,
+              [&](Observer& observer, std::unique_lock<SpinLock>&) { observer.end_function(function, thread); });
     if (mark != ThreadState::Mark::kFrame || thread.depth == 0) return;
-    guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>& lock) {
-      observer.end(function, thread, lock);
-    });
+    guarded(thread,
+            [&](Observer& observer, std::unique_lock<SpinLock>& lock) { observer.end(function, thread, lock); });
     if (thread.top().opaque && thread.opaque > 0) --thread.opaque;
     thread.top().clear();
     thread.pop();
@@ -134,9 +134,7 @@ struct CallbackBody {
     ThreadState& thread = state_of(slot);
     const size_t before = thread.nodes.size();
     if (thread.link != nullptr)
-      guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>&) {
-        observer.enter_node(function, thread);
-      });
+      guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>&) { observer.enter_node(function, thread); });
     if (thread.nodes.size() == before) thread.nodes.emplace_back();
   }
 
@@ -174,12 +172,12 @@ struct Functions {
 };
 template <int kSlot>
 Functions functions() {
-  return {at::RecordFunctionCallback(&begin_call<kSlot>, &end_call<kSlot>)
-              .needsInputs(true)
-              .needsOutputs(true)
-              .scopes({at::RecordScope::FUNCTION}),
-          at::RecordFunctionCallback(&begin_node<kSlot>, &end_node<kSlot>)
-              .scopes({at::RecordScope::BACKWARD_FUNCTION})};
+  return {
+      at::RecordFunctionCallback(&begin_call<kSlot>, &end_call<kSlot>)
+          .needsInputs(true)
+          .needsOutputs(true)
+          .scopes({at::RecordScope::FUNCTION}),
+      at::RecordFunctionCallback(&begin_node<kSlot>, &end_node<kSlot>).scopes({at::RecordScope::BACKWARD_FUNCTION})};
 }
 template <int... kAll>
 Functions functions_of(int slot, std::integer_sequence<int, kAll...>) {

@@ -32,13 +32,13 @@ struct Observer::Frame {
     at::Tensor tensor;
     TextId path;
     bool returned = false;
-    uint32_t use = 0;                     // of a kernel's argument, before
-    std::optional<Hash128> before = {};   // of a kernel's argument
+    uint32_t use = 0;                    // of a kernel's argument, before
+    std::optional<Hash128> before = {};  // of a kernel's argument
   };
   OpCall call;
   Operator* op = nullptr;
-  bool logged = false;   // false: only hides what it calls
-  bool opaque = true;    // hides what it calls
+  bool logged = false;    // false: only hides what it calls
+  bool opaque = true;     // hides what it calls
   bool autograd = false;  // its kernel begins in autograd, where a dispatch mode still sees what it calls
   bool backward = false;
   bool has_children = false;
@@ -48,7 +48,7 @@ struct Observer::Frame {
   std::vector<Pending> pending;
   std::vector<Written> written;
   JsonObject notes;
-  JsonObject unread;      // path to reason
+  JsonObject unread;                             // path to reason
   std::map<std::string, JsonObject> subclasses;  // by note: path to what Python says
   size_t result_count = 0;
   std::vector<c10::IValue> arguments;  // kept for the user's hook only

@@ -79,9 +79,8 @@ const Observer::Name* Observer::name_of(TextId scope, bool backward, const std::
                                         std::unique_lock<SpinLock>& lock) {
   const auto found = names_.find(key);
   if (found != names_.end()) return &found->second;
-  const std::string name =
-      join_op_name({.scope = texts_.text(scope), .backward = backward, .op = op});
-  std::optional<Level> level = Level::kMeta;
+  const std::string name = join_op_name({.scope = texts_.text(scope), .backward = backward, .op = op});
+  std::optional<Level> level = options_.level;
   if (python_.decide) {
     const std::shared_ptr<Link> link = link_;
     {
@@ -109,7 +108,8 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   const auto arguments = arguments_of(function, op);
   collect_tensors(arguments, frame.places, frame.held);
   const auto [keys, modes_off] = keys_of(frame.places);
-  if (options_.view == OpView::kDispatch && (modes_off || !op.computes || is_looked_through(op, keys) || at::in_parallel_region())) {
+  if (options_.view == OpView::kDispatch &&
+      (modes_off || !op.computes || is_looked_through(op, keys) || at::in_parallel_region())) {
     frame.clear();
     thread.pop();
     return false;
@@ -187,8 +187,7 @@ void Observer::end(const at::RecordFunction& function, ThreadState& thread, std:
   if (python_.hook && !call_hook(frame, results, lock)) return;
   thread.last_event = frame.call.number;
   thread.last_scope = frame.scope;
-  if (frame.backward && !thread.nodes.empty())
-    frame.notes.add("node", json_text(thread.nodes.back().name));
+  if (frame.backward && !thread.nodes.empty()) frame.notes.add("node", json_text(thread.nodes.back().name));
   finish(frame);
 }
 

@@ -37,12 +37,13 @@ enum class OpView : uint8_t {
 
 struct ObserverOptions {
   OpView view = OpView::kDispatch;
-  bool inputs = true;    // arguments are kept at the call's level; else their shapes only
-  bool outputs = true;   // results likewise
-  bool ids = true;       // which tensor object is which, and who produced what
-  bool stacks = false;   // Python's; takes the GIL for each call
-  bool all_threads = true;  // else the thread that starts it, and those that work for it (autograd)
-  bool compilation = false;  // what runs while torch.compile compiles
+  Level level = Level::kMeta;  // of every call, unless Python decides by name
+  bool inputs = true;          // arguments are kept at the call's level; else their shapes only
+  bool outputs = true;         // results likewise
+  bool ids = true;             // which tensor object is which, and who produced what
+  bool stacks = false;         // Python's; takes the GIL for each call
+  bool all_threads = true;     // else the thread that starts it, and those that work for it (autograd)
+  bool compilation = false;    // what runs while torch.compile compiles
 };
 
 // What the source's owner is told, with the lock held and without the GIL.
@@ -50,8 +51,8 @@ struct OwnerSide {
   std::function<void(uint32_t number, std::string text)> new_stack;  // set: texts of stacks are wanted at once
 };
 
-// What only Python can say; each is called with the GIL, without the observer's lock, and with the observer deaf on that
-// thread. None may throw.
+// What only Python can say; each is called with the GIL, without the observer's lock, and with the observer deaf on
+// that thread. None may throw.
 struct PythonSide {
   // The level of a call of this name, or nothing: not recorded. Asked once per name.
   std::function<std::optional<Level>(const std::string& name)> decide;
@@ -125,8 +126,8 @@ class Observer {
   const std::deque<OpPlace>& places() const { return places_.all(); }
   PythonStacks& stacks() { return stacks_; }
 
-  struct Link;      // between the callbacks, which PyTorch may call at any time, and the observer
-  struct Frame;     // a call under way
+  struct Link;   // between the callbacks, which PyTorch may call at any time, and the observer
+  struct Frame;  // a call under way
   struct ThreadState;
 
  private:

@@ -77,9 +77,8 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
     text += "%" + std::to_string(call.uses.size());
     const TextId path = texts_.intern("/" + argument.name);
     use_tensor(frame, argument.tensor, places_.of(places_.in(), path), {.level = level, .written = false});
-    frame.written.push_back({.tensor = std::move(argument.tensor),
-                             .path = path,
-                             .use = static_cast<uint32_t>(call.uses.size() - 1)});
+    frame.written.push_back(
+        {.tensor = std::move(argument.tensor), .path = path, .use = static_cast<uint32_t>(call.uses.size() - 1)});
   }
   call.arguments = texts_.intern(text);
   if (!take_pending(frame, lock)) return;

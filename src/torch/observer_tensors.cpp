@@ -54,7 +54,8 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
     frame.call.tensors.push_back(record);
     return;
   }
-  Frame::Pending& pending = frame.pending.emplace_back(Frame::Pending{.record = record, .meta = &tensors_.metas()[meta]});
+  Frame::Pending& pending =
+      frame.pending.emplace_back(Frame::Pending{.record = record, .meta = &tensors_.metas()[meta]});
   const OpPlace& words = places_.all()[place];
   pending.role = texts_.text(words.role);
   pending.path = texts_.text(words.path);
@@ -89,8 +90,7 @@ bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
   return attached;
 }
 
-bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results,
-                            std::unique_lock<SpinLock>& lock) {
+bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock) {
   Operator& op = *frame.op;
   if (op.is_c10d && !wait_for_collective(frame, results, lock)) return false;
   if (options_.ids)

@@ -34,14 +34,14 @@ struct Operator {
   bool is_engine = false;   // such a range: autograd evaluates a node, and fits its results afterwards
   std::optional<c10::FunctionSchema> schema;
   std::vector<Argument> arguments;
-  bool writes = false;             // to any argument
-  bool returns_first = false;      // its result is its written first argument
+  bool writes = false;              // to any argument
+  bool returns_first = false;       // its result is its written first argument
   bool result_comes_later = false;  // a collective that is waited for by another operator
-  bool is_wait = false;            // that operator
-  bool is_c10d = false;            // c10d:: collectives, whose result is a Work
+  bool is_wait = false;             // that operator
+  bool is_c10d = false;             // c10d:: collectives, whose result is a Work
   bool is_receive = false;          // one that nobody can wait for without perhaps waiting forever
   int group_argument = -1;          // which argument is the group of a collective, or its name
-  bool fills_nothing = false;      // empty(): whatever is in the memory
+  bool fills_nothing = false;       // empty(): whatever is in the memory
 
   // For visibility: composites are looked through, unless the backend at hand has a kernel of its own.
   bool is_composite = false;

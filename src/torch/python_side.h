@@ -6,8 +6,8 @@
 
 namespace ttap::torch_source {
 
-// Python functions as an observer calls them; each may be null. They are borrowed: who makes this holds them for as long
-// as the observer works.
+// Python functions as an observer calls them; each may be null. They are borrowed: who makes this holds them for as
+// long as the observer works.
 struct PythonFunctions {
   PyObject* decide = nullptr;    // name -> level number, or None
   PyObject* describe = nullptr;  // tensor -> (note, JSON text, whether what its code calls is shown)

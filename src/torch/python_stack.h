@@ -9,8 +9,8 @@
 
 namespace ttap::torch_source {
 
-// The Python stacks that calls were made from, by number. Taking one reads two pointers per frame; file, line and source
-// text are looked up when the text is asked for. The GIL guards it.
+// The Python stacks that calls were made from, by number. Taking one reads two pointers per frame; file, line and
+// source text are looked up when the text is asked for. The GIL guards it.
 class PythonStacks {
  public:
   // The number of this thread's stack, from 1; takes the GIL. 0 on a thread that Python does not know, which has no

@@ -65,7 +65,8 @@ std::optional<DType> dtype_of(c10::ScalarType type) {
     // Their bytes, as integers of the same size.
     case T::ComplexHalf: return DType::kU32;
     case T::QInt8: return DType::kI8;
-    case T::QUInt8: case T::Bits8: return DType::kU8;
+    case T::QUInt8:
+    case T::Bits8: return DType::kU8;
     case T::QInt32: return DType::kI32;
     case T::Bits16: return DType::kU16;
     default: return std::nullopt;
@@ -120,9 +121,9 @@ uint32_t TensorTable::number_of(const at::Tensor& tensor) {
   if (objects_.size() >= sweep_at_) drop_dead();
   const auto oldest = objects_.find(new_objects_.replace_oldest(impl));
   if (oldest != objects_.end() && oldest->second.reference.expired()) objects_.erase(oldest);
-  objects_.emplace(impl, Object{c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
-                                    tensor.getIntrusivePtr()),
-                                next_number_});
+  objects_.emplace(impl,
+                   Object{c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(tensor.getIntrusivePtr()),
+                          next_number_});
   return next_number_++;
 }
 
@@ -227,7 +228,8 @@ void TensorTable::written(const at::Tensor& tensor) {
   storage->uninitialised = storage->under_way = false;
   const ByteRange range = range_of(tensor);
   const uint32_t version = version_of(*tensor.unsafeGetTensorImpl());
-  std::erase_if(storage->views, [&](const View& view) { return view.range.begin < range.end && range.begin < view.range.end; });
+  std::erase_if(storage->views,
+                [&](const View& view) { return view.range.begin < range.end && range.begin < view.range.end; });
   // Those beside it are what they were, though the counter that they share has gone on.
   for (View& view : storage->views)
     if (view.version + 1 == version) view.version = version;

@@ -40,9 +40,8 @@ class OpSource {
     if (recorder != nullptr) {
       recorder_sink_ = std::make_unique<RecorderOpSink>(*recorder, observer_.texts(), observer_.places());
       RecorderOpSink* sink = recorder_sink_.get();
-      observer_.set_sink(sink, {.new_stack = [sink](uint32_t number, std::string text) {
-                           sink->set_stack(number, std::move(text));
-                         }});
+      observer_.set_sink(
+          sink, {.new_stack = [sink](uint32_t number, std::string text) { sink->set_stack(number, std::move(text)); }});
     } else {
       log_ = std::make_unique<OpLog>(observer_.texts(), observer_.metas(), observer_.places(),
                                      OpLogOptions{.limit_bytes = limit_bytes});
@@ -114,10 +113,11 @@ void init_tracing(nb::module_& m) {
   nb::class_<OpSource>(m, "OpSource", "Observes the operators of the process; see src/torch/observer.h.")
       .def(
           "__init__",
-          [](OpSource* self, std::string_view view, bool inputs, bool outputs, bool ids, bool stacks, bool all_threads,
-             bool compilation, nb::object decide, nb::object describe, nb::object hook,
+          [](OpSource* self, std::string_view view, int level, bool inputs, bool outputs, bool ids, bool stacks,
+             bool all_threads, bool compilation, nb::object decide, nb::object describe, nb::object hook,
              uint64_t limit_bytes, uintptr_t recorder) {
             new (self) OpSource({.view = view_named(view),
+                                 .level = static_cast<Level>(level),
                                  .inputs = inputs,
                                  .outputs = outputs,
                                  .ids = ids,
@@ -127,8 +127,8 @@ void init_tracing(nb::module_& m) {
                                 std::move(decide), std::move(describe), std::move(hook), limit_bytes,
                                 reinterpret_cast<Recorder*>(recorder));
           },
-          nb::kw_only(), "view"_a, "inputs"_a, "outputs"_a, "ids"_a, "stacks"_a, "all_threads"_a, "compilation"_a,
-          "decide"_a.none(), "describe"_a.none(), "hook"_a.none(), "limit_bytes"_a, "recorder"_a)
+          nb::kw_only(), "view"_a, "level"_a, "inputs"_a, "outputs"_a, "ids"_a, "stacks"_a, "all_threads"_a,
+          "compilation"_a, "decide"_a.none(), "describe"_a.none(), "hook"_a.none(), "limit_bytes"_a, "recorder"_a)
       .def("start", &OpSource::start)
       .def("stop", &OpSource::stop)
       .def(
@@ -138,14 +138,16 @@ void init_tracing(nb::module_& m) {
             source.observer().enter(name, notes, makes_event);
           },
           "name"_a, "notes"_a = "", "makes_event"_a = true, "A module is entered on this thread.")
-      .def("set_scope_event", [](OpSource& source, uint32_t event) { source.observer().set_scope_event(event); },
-           "event"_a)
+      .def(
+          "set_scope_event", [](OpSource& source, uint32_t event) { source.observer().set_scope_event(event); },
+          "event"_a)
       .def("leave",
            [](OpSource& source) {
              const nb::gil_scoped_release released;
              source.observer().leave();
            })
-      .def("set_pass", [](OpSource& source, int64_t number) { source.observer().set_pass(number); }, "number"_a)
+      .def(
+          "set_pass", [](OpSource& source, int64_t number) { source.observer().set_pass(number); }, "number"_a)
       .def("begin_kernel", &begin_kernel, "library"_a, "name"_a, "arguments"_a)
       .def("end_kernel",
            [](OpSource& source) {
