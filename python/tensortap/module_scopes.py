@@ -120,17 +120,13 @@ class ModuleScopes:
         given = self._name_given(module)
         entered = self._entered()
         name = given if given is not None else self.name_of(module)
-        if entered and not self._is_inside(module, name, entered):
+        # A part of the module entered last is as a rule called by it: then nobody has ended unseen.
+        is_known = given is not None or module in self._names
+        if entered and not (is_known and name.startswith(entered[-1][1] + ".")):
             self._leave_those_that_ended()
             name = given if given is not None else self.name_of(module)
         entered.append((module, name))
         self._source.enter(name, _notes_of(type(module)), given is None)
-
-    def _is_inside(self, module: nn.Module, name: str, entered: list[tuple[nn.Module, str]]) -> bool:
-        """Whether it can only be the module entered last that calls this one: then nobody has ended unseen."""
-        last, outer = entered[-1]
-        is_root = len(entered) == 1 and last is not module and module in self._names
-        return is_root or name.startswith(outer + ".")
 
     def _is_compiled_region(self, module: nn.Module) -> bool:
         if not isinstance(module, GraphModule) or module in self._names:

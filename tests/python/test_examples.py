@@ -12,7 +12,7 @@ from ttap_command import ROOT, TTAP, read_json
 EXAMPLES = ROOT / "examples/python"
 TESTED = {
     "embed_sentences", "record_serving", "record_tensor_parallel", "record_torchrun", "record_training",
-    "record_transformers", "wrong_epsilon",
+    "record_transformers", "trace_compiled", "wrong_epsilon",
 }  # fmt: skip
 
 
@@ -44,6 +44,13 @@ def test_transformers(start, tmp_path):
     lengths = [recorded["encoder.layer.5.output.LayerNorm"].shape[1] for recorded in rank.passes.values()]
     assert len(lengths) == 2 and lengths[0] != lengths[1]  # two sentences, each a pass
     assert "pooler.dense" in rank.passes[1]
+
+
+def test_trace_compiled(start, tmp_path):
+    printed = start(sys.executable, EXAMPLES / "trace_compiled.py", "runs")
+    assert "diverged: rotary:aten::cos (in B Model:aten::sin) introduced the error" in printed
+    assert "code: return x * torch.cos(angle)" in printed
+    assert "aten::sin" in start(TTAP, "log", "runs/compiled")
 
 
 def test_serving(start, tmp_path):
