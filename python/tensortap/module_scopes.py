@@ -20,6 +20,7 @@ from tensortap.names import named_modules
 from tensortap.torch_warning import ignore_warning_of_global_hooks
 
 _CALL = "_call_impl"  # the function that calls the hooks, or what Dynamo has made of it
+_CALL_IMPL = nn.Module._call_impl.__code__
 
 
 @functools.cache
@@ -68,6 +69,17 @@ class ModuleScopes:
         """Takes the hooks off for a while: a region that Dynamo compiles is not to be guarded on them."""
         while self._handles:
             self._handles.pop().remove()
+
+    def enter_those_under_way(self) -> None:
+        """Modules that this thread is inside already, of whose calls the hooks were not told."""
+        frame = sys._getframe(1)
+        called: list[nn.Module] = []
+        while frame is not None:
+            if frame.f_code is _CALL_IMPL:
+                called.append(frame.f_locals["self"])
+            frame = frame.f_back  # type: ignore[assignment]
+        for module in reversed(called):
+            self._before(module, ())
 
     def name_of(self, module: nn.Module) -> str:
         """The name of a module that is being called."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from tensortap import _core, op_extension
+from tensortap.compiling import Compiling
 from tensortap.kernels import Kernels
 from tensortap.module_scopes import ModuleScopes
 from tensortap.tensor_kinds import describe
@@ -53,8 +54,10 @@ class OpTap:
             limit_bytes=0,
             recorder=core.address,
         )
-        self._aids = [ModuleScopes(self._source, self._models, self._name_given), Kernels(self._source)]
+        scopes = ModuleScopes(self._source, self._models, self._name_given)
+        self._aids = [Compiling(), scopes, Kernels(self._source)]
         self._source.start()
+        scopes.enter_those_under_way()
 
     def _level_of(self, name: str) -> int | None:
         options = self._options

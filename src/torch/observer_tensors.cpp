@@ -35,7 +35,7 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
     if (reason.empty() && how.level != Level::kMeta && tensors_.is_uninitialised(tensor)) reason = kUninitialised;
     const auto known = tensors_.value_of(tensor, meta);
     const bool dropped = known && !dropped_values_.empty() && dropped_values_.contains(known->value);
-    if (known && !dropped && (known->has_fingerprint || how.level == Level::kMeta || !reason.empty())) {
+    if (known && !dropped && (known->is_read || how.level == Level::kMeta || !reason.empty())) {
       use.value = known->value;
       return;
     }
@@ -181,9 +181,13 @@ bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
     }
   }
   if (options_.ids)
-    for (size_t i = 0; i < frame.pending.size() && first + i < frame.call.tensors.size(); ++i)
-      if (const OpTensor& taken = frame.call.tensors[first + i]; taken.fingerprint != kNoNumber)
-        tensors_.set_fingerprint(frame.pending[i].tensor, taken.meta, frame.call.fingerprints[taken.fingerprint]);
+    for (size_t i = 0; i < frame.pending.size(); ++i) {
+      const Frame::Pending& each = frame.pending[i];
+      if (each.record.asked != Level::kMeta) tensors_.set_read(each.tensor, each.record.meta);
+      const OpTensor* taken = first + i < frame.call.tensors.size() ? &frame.call.tensors[first + i] : nullptr;
+      if (taken != nullptr && taken->fingerprint != kNoNumber)
+        tensors_.set_fingerprint(each.tensor, taken->meta, frame.call.fingerprints[taken->fingerprint]);
+    }
   frame.pending.clear();
   return true;
 }

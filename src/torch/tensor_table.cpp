@@ -173,13 +173,14 @@ TensorTable::View* TensorTable::find_view(const at::Tensor& tensor, MetaId meta)
 std::optional<TensorTable::Known> TensorTable::value_of(const at::Tensor& tensor, MetaId meta) {
   const View* view = find_view(tensor, meta);
   if (view == nullptr || view->value == 0 || view->pass != pass_) return std::nullopt;
-  return Known{view->value, view->has_fingerprint};
+  return Known{view->value, view->is_read};
 }
 
 void TensorTable::set_value(const at::Tensor& tensor, MetaId meta, uint32_t value) {
   if (View* view = find_view(tensor, meta)) {  // the same bytes, in another pass
     view->value = value;
     view->pass = pass_;
+    view->is_read = false;
     return;
   }
   Storage* storage = storage_of(tensor);
@@ -194,6 +195,7 @@ void TensorTable::set_value(const at::Tensor& tensor, MetaId meta, uint32_t valu
                             .epoch = epoch_,
                             .value = value,
                             .pass = pass_,
+                            .is_read = false,
                             .has_fingerprint = false,
                             .fingerprint = {}});
 }

@@ -26,7 +26,7 @@ class TensorTable {
 
   struct Known {
     uint32_t value;
-    bool has_fingerprint;
+    bool is_read;  // more than dtype and shape of it were kept
   };
 
   MetaId meta_of(const at::Tensor& tensor);
@@ -39,6 +39,9 @@ class TensorTable {
   // It turned out to hold an earlier value still.
   void keep_value(const at::Tensor& tensor, MetaId meta, uint32_t value) {
     if (View* view = find_view(tensor, meta)) view->value = value;
+  }
+  void set_read(const at::Tensor& tensor, MetaId meta) {
+    if (View* view = find_view(tensor, meta)) view->is_read = true;
   }
   // The fingerprint of the same bytes in the same order, perhaps in another shape.
   const Fingerprint* fingerprint_of(const at::Tensor& tensor, MetaId meta);
@@ -84,6 +87,7 @@ class TensorTable {
     uint32_t epoch;
     uint32_t value;
     int64_t pass;
+    bool is_read;
     bool has_fingerprint;
     Fingerprint fingerprint;
   };
