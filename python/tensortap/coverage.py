@@ -85,7 +85,7 @@ class Coverage:
             f"{_count(count, one)} {what}"
             for count, one, what in (
                 (self.missing_gradients, "gradient", "awaited, and not there when the pass ended"),
-                (self.ops.get("outside_passes", 0), "operator", "ran outside any pass and is not recorded"),
+                (self.ops.get("outside_passes", 0), "operator", "that ran outside any pass"),
                 (self.ops.get("failed", 0), "operator", "could not be recorded"),
                 (self.late_recomputations, "recomputed call", "not recorded: its pass had ended"),
             )

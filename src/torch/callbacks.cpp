@@ -4,6 +4,8 @@
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -23,6 +25,7 @@ struct Slot {
   std::atomic<uint64_t> generation{0};  // grows whenever it is taken
   at::CallbackHandle calls = 0;
   at::CallbackHandle nodes = 0;
+  uint64_t thread = 0;  // that the callbacks are of; 0: all
 };
 std::mutex slots_mutex;
 std::array<Slot, Callbacks::kSlots> slots;
@@ -56,6 +59,8 @@ SlotState& refresh(int slot) {
 
 ThreadState& state_of(int slot) {
   SlotState* mine = thread_states[slot].get();
+  // In code of our own somebody further up the stack still uses what is there.
+  if (mine != nullptr && is_deaf()) return mine->state;
   if (mine == nullptr || mine->generation != slots[slot].generation.load(std::memory_order_relaxed))
     mine = &refresh(slot);
   return mine->state;
@@ -188,9 +193,21 @@ Functions functions_of(int slot, std::integer_sequence<int, kAll...>) {
 
 }  // namespace
 
+// In a forked child: threads that were in here do not exist, and will neither unlock nor leave.
+static void after_fork() {
+  new (&slots_mutex) std::mutex;
+  for (Slot& slot : slots) {
+    if (slot.link == nullptr) continue;
+    slot.link->mutex.reset();
+    slot.link->busy.store(0, std::memory_order_relaxed);
+  }
+}
+
 int Callbacks::install(const std::shared_ptr<Link>& link, bool all_threads) {
   int taken = -1;
   {
+    static std::once_flag once;
+    std::call_once(once, [] { ::pthread_atfork(nullptr, nullptr, &after_fork); });
     const std::lock_guard lock(slots_mutex);
     for (int i = 0; i < kSlots && taken < 0; ++i) {
       const int slot = (next_slot + i) % kSlots;
@@ -203,12 +220,15 @@ int Callbacks::install(const std::shared_ptr<Link>& link, bool all_threads) {
   }
   const Functions added = functions_of(taken, std::make_integer_sequence<int, kSlots>());
   const auto add = all_threads ? &at::addGlobalCallback : &at::addThreadLocalCallback;
+  slots[taken].thread = all_threads ? 0 : thread_number();
   slots[taken].calls = add(added.calls);
   slots[taken].nodes = add(added.nodes);
   return taken;
 }
 
 void Callbacks::remove(int slot) {
+  // Callbacks of one thread can only be taken off there; elsewhere they stay, deaf, and so does their slot.
+  if (slots[slot].thread != 0 && slots[slot].thread != thread_number()) return;
   at::removeCallback(slots[slot].calls);
   at::removeCallback(slots[slot].nodes);
   const std::lock_guard lock(slots_mutex);
@@ -232,18 +252,21 @@ void Observer::start() {
 }
 
 void Observer::stop() {
-  if (slot_ < 0) return;
-  Callbacks::remove(std::exchange(slot_, -1));
+  const int slot = slot_.exchange(-1);
+  if (slot < 0) return;
+  Callbacks::remove(slot);
   {
     const std::lock_guard lock(link_->mutex);
     link_->observer = nullptr;
   }
-  while (link_->busy.load(std::memory_order_acquire) > 0) std::this_thread::yield();
+  // This thread itself may be inside: in the user's hook.
+  while (link_->busy.load(std::memory_order_acquire) > Unlocked::of_this_thread(*link_)) std::this_thread::yield();
 }
 
 Observer::ThreadState* Observer::thread_state() {
-  if (slot_ < 0 || (!options_.all_threads && !at::hasThreadLocalCallbacks())) return nullptr;
-  ThreadState& thread = Callbacks::state(slot_);
+  const int slot = slot_.load();
+  if (slot < 0) return nullptr;
+  ThreadState& thread = Callbacks::state(slot);
   return thread.link == link_ ? &thread : nullptr;
 }
 

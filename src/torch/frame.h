@@ -41,6 +41,7 @@ struct Observer::Frame {
   bool opaque = true;     // hides what it calls
   bool autograd = false;  // its kernel begins in autograd, where a dispatch mode still sees what it calls
   bool backward = false;
+  bool trains = true;  // false: what it writes only when training, it does not write
   bool has_children = false;
   TextId scope = 0;
   std::vector<TensorPlace> places;

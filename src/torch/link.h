@@ -21,13 +21,21 @@ struct Observer::Link {
 // touched any more.
 class Unlocked {
  public:
-  Unlocked(Observer::Link& link, std::unique_lock<SpinLock>& lock) : link_(link), lock_(lock) {
+  Unlocked(Observer::Link& link, std::unique_lock<SpinLock>& lock) : link_(link), lock_(lock), below_(innermost) {
+    innermost = this;
     link_.busy.fetch_add(1, std::memory_order_relaxed);
     lock_.unlock();
   }
   ~Unlocked() {
     lock_.lock();
+    innermost = below_;
     link_.busy.fetch_sub(1, std::memory_order_release);
+  }
+  // How many of those that `busy` counts are this thread's own.
+  static int of_this_thread(const Observer::Link& link) {
+    int count = 0;
+    for (const Unlocked* each = innermost; each != nullptr; each = each->below_) count += &each->link_ == &link ? 1 : 0;
+    return count;
   }
   Unlocked(const Unlocked&) = delete;
   Unlocked& operator=(const Unlocked&) = delete;
@@ -35,6 +43,8 @@ class Unlocked {
  private:
   Observer::Link& link_;
   std::unique_lock<SpinLock>& lock_;
+  Unlocked* below_;
+  static inline thread_local Unlocked* innermost = nullptr;
 };
 
 }  // namespace ttap::torch_source

@@ -17,7 +17,9 @@ namespace {
 
 thread_local int deaf = 0;
 thread_local int compiling_now = 0;
-constexpr uint64_t kLargestGap = 1 << 20;  // between two numbers of autograd's sequence that we see
+constexpr size_t kMostForwards = size_t{1} << 22;
+constexpr size_t kMostTexts = size_t{1} << 16;  // of one operator: its scalars change all the time
+constexpr uint64_t kLargestGap = 1 << 20;       // between two numbers of autograd's sequence that we see
 
 // What runs in our own code, and what that calls, is not recorded.
 class Deaf {
@@ -127,6 +129,9 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   if (name == nullptr) return false;
   if (!name->level || sink_->full()) {
     ++(name->level ? counts_.no_room : counts_.rejected);
+    if (op.writes && options_.ids)  // what it writes holds another value then, recorded or not
+      for (const TensorPlace& place : frame.places)
+        if (op.arguments[place.argument].written) frame.written.push_back({.tensor = *place.tensor, .path = 0});
     frame.held.clear();
     frame.places.clear();
     return false;
@@ -140,7 +145,7 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   call.thread = thread.thread;
   call.pass = backward && thread.pass < 0 ? thread.nodes.back().pass : thread.pass;
   tensors_.set_pass(call.pass);
-  if (backward) call.forward = thread.nodes.back().forward;
+  if (backward && thread.nodes.back().pass == call.pass) call.forward = thread.nodes.back().forward;
   call.parent = parent != nullptr && parent->logged ? parent->call.number
                 : thread.scopes.empty()             ? kNoEvent
                                                     : thread.scopes.back().event;
@@ -148,10 +153,12 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   call.start_ns = ticks_.now_ns();
   sink_->begin(call);
   const uint64_t like = signature(arguments);
+  if (op.argument_texts.size() > kMostTexts) op.argument_texts.clear();
   const auto text = op.argument_texts.find(like);
   call.arguments = text != op.argument_texts.end()
                        ? text->second
                        : op.argument_texts.emplace(like, texts_.intern(arguments_text(op, arguments))).first->second;
+  frame.trains = op.training_flag < 0 || arguments[static_cast<size_t>(op.training_flag)].toBool();
   if (python_.hook) frame.arguments.assign(arguments.begin(), arguments.end());
   if (op.group_argument >= 0) note_group(frame, arguments);
   if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, false, lock)) return false;
@@ -168,12 +175,16 @@ bool Observer::take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t
     call.stack = stacks_.here(owner_.new_stack ? &text : nullptr, own_frames);
   }
   if (link->observer != this) return false;
-  if (!text.empty()) owner_.new_stack(call.stack, std::move(text));
+  if (text.empty()) return true;
+  owner_.new_stack(call.stack, std::move(text));
+  stacks_.set_told(call.stack);
   return true;
 }
 
 void Observer::end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock) {
   Frame& frame = thread.top();
+  if (!frame.logged)
+    for (const Frame::Written& written : frame.written) tensors_.written(written.tensor);
   if (!frame.logged || (options_.view == OpView::kLeaf && frame.has_children)) return;
   frame.call.end_ns = ticks_.now_ns();
   tensors_.set_pass(frame.call.pass);
@@ -210,6 +221,10 @@ void Observer::remember_forward(const at::RecordFunction& function, const Forwar
   if (index > forwards.by_number.size() + kLargestGap) return;
   if (index >= forwards.by_number.size()) forwards.by_number.resize(index + 1, Forward{kNoEvent, 0, -1});
   forwards.by_number[index] = forward;
+  if (forwards.by_number.size() > kMostForwards) {  // nobody keeps a graph that long
+    forwards.by_number.erase(forwards.by_number.begin(), forwards.by_number.begin() + kMostForwards / 2);
+    forwards.first += kMostForwards / 2;
+  }
 }
 
 // An autograd.Function of the program: its backward belongs to the last operator that its forward ran.

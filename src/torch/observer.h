@@ -186,7 +186,7 @@ class Observer {
   OwnerSide owner_;
   OpSink* sink_ = nullptr;
   std::shared_ptr<Link> link_;
-  int slot_ = -1;
+  std::atomic<int> slot_{-1};
 
   TextTable texts_;
   PlaceTable places_;

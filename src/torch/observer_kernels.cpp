@@ -58,7 +58,7 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
   call.thread = thread->thread;
   call.pass = backward && thread->pass < 0 ? thread->nodes.back().pass : thread->pass;
   tensors_.set_pass(call.pass);
-  if (backward) call.forward = thread->nodes.back().forward;
+  if (backward && thread->nodes.back().pass == call.pass) call.forward = thread->nodes.back().forward;
   call.parent = parent != nullptr && parent->logged ? parent->call.number
                 : thread->scopes.empty()            ? kNoEvent
                                                     : thread->scopes.back().event;

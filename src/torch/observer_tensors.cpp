@@ -27,6 +27,7 @@ PlaceId Observer::place_of(const Operator& op, const TensorPlace& place) {
 
 void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how) {
   OpUse& use = frame.call.uses.emplace_back(OpUse{.place = place, .written = how.written});
+  tensors_.set_pass(frame.call.pass);  // another thread may have been here meanwhile
   const MetaId meta = tensors_.meta_of(tensor);
   std::string_view reason = how.reason;
   if (reason.empty() && how.level != Level::kMeta && tensors_.is_under_way(tensor)) reason = kUnderWay;
@@ -79,7 +80,7 @@ bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
   for (const TensorPlace& place : frame.places) {
     const PlaceId where = place_of(op, place);
     const Operator::Argument& argument = op.arguments[place.argument];
-    const bool written = argument.written;
+    const bool written = argument.written && frame.trains;
     // What is in the target of an out= before is of no interest, and not the same in two runs.
     use_tensor(frame, *place.tensor, where, {.level = argument.target ? Level::kMeta : level, .written = written});
     if (written) frame.written.push_back({.tensor = *place.tensor, .path = places_.all()[where].path});

@@ -25,6 +25,13 @@ void describe_schema(Operator& op, PlaceTable& places) {
     op.writes |= written;
     if (argument.name() == "group_name" || argument.name() == "process_group") op.group_argument = static_cast<int>(i);
   }
+  // Their schemas do not say it: in training they write running mean and variance.
+  if (op.name == "aten::native_batch_norm" || op.name == "aten::cudnn_batch_norm" ||
+      op.name == "aten::miopen_batch_norm") {
+    constexpr size_t kRunningMean = 3, kRunningVariance = 4, kTraining = 5;
+    op.arguments[kRunningMean].written = op.arguments[kRunningVariance].written = op.writes = true;
+    op.training_flag = kTraining;
+  }
   const auto& returns = op.schema->returns();
   op.returns_first = returns.size() == 1 && returns[0].alias_info() != nullptr && returns[0].alias_info()->isWrite();
 }

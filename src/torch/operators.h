@@ -35,6 +35,7 @@ struct Operator {
   std::optional<c10::FunctionSchema> schema;
   std::vector<Argument> arguments;
   bool writes = false;              // to any argument
+  int training_flag = -1;           // the argument that says whether it does
   bool returns_first = false;       // its result is its written first argument
   bool result_comes_later = false;  // a collective that is waited for by another operator
   bool is_wait = false;             // that operator

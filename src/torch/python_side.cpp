@@ -87,11 +87,21 @@ std::string call_hook(PyObject* function, const std::string& op, c10::ArrayRef<c
         positional.append(std::move(value));
       }
     }
+    const auto as_python = [&](const c10::IValue& value) {
+      // What is to become a Parameter must not belong to a Python object yet: an alias goes to the hook.
+      if (value.isTensor() && value.toTensor().defined() && schema.name == "aten::detach" &&
+          !value.toTensor().key_set().has(c10::DispatchKey::Python)) {
+        const at::Tensor& tensor = value.toTensor();
+        return torch::jit::toPyObject(at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(
+            tensor.unsafeGetTensorImpl()->version_counter(), /*allow_tensor_metadata_change=*/true)));
+      }
+      return torch::jit::toPyObject(value);
+    };
     py::object result = py::none();
-    if (results.size() == 1) result = torch::jit::toPyObject(results[0]);
+    if (results.size() == 1) result = as_python(results[0]);
     if (results.size() > 1) {
       py::list all;
-      for (const c10::IValue& value : results) all.append(torch::jit::toPyObject(value));
+      for (const c10::IValue& value : results) all.append(as_python(value));
       result = py::tuple(all);
     }
     const py::object answer = py::reinterpret_borrow<py::object>(function)(op, py::tuple(positional), by_name, result);

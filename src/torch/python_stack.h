@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -16,6 +18,8 @@ class PythonStacks {
   // The number of this thread's stack, from 1; takes the GIL. 0 on a thread that Python does not know, which has no
   // frames to show and must not wait for the GIL. A stack that is new puts its text into `new_text`, unless null.
   uint32_t here(std::string* new_text, size_t own_frames = 0);
+  // The text of this stack has reached whom it was for; until then it is new to every thread.
+  void set_told(uint32_t number);
 
   // `FILE:LINE in FUNCTION\tSOURCE`, one frame per line, innermost last. Needs the GIL.
   std::string text(uint32_t number) const;
@@ -33,7 +37,9 @@ class PythonStacks {
     bool operator==(const Frame&) const = default;
   };
 
-  std::vector<std::vector<Frame>> stacks_;
+  // Looking up a source line runs Python, and so lets other threads add to it: what is there stays where it is.
+  std::deque<std::vector<Frame>> stacks_;
+  std::deque<std::atomic<bool>> told_;
   std::unordered_multimap<uint64_t, uint32_t> numbers_;  // by hash
 };
 

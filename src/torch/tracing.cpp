@@ -49,6 +49,11 @@ class OpSource {
     }
   }
 
+  // Before its sink goes.
+  ~OpSource() { stop(); }
+  OpSource(const OpSource&) = delete;
+  OpSource& operator=(const OpSource&) = delete;
+
   void start() { observer_.start(); }
   void stop() {
     const nb::gil_scoped_release released;

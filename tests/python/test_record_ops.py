@@ -135,7 +135,7 @@ def test_what_runs_outside_a_pass_is_counted(model, tmp_path):
         torch.ones(2) + 1
         model(torch.zeros(3, 4))
     assert recording.coverage["ops"]["outside_passes"] == 3
-    assert "3 operators ran outside any pass" in " ".join(recording.coverage["notes"])
+    assert "3 operators that ran outside any pass" in " ".join(recording.coverage["notes"])
 
 
 def test_after_the_recording_nothing_is_observed(model, tmp_path):
