@@ -265,7 +265,7 @@ void Observer::stop() {
 
 Observer::ThreadState* Observer::thread_state() {
   const int slot = slot_.load();
-  if (slot < 0) return nullptr;
+  if (slot < 0 || (!options_.all_threads && !at::hasThreadLocalCallbacks())) return nullptr;
   ThreadState& thread = Callbacks::state(slot);
   return thread.link == link_ ? &thread : nullptr;
 }
