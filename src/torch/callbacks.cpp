@@ -53,6 +53,7 @@ SlotState& refresh(int slot) {
   // Collectives copy on threads of their own: no operators of the program.
   if (c10::getThreadName().rfind("pt_gloo", 0) == 0) fresh->state.link = nullptr;
   fresh->state.thread = thread_number();
+  fresh->state.deaf = deaf_counter();
   mine = std::move(fresh);
   return *mine;
 }
@@ -60,7 +61,7 @@ SlotState& refresh(int slot) {
 ThreadState& state_of(int slot) {
   SlotState* mine = thread_states[slot].get();
   // In code of our own somebody further up the stack still uses what is there.
-  if (mine != nullptr && is_deaf()) return mine->state;
+  if (mine != nullptr && *mine->state.deaf > 0) return mine->state;
   if (mine == nullptr || mine->generation != slots[slot].generation.load(std::memory_order_relaxed))
     mine = &refresh(slot);
   return mine->state;
@@ -78,7 +79,7 @@ struct CallbackBody {
     Observer* observer = thread.link->observer;
     if (observer == nullptr) return true;
     bool done = false;
-    Observer::deafen(1);
+    ++*thread.deaf;
     try {
       work(*observer, lock);
       done = true;
@@ -87,7 +88,7 @@ struct CallbackBody {
     } catch (...) {
       if (thread.link->observer == observer) observer->fail("an unknown exception");
     }
-    Observer::deafen(-1);
+    --*thread.deaf;
     return done;
   }
 
@@ -95,7 +96,7 @@ struct CallbackBody {
     ThreadState& thread = state_of(slot);
     // The common case inside a visible operator costs no lock.
     const bool hidden = thread.opaque > 0 && !(thread.top().autograd && is_above_autograd());
-    if (hidden || is_deaf() || thread.link == nullptr) {
+    if (hidden || *thread.deaf > 0 || thread.link == nullptr) {
       thread.marks.push_back(ThreadState::Mark::kIgnored);
       return;
     }
@@ -131,7 +132,6 @@ struct CallbackBody {
     guarded(thread,
             [&](Observer& observer, std::unique_lock<SpinLock>& lock) { observer.end(function, thread, lock); });
     if (thread.top().opaque && thread.opaque > 0) --thread.opaque;
-    thread.top().clear();
     thread.pop();
   }
 

@@ -96,6 +96,7 @@ struct Observer::ThreadState {
   };
 
   std::shared_ptr<Link> link;
+  int* deaf = nullptr;  // whether the thread is in code of our own: of all observers
   uint64_t thread = 0;
   std::vector<Mark> marks;
   std::vector<std::unique_ptr<Frame>> frames;
@@ -111,12 +112,11 @@ struct Observer::ThreadState {
 
   Frame& push() {
     if (depth == frames.size()) frames.push_back(std::make_unique<Frame>());
-    Frame& frame = *frames[depth++];
-    frame.clear();
-    return frame;
+    return *frames[depth++];
   }
   Frame& top() { return *frames[depth - 1]; }
-  void pop() { --depth; }
+  // Leaves it as clean as a new one.
+  void pop() { frames[--depth]->clear(); }
 };
 
 }  // namespace ttap::torch_source

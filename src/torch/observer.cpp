@@ -64,6 +64,7 @@ void Observer::deafen(int by) { deaf += by; }
 void Observer::compiling(int by) { compiling_now += by; }
 
 bool is_deaf() { return deaf > 0; }
+int* deaf_counter() { return &deaf; }
 bool is_compiling() { return compiling_now > 0; }
 
 Observer::Counts Observer::counts() const {
@@ -112,7 +113,6 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   const auto [keys, modes_off] = keys_of(frame.places);
   if (options_.view == OpView::kDispatch &&
       (modes_off || !op.computes || is_looked_through(op, keys) || at::in_parallel_region())) {
-    frame.clear();
     thread.pop();
     return false;
   }

@@ -204,6 +204,7 @@ class Observer {
 
 // Whether this thread is in code of our own.
 bool is_deaf();
+int* deaf_counter();
 bool is_compiling();
 
 }  // namespace ttap::torch_source

@@ -133,7 +133,6 @@ void Observer::end_kernel() {
       finish(frame);
     }
   }
-  frame.clear();
   thread->pop();
   if (thread->opaque > 0) --thread->opaque;
 }
