@@ -1,9 +1,7 @@
 #include "torch/callbacks.h"
 
-#include <c10/util/thread_name.h>
-
 #include <c10/core/impl/LocalDispatchKeySet.h>
-
+#include <c10/util/thread_name.h>
 #include <pthread.h>
 
 #include <algorithm>

@@ -121,11 +121,7 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   frame.op = &op;
   frame.opaque = options_.view == OpView::kDispatch;
   frame.autograd = op.has_autograd && keys.has_any(c10::autograd_dispatch_keyset);
-  const bool backward = !thread.nodes.empty() && thread.scopes.size() <= thread.nodes.back().scopes_below;
-  frame.scope = backward ? thread.nodes.back().scope : thread.scopes.empty() ? 0 : thread.scopes.back().name;
-  frame.backward = backward;
-  const uint64_t key = uint64_t{frame.scope} << 32 | uint64_t{op.number} << 1 | (backward ? 1 : 0);
-  const Name* name = name_of(frame.scope, backward, op.full_name, key, lock);
+  const Name* name = place_call(frame, thread, op.full_name, op.number, lock);
   if (name == nullptr) return false;
   if (!name->level || sink_->full()) {
     ++(name->level ? counts_.no_room : counts_.rejected);
@@ -136,34 +132,48 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
     frame.places.clear();
     return false;
   }
-  frame.logged = true;
-  ++counts_.calls;
-  OpCall& call = frame.call;
-  call.kind = OpKind::kOp;
-  call.name = name->text;
-  call.level = *name->level;
-  call.thread = thread.thread;
-  call.pass = backward && thread.pass < 0 ? thread.nodes.back().pass : thread.pass;
-  tensors_.set_pass(call.pass);
-  if (backward && thread.nodes.back().pass == call.pass) call.forward = thread.nodes.back().forward;
-  call.parent = parent != nullptr && parent->logged ? parent->call.number
-                : thread.scopes.empty()             ? kNoEvent
-                                                    : thread.scopes.back().event;
-  if (!take_stack(call, lock)) return false;
-  call.start_ns = ticks_.now_ns();
-  sink_->begin(call);
+  if (!begin_call(frame, thread, parent, OpKind::kOp, *name, 0, lock)) return false;
   const uint64_t like = signature(arguments);
   if (op.argument_texts.size() > kMostTexts) op.argument_texts.clear();
   const auto text = op.argument_texts.find(like);
-  call.arguments = text != op.argument_texts.end()
-                       ? text->second
-                       : op.argument_texts.emplace(like, texts_.intern(arguments_text(op, arguments))).first->second;
+  frame.call.arguments =
+      text != op.argument_texts.end()
+          ? text->second
+          : op.argument_texts.emplace(like, texts_.intern(arguments_text(op, arguments))).first->second;
   frame.trains = op.training_flag < 0 || arguments[static_cast<size_t>(op.training_flag)].toBool();
   if (python_.hook) frame.arguments.assign(arguments.begin(), arguments.end());
   if (op.group_argument >= 0) note_group(frame, arguments);
   if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, false, lock)) return false;
   (void)note_inputs(frame, lock);
   return false;
+}
+
+const Observer::Name* Observer::place_call(Frame& frame, const ThreadState& thread, const std::string& operation,
+                                           uint64_t number, std::unique_lock<SpinLock>& lock) {
+  frame.backward = !thread.nodes.empty() && thread.scopes.size() <= thread.nodes.back().scopes_below;
+  frame.scope = frame.backward ? thread.nodes.back().scope : thread.scopes.empty() ? 0 : thread.scopes.back().name;
+  const uint64_t key = uint64_t{frame.scope} << 32 | number << 1 | (frame.backward ? 1 : 0);
+  return name_of(frame.scope, frame.backward, operation, key, lock);
+}
+
+bool Observer::begin_call(Frame& frame, const ThreadState& thread, const Frame* parent, OpKind kind, const Name& name,
+                          size_t own_frames, std::unique_lock<SpinLock>& lock) {
+  frame.logged = true;
+  ++counts_.calls;
+  OpCall& call = frame.call;
+  call.kind = kind;
+  call.name = name.text;
+  call.level = *name.level;
+  call.thread = thread.thread;
+  call.pass = frame.backward && thread.pass < 0 ? thread.nodes.back().pass : thread.pass;
+  if (frame.backward && thread.nodes.back().pass == call.pass) call.forward = thread.nodes.back().forward;
+  call.parent = parent != nullptr && parent->logged ? parent->call.number
+                : thread.scopes.empty()             ? kNoEvent
+                                                    : thread.scopes.back().event;
+  if (!take_stack(call, lock, own_frames)) return false;
+  call.start_ns = ticks_.now_ns();
+  sink_->begin(call);
+  return true;
 }
 
 bool Observer::take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t own_frames) {
@@ -187,7 +197,6 @@ void Observer::end(const at::RecordFunction& function, ThreadState& thread, std:
     for (const Frame::Written& written : frame.written) tensors_.written(written.tensor);
   if (!frame.logged || (options_.view == OpView::kLeaf && frame.has_children)) return;
   frame.call.end_ns = ticks_.now_ns();
-  tensors_.set_pass(frame.call.pass);
   if (function.seqNr() >= 0) remember_forward(function, {frame.call.number, frame.scope, frame.call.pass});
   const Operator& op = *frame.op;
   c10::ArrayRef<c10::IValue> results(function.outputs());

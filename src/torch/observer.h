@@ -164,7 +164,12 @@ class Observer {
   void drop_values(Frame& frame);
   const Name* name_of(TextId scope, bool backward, const std::string& op, uint64_t key,
                       std::unique_lock<SpinLock>& lock);
-  bool take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t own_frames = 0);
+  // Where a call stands, and its name; then its beginning, with what is the same for operators and kernels.
+  const Name* place_call(Frame& frame, const ThreadState& thread, const std::string& operation, uint64_t number,
+                         std::unique_lock<SpinLock>& lock);
+  bool begin_call(Frame& frame, const ThreadState& thread, const Frame* parent, OpKind kind, const Name& name,
+                  size_t own_frames, std::unique_lock<SpinLock>& lock);
+  bool take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t own_frames);
   void note_group(Frame& frame, c10::ArrayRef<const c10::IValue> arguments);
   bool note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock);
   bool note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);

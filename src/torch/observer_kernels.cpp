@@ -38,10 +38,7 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
   }
   const std::string full_name = std::string(library) + "::" + std::string(name);
   const uint64_t number = kernel_numbers_.try_emplace(full_name, kFirstKernel + kernel_numbers_.size()).first->second;
-  const bool backward = !thread->nodes.empty() && thread->scopes.size() <= thread->nodes.back().scopes_below;
-  frame.scope = backward ? thread->nodes.back().scope : thread->scopes.empty() ? 0 : thread->scopes.back().name;
-  const Name* found =
-      name_of(frame.scope, backward, full_name, uint64_t{frame.scope} << 32 | number << 1 | (backward ? 1 : 0), lock);
+  const Name* found = place_call(frame, *thread, full_name, number, lock);
   if (found == nullptr) return;
   if (!found->level || sink_->full()) {
     ++(found->level ? counts_.no_room : counts_.rejected);
@@ -49,22 +46,8 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
       if (argument.tensor.defined()) tensors_.written(argument.tensor);
     return;
   }
-  frame.logged = true;
-  ++counts_.calls;
+  if (!begin_call(frame, *thread, parent, OpKind::kKernel, *found, kLauncherFrames, lock)) return;
   OpCall& call = frame.call;
-  call.kind = OpKind::kKernel;
-  call.name = found->text;
-  call.level = *found->level;
-  call.thread = thread->thread;
-  call.pass = backward && thread->pass < 0 ? thread->nodes.back().pass : thread->pass;
-  tensors_.set_pass(call.pass);
-  if (backward && thread->nodes.back().pass == call.pass) call.forward = thread->nodes.back().forward;
-  call.parent = parent != nullptr && parent->logged ? parent->call.number
-                : thread->scopes.empty()            ? kNoEvent
-                                                    : thread->scopes.back().event;
-  if (!take_stack(call, lock, kLauncherFrames)) return;
-  call.start_ns = ticks_.now_ns();
-  sink_->begin(call);
   std::string text;
   const Level level = options_.inputs ? call.level : Level::kMeta;
   for (KernelArgument& argument : arguments) {
@@ -120,7 +103,6 @@ void Observer::end_kernel() {
   Frame& frame = thread->top();
   if (link->observer == this && frame.logged) {
     frame.call.end_ns = ticks_.now_ns();
-    tensors_.set_pass(frame.call.pass);
     // It reaches memory through its arguments only.
     for (const Frame::Written& written : frame.written) tensors_.written(written.tensor);
     const UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};

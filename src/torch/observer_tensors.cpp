@@ -1,7 +1,3 @@
-#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/Work.hpp>
-
 #include <algorithm>
 
 #include "torch/frame.h"
@@ -129,26 +125,6 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   return attached;
 }
 
-void Observer::note_group(Frame& frame, c10::ArrayRef<const c10::IValue> arguments) {
-  const int index = frame.op->group_argument;
-  if (index < 0 || static_cast<size_t>(index) >= arguments.size()) return;
-  const c10::IValue& value = arguments[static_cast<size_t>(index)];
-  c10::intrusive_ptr<c10d::ProcessGroup> group;
-  try {
-    group =
-        value.isString() ? c10d::resolve_process_group(value.toStringRef()) : value.toCustomClass<c10d::ProcessGroup>();
-  } catch (const std::exception&) {
-    // One that is not registered goes by its name alone.
-  }
-  std::string text = value.isString() ? value.toStringRef() : std::string();
-  if (group) {
-    text = group->getGroupName();
-    if (!group->getGroupDesc().empty()) text += " (" + group->getGroupDesc() + ")";
-    text += ", rank " + std::to_string(group->getRank()) + " of " + std::to_string(group->getSize());
-  }
-  if (!text.empty()) frame.notes.add("group", json_text(text));
-}
-
 bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
   if (frame.pending.empty()) return true;
   const size_t first = frame.call.tensors.size();
@@ -190,40 +166,6 @@ bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
         tensors_.set_fingerprint(each.tensor, taken->meta, frame.call.fingerprints[taken->fingerprint]);
     }
   frame.pending.clear();
-  return true;
-}
-
-// Reading the result of a collective before it is there would give what was there before. All ranks call their
-// collectives in one order, so waiting here cannot lock them up; sends and receives are not waited for.
-bool Observer::wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue> results,
-                                   std::unique_lock<SpinLock>& lock) {
-  const std::string& name = frame.op->name;
-  const bool waits = options_.outputs && frame.call.level != Level::kMeta && name.find("send") == std::string::npos &&
-                     name.find("recv") == std::string::npos;
-  for (const c10::IValue& result : results) {
-    if (!result.isCustomClass() && !result.isObject()) continue;
-    c10::intrusive_ptr<c10d::Work> work;
-    try {
-      work = result.toCustomClass<c10d::Work>();
-    } catch (const c10::Error&) {
-      continue;
-    }
-    if (!work) continue;
-    if (!waits) {
-      frame.notes.add("work", json_text("not waited for"));
-      continue;
-    }
-    const std::shared_ptr<Link> link = link_;
-    {
-      const Unlocked unlocked(*link, lock);
-      try {
-        work->wait();
-      } catch (const std::exception&) {
-        // The program will meet it when it waits.
-      }
-    }
-    if (link->observer != this) return false;
-  }
   return true;
 }
 

@@ -32,8 +32,6 @@ void describe_schema(Operator& op, PlaceTable& places) {
     op.arguments[kRunningMean].written = op.arguments[kRunningVariance].written = op.writes = true;
     op.training_flag = kTraining;
   }
-  const auto& returns = op.schema->returns();
-  op.returns_first = returns.size() == 1 && returns[0].alias_info() != nullptr && returns[0].alias_info()->isWrite();
 }
 
 void describe_dispatch(Operator& op) {

@@ -36,7 +36,6 @@ struct Operator {
   std::vector<Argument> arguments;
   bool writes = false;              // to any argument
   int training_flag = -1;           // the argument that says whether it does
-  bool returns_first = false;       // its result is its written first argument
   bool result_comes_later = false;  // a collective that is waited for by another operator
   bool is_wait = false;             // that operator
   bool is_c10d = false;             // c10d:: collectives, whose result is a Work

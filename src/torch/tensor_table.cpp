@@ -12,7 +12,6 @@ namespace ttap::torch_source {
 namespace {
 
 constexpr size_t kViewsPerStorage = 16;
-
 constexpr size_t kFirstSweep = 4096;
 
 uint64_t stirred(uint64_t hash, uint64_t value) { return (hash ^ value) * 0x9E3779B97F4A7C15; }
@@ -164,8 +163,7 @@ TensorTable::View* TensorTable::find_view(const at::Tensor& tensor, MetaId meta)
   const uint32_t version = version_of(*tensor.unsafeGetTensorImpl());
   for (size_t i = storage->views.size(); i-- > 0;) {
     View& view = storage->views[i];
-    if (view.offset == offset && view.meta == meta)
-      return view.version == version && view.epoch == epoch_ ? &view : nullptr;
+    if (view.offset == offset && view.meta == meta) return view.version == version ? &view : nullptr;
   }
   return nullptr;
 }
@@ -192,7 +190,6 @@ void TensorTable::set_value(const at::Tensor& tensor, MetaId meta, uint32_t valu
                             .range = range_of(tensor),
                             .meta = meta,
                             .version = version_of(*tensor.unsafeGetTensorImpl()),
-                            .epoch = epoch_,
                             .value = value,
                             .pass = pass_,
                             .is_read = false,
@@ -208,7 +205,7 @@ const Fingerprint* TensorTable::fingerprint_of(const at::Tensor& tensor, MetaId 
   const uint32_t version = version_of(*tensor.unsafeGetTensorImpl());
   for (size_t i = storage->views.size(); i-- > 0;) {
     const View& view = storage->views[i];
-    if (!view.has_fingerprint || view.offset != offset || view.version != version || view.epoch != epoch_) continue;
+    if (!view.has_fingerprint || view.offset != offset || view.version != version) continue;
     const TensorMeta& known = metas_[view.meta];
     if (view.meta == meta || (known.dtype == wanted.dtype && known.marks == wanted.marks &&
                               known.byte_count == wanted.byte_count && known.strides.empty() && wanted.strides.empty()))

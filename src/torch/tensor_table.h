@@ -17,9 +17,9 @@ namespace ttap::torch_source {
 // Which tensor object is which, what it looks like, and which of the recorded values it holds.
 //
 // A value is what a storage held at one moment, seen through one geometry. It is the same as long as nobody writes to
-// the storage: no operator that says so (`written`), no change of PyTorch's version counter, no kernel that writes past
-// both (`kernel_ran`). Identity is exact: the table keeps weak references, so an address is never taken for its former
-// owner's; the memory of tensors and storages is still freed when the program drops them.
+// those bytes: no call that says so or was seen to (`written`), and no change of PyTorch's version counter. Identity is
+// exact: the table keeps weak references, so an address is never taken for its former owner's; the memory of tensors
+// and storages is still freed when the program drops them.
 class TensorTable {
  public:
   explicit TensorTable(TextTable& texts) : texts_(texts) {}
@@ -69,8 +69,6 @@ class TensorTable {
     const Storage* storage = storage_of(tensor);
     return storage != nullptr && storage->uninitialised;
   }
-  // A kernel ran that may have written anywhere.
-  void kernel_ran() { ++epoch_; }
 
  private:
   struct ByteRange {  // of the storage: what a tensor may touch
@@ -84,7 +82,6 @@ class TensorTable {
     ByteRange range;
     MetaId meta;
     uint32_t version;
-    uint32_t epoch;
     uint32_t value;
     int64_t pass;
     bool is_read;
@@ -124,7 +121,6 @@ class TensorTable {
   ska::flat_hash_map<const void*, Object> objects_;
   ska::flat_hash_map<const void*, Storage> storages_;
   uint32_t next_number_ = 0;
-  uint32_t epoch_ = 0;
   int64_t pass_ = -1;
   Newcomers new_objects_;
   Newcomers new_storages_;
