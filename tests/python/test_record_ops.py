@@ -8,17 +8,8 @@ import threading
 import pytest
 import tensortap as tap
 import torch
-from torch import nn
+from small_net import Net
 from ttap_command import TTAP
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up, self.down = nn.Linear(4, 8), nn.Linear(8, 2)
-
-    def forward(self, x):
-        return self.down(torch.relu(self.up(x)))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from small_net import FORWARD, Net
 from tensortap.tracing import trace
 from torch import nn
 from torch.func import functional_call, grad, jvp, vmap
@@ -21,15 +22,6 @@ def seen_by_debug_mode(function):
             else "") for op in found]  # fmt: skip
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up, self.down = nn.Linear(4, 8), nn.Linear(8, 4)
-
-    def forward(self, x):
-        return self.down(torch.relu(self.up(x)))
-
-
 @pytest.fixture
 def model():
     torch.manual_seed(0)
@@ -40,9 +32,6 @@ def model():
 def x():
     torch.manual_seed(1)
     return torch.randn(3, 4)
-
-
-FORWARD = ["aten::t", "aten::addmm", "aten::relu", "aten::t", "aten::addmm"]
 
 
 # ---- modes of autograd ----

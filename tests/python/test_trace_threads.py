@@ -6,18 +6,10 @@ import time
 
 import pytest
 import torch
+from small_net import FORWARD, Net
 from tensortap.tracing import trace
 from torch import nn
 from traced_calls import lines, names, ops
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up, self.down = nn.Linear(4, 8), nn.Linear(8, 4)
-
-    def forward(self, x):
-        return self.down(torch.relu(self.up(x)))
 
 
 @pytest.fixture
@@ -30,9 +22,6 @@ def model():
 def x():
     torch.manual_seed(1)
     return torch.randn(3, 4)
-
-
-FORWARD = ["aten::t", "aten::addmm", "aten::relu", "aten::t", "aten::addmm"]
 
 
 # ---- threads ----
