@@ -70,6 +70,20 @@ struct RecorderOptions {
   TTAP_API static Result<RecorderOptions> from_environment(RecorderOptions base);
 };
 
+namespace cuda {
+struct PendingResult;
+}
+
+// Where a tensor in the memory of a GPU was made. It is read in stream order: what is enqueued there after capture()
+// cannot change what is recorded, and the caller does not wait.
+struct OnGpu {
+  int device = 0;
+  void* stream = nullptr;  // cudaStream_t; null is the legacy default stream
+  // How many rows (of the first axis) are alive, in the memory of the GPU when the stream gets there; null: all.
+  const void* rows = nullptr;
+  bool rows_are_64_bit = true;  // else 32
+};
+
 // Where a tensor stands within its event.
 struct Place {
   std::string_view role = "out";
@@ -81,6 +95,10 @@ struct Place {
   uint32_t value = 0;
   // Its fingerprint, when the source has taken it already; read at level kFingerprint, where the data is then not.
   const Fingerprint* known = nullptr;
+  std::optional<OnGpu> gpu = {};  // set: the tensor's data is there
+  // A fingerprint on its way from a GPU, which is awaited in the background, and then the recorder's: read at level
+  // kFingerprint, where the data is then not.
+  const cuda::PendingResult* later = nullptr;
 };
 
 // An event of an open pass, to hang tensors on. Plain data; good until its pass ends.

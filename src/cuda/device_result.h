@@ -1,0 +1,29 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "fingerprint/stats_part.h"
+#include "ttap/fingerprint.h"
+
+namespace ttap::cuda {
+
+// What a kernel leaves of one tensor. `sequence` is stored last, after everything else is visible to whoever reads it:
+// the host for one in pinned memory.
+struct alignas(16) DeviceResult {
+  uint64_t hash_low = 0;
+  uint64_t hash_high = 0;
+  StatsPart stats = {};
+  uint64_t bytes = 0;  // that were read: fewer than the tensor has when its rows are limited
+  uint64_t sequence = 0;
+};
+static_assert(sizeof(DeviceResult) == 144);
+
+inline bool has_arrived(const DeviceResult& result, uint64_t sequence) {
+  return std::atomic_ref(const_cast<uint64_t&>(result.sequence)).load(std::memory_order_acquire) == sequence;
+}
+inline Fingerprint to_fingerprint(const DeviceResult& result) {
+  return {{result.hash_low, result.hash_high}, to_stats(result.stats)};
+}
+
+}  // namespace ttap::cuda

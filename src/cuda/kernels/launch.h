@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "cuda/device_result.h"
+#include "cuda/runtime.h"
+#include "ttap/compare.h"
+#include "ttap/tensor_view.h"
+
+// The kernels, as the host calls them. None allocates, none waits; all can be captured into a graph.
+namespace ttap::cuda {
+
+// How many of a tensor's rows (its first axis) are read: all, or as many as device memory says when the kernel runs.
+// More than there are means all, fewer than none means none.
+struct Rows {
+  const void* count = nullptr;
+  bool is_64_bit = true;  // else 32; signed
+};
+
+// ---- fingerprint ----
+
+struct FingerprintJob {
+  TensorView view = {};  // in device memory; passes check()
+  Rows rows = {};
+  void* copy_to = nullptr;         // device memory, on a multiple of 16: the elements read, in C order
+  DeviceResult* result = nullptr;  // device or pinned memory
+  uint64_t sequence = 1;           // for DeviceResult::sequence
+};
+
+// What launches on one stream need: zeroed once, used by one launch after the other. Launches that may run side by side
+// need one each.
+inline constexpr size_t kScratchBytes = size_t{1} << 20;
+
+// One launch where it can be one (C order, small); larger tensors and strided ones get one each. The current device is
+// the tensors'.
+Status launch_fingerprints(std::span<const FingerprintJob> jobs, void* scratch, Stream stream);
+
+// ---- publishing what a graph made ----
+
+struct PublishSegment {
+  const std::byte* from = nullptr;  // device memory
+  uint64_t bytes = 0;
+  uint64_t to = 0;  // offset in the entry's payload, a multiple of 16
+};
+
+// In pinned memory, of one ring.
+struct alignas(64) RingControl {
+  uint64_t published = 0;             // the device's: entries written so far, over all replays
+  uint64_t skipped = 0;               // the device's: replays that published nothing while the ring was closed
+  alignas(64) uint64_t released = 0;  // the host's: entries it has done with; waited for when `waits`
+  uint32_t open = 0;                  // the host's
+  uint32_t waits = 0;                 // the host's: whether a full ring makes the device wait, or overwrite
+};
+
+// At the start of each entry. The payload is whole when both are index + 1, before and after it was read.
+struct alignas(64) EntryHead {
+  uint64_t begun = 0;
+  uint64_t ended = 0;
+};
+
+// In device memory, zeroed, of one ring.
+struct RingState {
+  uint64_t next = 0;
+  uint32_t blocks_done = 0;
+};
+
+struct PublishJob {
+  const PublishSegment* segments = nullptr;  // device memory
+  uint32_t segment_count = 0;
+  std::byte* entries = nullptr;  // pinned memory
+  uint64_t entry_bytes = 0;      // head and payload
+  uint32_t capacity = 0;
+  uint32_t blocks = 1;  // more for large payloads
+  RingControl* control = nullptr;
+  RingState* state = nullptr;
+};
+
+// Copies the segments into entry number `state->next % capacity` and counts.
+Status launch_publish(const PublishJob& job, Stream stream);
+
+}  // namespace ttap::cuda

@@ -1,0 +1,66 @@
+#include "cuda/result_pool.h"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <thread>
+
+namespace ttap::cuda {
+namespace {
+
+constexpr std::chrono::microseconds kShortest{5};
+constexpr std::chrono::microseconds kLongest{200};
+constexpr std::chrono::milliseconds kHealthInterval{500};
+
+}  // namespace
+
+ResultPool& ResultPool::of_process() {
+  static auto* pool = new ResultPool;  // never destroyed: the driver may be gone before static objects are
+  return *pool;
+}
+
+PendingResult ResultPool::take(int device) {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) {
+    if (made_ >= kMost) return {};
+    const WhileCapturing allocating;
+    auto memory = pinned_memory(kBlock * sizeof(DeviceResult));
+    if (!memory.ok()) return {};
+    auto* results = reinterpret_cast<DeviceResult*>(memory->get());
+    free_.reserve(made_ + kBlock);
+    for (size_t i = kBlock; i-- > 0;) free_.push_back(new (results + i) DeviceResult);
+    blocks_.push_back(std::move(memory).value());
+    made_ += kBlock;
+  }
+  DeviceResult* result = free_.back();
+  free_.pop_back();
+  return {result, next_sequence_++, device};
+}
+
+void ResultPool::give_back(const PendingResult& pending) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(pending.result);
+}
+
+std::optional<DeviceResult> ResultPool::wait(const PendingResult& pending) {
+  auto pause = kShortest;
+  auto next_look = std::chrono::steady_clock::now() + kHealthInterval;
+  while (!has_arrived(pending)) {
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, kLongest);
+    if (std::chrono::steady_clock::now() < next_look) continue;
+    // A kernel of somebody's may have failed: then nothing arrives any more, and the place is not used again.
+    if (!health(pending.device).ok()) return std::nullopt;
+    next_look = std::chrono::steady_clock::now() + kHealthInterval;
+  }
+  const DeviceResult result = *pending.result;
+  give_back(pending);
+  return result;
+}
+
+uint64_t ResultPool::outstanding() const {
+  const std::lock_guard lock(mutex_);
+  return made_ - free_.size();
+}
+
+}  // namespace ttap::cuda

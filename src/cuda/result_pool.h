@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "cuda/device_result.h"
+#include "cuda/runtime.h"
+
+namespace ttap::cuda {
+
+// A fingerprint on its way from a device.
+struct PendingResult {
+  DeviceResult* result = nullptr;
+  uint64_t sequence = 0;  // that says it has arrived
+  int device = 0;
+  explicit operator bool() const { return result != nullptr; }
+};
+inline bool has_arrived(const PendingResult& pending) { return has_arrived(*pending.result, pending.sequence); }
+
+// Places in pinned memory for fingerprints that are on their way from a device. One pool serves the process; it grows
+// to a bound and is never given back.
+class ResultPool {
+ public:
+  static ResultPool& of_process();
+
+  // A place for one; none when the bound is reached (or memory is refused).
+  PendingResult take(int device);
+  void give_back(const PendingResult& pending);
+
+  // Waits until it has arrived, and gives it back. Nothing when the device has failed. Never call it on the model's
+  // thread.
+  std::optional<DeviceResult> wait(const PendingResult& pending);
+
+  uint64_t outstanding() const;
+
+ private:
+  static constexpr size_t kBlock = 4096;            // results allocated at once
+  static constexpr size_t kMost = size_t{1} << 20;  // results in all, 150 MB
+
+  mutable std::mutex mutex_;
+  std::vector<PinnedMemory> blocks_;
+  std::vector<DeviceResult*> free_;
+  size_t made_ = 0;
+  uint64_t next_sequence_ = 1;
+};
+
+}  // namespace ttap::cuda
