@@ -55,6 +55,8 @@ struct RecorderOptions {
 
   // All memory between capture() and the disk; at least 64 KiB. More absorbs longer bursts, less stays in the caches.
   uint64_t staging_bytes = uint64_t{64} << 20;
+  // On each GPU, between the model and the bus; also what the taps in one CUDA graph may keep of its tensors.
+  uint64_t device_staging_bytes = uint64_t{256} << 20;
   WhenFull when_full = WhenFull::kBlock;
   WriteMode write = WriteMode::kAuto;
   uint64_t quota_bytes = 0;          // for everything this process writes; 0: no limit
@@ -73,6 +75,9 @@ struct RecorderOptions {
 namespace cuda {
 struct PendingResult;
 }
+class GraphPass;  // see Recorder::graph_pass()
+class GraphPasses;
+inline constexpr uint32_t kNoTap = UINT32_MAX;
 
 // Where a tensor in the memory of a GPU was made. It is read in stream order: what is enqueued there after capture()
 // cannot change what is recorded, and the caller does not wait.
@@ -99,6 +104,8 @@ struct Place {
   // A fingerprint on its way from a GPU, which is awaited in the background, and then the recorder's: read at level
   // kFingerprint, where the data is then not.
   const cuda::PendingResult* later = nullptr;
+  // For a tensor of a captured graph that the source has tapped already: the tap's number (GraphPass).
+  uint32_t tap = kNoTap;
 };
 
 // An event of an open pass, to hang tensors on. Plain data; good until its pass ends.
@@ -109,6 +116,7 @@ struct Event {
   const void* name = nullptr;  // the recorder's; null when the filter rejects the name, or its pass is not open
   Level level = Level::kFull;  // of its tensors
   uint64_t start_ns = 0;       // on the recorder's clock
+  GraphPass* graph = nullptr;  // it was captured into this graph
 
   bool wanted() const { return name != nullptr; }
 };
@@ -123,6 +131,9 @@ struct EventInfo {
   // A call that is done again (activation checkpointing): numbered apart from the others, so its tensors need roles of
   // their own.
   bool again = false;
+  // The call happens while this graph is captured: its tensors have values when the graph is replayed. The event is in
+  // the pass as always, its tensors there at level kMeta, and both are in the pass that each replay makes.
+  GraphPass* graph = nullptr;
 };
 
 // The end of a call; see EventRecord.
@@ -148,6 +159,14 @@ struct TTAP_API Report {
   DropCounts drops = {};
   std::string first_error = {};  // of the background threads
   uint64_t staging_peak_bytes = 0;
+  // CUDA graphs with taps in them.
+  struct Graphs {
+    uint64_t graphs = 0;
+    uint64_t replays = 0;     // recorded, each as a pass
+    uint64_t lost = 0;        // overwritten before they were read, or torn
+    uint64_t not_copied = 0;  // tensors kept as fingerprints, since the bytes of their graph were too many
+  };
+  Graphs graphs = {};
 
   // One line, then one for everything that was not kept.
   std::string describe() const;
@@ -200,6 +219,12 @@ class TTAP_API Recorder {
   // program: what cannot be recorded is counted, as an event.
   void end_event(const Event& event, const CallInfo& call);
 
+  // While a CUDA graph is captured on a stream: the taps of this recorder in that graph, each replay of which is a pass
+  // of its own, with the keys of the capture. kUnsupported when nothing is captured there.
+  Result<GraphPass*> graph_pass(int device, void* stream);
+  // The capture on this stream is about to end: the last node is added. Nothing when there are no taps in it.
+  Status end_capture(void* stream);
+
   // A source saw a tensor that it cannot hand over (sparse, fake, …): counted as DropCounts::unsupported in the pass,
   // the current one by default. Returns the error that try_capture() would have given.
   Status count_unsupported(std::string_view name, std::string_view reason, std::optional<uint32_t> pass = {});
@@ -217,9 +242,11 @@ class TTAP_API Recorder {
 
  private:
   class Impl;
-  explicit Recorder(std::unique_ptr<Impl> impl);
+  Recorder(std::unique_ptr<Impl> impl, std::unique_ptr<GraphPasses> graphs);
+  Status capture_in_graph(const Event& event, const TensorView& tensor, const Place& place);
   void raise_if_strict(const Status& status) const;
   std::unique_ptr<Impl> impl_;
+  std::unique_ptr<GraphPasses> graphs_;
 };
 
 // A pass as a scope: aborted when it is left by an exception.

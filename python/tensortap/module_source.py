@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch._C._dynamo.eval_frame import set_eval_frame
 
-from tensortap import _core
+from tensortap import _core, cuda_graphs
 from tensortap.coverage import Whereabouts, explain, model_name
 from tensortap.hooks import HookSet
 from tensortap.metadata import of_model
@@ -218,6 +218,13 @@ class ModuleSource:
             if self.ops is not None:
                 self.ops.deafen(-1)
             set_eval_frame(callback)
+
+    def graph_now(self) -> int:
+        """The recorder's taps in the CUDA graph that is captured on the current stream; 0 when none is."""
+        if not cuda_graphs.under_way() or not torch.cuda.is_current_stream_capturing():
+            return 0
+        device = torch.cuda.current_device()
+        return self.core.graph_pass(device, torch._C._cuda_getCurrentRawStream(device))
 
     def record(self, call: Call, tensor: torch.Tensor, role: str, path: str) -> None:
         """One tensor of a call, whatever kind of tensor it is."""

@@ -73,6 +73,16 @@ class OpTap:
         self._ended.append(self._source.counts())
         self._source, self._aids, self._core = None, [], None
 
+    @property
+    def source(self) -> Any:
+        """The source that is at work, or None."""
+        return self._source
+
+    def launch_waiting(self) -> None:
+        """Fingerprints of CUDA tensors that wait for others are launched: a pass is about to end."""
+        if self._source is not None:
+            self._source.launch_waiting()
+
     def set_pass(self, number: int | None) -> None:
         """The pass of this thread's operators; None: they belong to none."""
         if self._source is not None:

@@ -117,9 +117,11 @@ class PassTracker:
         steps: NumberSet | None,
         gradients: bool,
         tell: Callable[[int | None], None] | None = None,
+        before_end: Callable[[], None] | None = None,
     ) -> None:
         self._writer = writer
         self._tell = tell  # is told the pass of the thread that calls it
+        self._before_end = before_end  # of a pass: the last chance to record something in it
         self._gradients = gradients  # whether any are wanted
         self._manual = manual
         self._steps = steps
@@ -159,6 +161,8 @@ class PassTracker:
         if self.thread.held == number:
             self.thread.held = None
             self.thread.tell()
+        if self._before_end is not None:
+            self._before_end()
         self._writer().close_pass(number, aborted=aborted)
 
     def await_gradients(self, number: int, count: int, handles: list[RemovableHandle]) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from tensortap.coverage import Coverage
+    from tensortap.cuda_graphs import CudaGraphs
     from tensortap.op_tap import OpTap
     from tensortap.root_finder import RootFinder
     from tensortap.writer import Writer
@@ -39,6 +40,7 @@ class Recording:
         self._coverage: Coverage | None = None
         self._finder: RootFinder | None = None
         self.ops: OpTap | None = None
+        self._graphs: CudaGraphs | None = None
         if self._closed:
             return
         from tensortap import metadata
@@ -61,6 +63,7 @@ class Recording:
             steps=options.steps,
             gradients=options.ops or bool(options.roles & {"grad_out", "grad_in"}),
             tell=self.ops.set_pass if self.ops is not None else None,
+            before_end=self.ops.launch_waiting if self.ops is not None else None,
         )
         self._source = ModuleSource(self)
         if models is None:
@@ -131,6 +134,8 @@ class Recording:
     def flush(self) -> None:
         """Returns when everything recorded so far is in the files."""
         if self._writer is not None and not self._closed:
+            if self.ops is not None:
+                self.ops.launch_waiting()
             self._writer.core.flush()
 
     def close(self) -> None:
@@ -204,6 +209,7 @@ class Recording:
             self._rank_directory = self._writer.rank_directory
             if self.ops is not None:
                 self.ops.start(self._writer.core)
+            self._watch_graphs()
             for described in self._described:
                 self._tell_writer(described)
         return self._writer
@@ -229,7 +235,20 @@ class Recording:
         if self._finder is None:
             warnings.warn(f"tensortap: {note}", stacklevel=5)
 
+    def _watch_graphs(self) -> None:
+        import torch
+
+        if not torch.cuda.is_available():
+            return
+        from tensortap.cuda_graphs import CudaGraphs, OfRecording
+
+        assert self._writer is not None
+        self._graphs = CudaGraphs(OfRecording(self._writer.core, self.ops))
+
     def _stop_ops(self) -> None:
+        if self._graphs is not None:
+            self._graphs.remove()
+            self._graphs = None
         if self.ops is not None:
             self.ops.stop()
             self._coverage.ops = self.ops.counts()

@@ -112,7 +112,7 @@ class Tap:
         place = self.place()
         parent = next((call.event for call in reversed(tracker.thread.parents) if call.event is not None), None)
         kind = "recompute" if again else "module"
-        event = source.core.begin_event(place.name, kind, number, place.level, parent, again)
+        event = source.core.begin_event(place.name, kind, number, place.level, parent, again, source.graph_now())
         return Call(self, event, number, again, certain=count.calls == 1)
 
     def _before(self, args: tuple, kwargs: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from tensortap.comparing import Diff
+    from tensortap.cuda_graphs import OfTrace
     from tensortap.reading import EventRecord, Pass
 
 VIEWS = ("dispatch", "all", "leaf")
@@ -31,10 +32,13 @@ class Trace:
     Printing it prints the log. It can be saved as a run, compared with `tap.diff`, and read event by event.
     """
 
-    def __init__(self, options: dict[str, Any], source: Any, aids: Iterable[Callable[[], Any]]) -> None:
+    def __init__(
+        self, options: dict[str, Any], source: Any, aids: Iterable[Callable[[], Any]], graphs: OfTrace | None = None
+    ) -> None:
         self._options = options
         self._source = source
         self._make_aids = list(aids)
+        self._graphs = graphs
         self._aids: list[Any] = []
         self._at_work = False
         self._ended = False
@@ -71,6 +75,8 @@ class Trace:
         self._source.stop()
         self._remove_aids()
         self._at_work, self._ended = False, True
+        if self._graphs is not None and self._graphs.captured > 0:
+            self._source.settle()  # what is replayed from now on is not recorded
         if (failed := self._source.counts()["failed"]) > 0:
             first = self._source.counts()["first_failure"]
             print(f"tensortap: {failed} operators were not recorded: {first}", file=sys.stderr)
@@ -97,6 +103,13 @@ class Trace:
         return reading.open(self._saved()).ranks[0].passes[0]
 
     @property
+    def replays(self) -> list[Pass]:
+        """A pass for each replay of a CUDA graph that was captured and replayed meanwhile, in order."""
+        from tensortap import reading
+
+        return list(reading.open(self._saved()).ranks[0].passes.values())[1:]
+
+    @property
     def events(self) -> list[EventRecord]:
         """Every call, in the order in which they began."""
         return self.run.events
@@ -121,6 +134,7 @@ class Trace:
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Writes it as a run that every command reads; returns the rank's directory."""
         self._must_have_ended("save")
+        self._source.settle()
         return Path(self._source.save(os.fspath(Path(directory).expanduser().absolute()), *self._about()))
 
     def diff(self, other: Any, **options: Any) -> Diff:
@@ -139,6 +153,7 @@ class Trace:
         """A run in a temporary directory that goes with the trace."""
         self._must_have_ended("read")
         if self._folder is None:
+            self._source.settle()
             self._folder = tempfile.TemporaryDirectory(prefix="tensortap-trace-", ignore_cleanup_errors=True)
             self._rank_directory = Path(self._source.save(self._folder.name, *self._about()))
         return Path(self._folder.name)
@@ -263,6 +278,8 @@ def trace(
         How much memory the log may take; calls beyond it are counted.
     """
     ops = op_extension.load()
+    import torch
+
     if view not in VIEWS:
         raise ValueError(f"view is {view!r}: it is one of {', '.join(VIEWS)}")
     if threads not in ("all", "own"):
@@ -301,4 +318,10 @@ def trace(
         aids.append(lambda: ModuleScopes(source, dict(models or {})))
     if triton:
         aids.append(lambda: Kernels(source))
-    return Trace(options, source, aids)
+    graphs = None
+    if torch.cuda.is_available():
+        from tensortap.cuda_graphs import CudaGraphs, OfTrace
+
+        graphs = OfTrace(source)
+        aids.append(lambda: CudaGraphs(graphs))
+    return Trace(options, source, aids, graphs)

@@ -8,6 +8,12 @@
 #include "ttap/fingerprint.h"
 
 namespace ttap {
+namespace {
+
+constexpr uint64_t kReplayRingBytes = uint64_t{64} << 20;
+constexpr size_t kMostAwaited = 16384;  // before those that have arrived are taken
+
+}  // namespace
 
 OpLog::OpLog(const TextTable& texts, const std::deque<TensorMeta>& metas, const std::deque<OpPlace>& places,
              const OpLogOptions& options)
@@ -16,7 +22,8 @@ OpLog::OpLog(const TextTable& texts, const std::deque<TensorMeta>& metas, const 
       places_(places),
       options_(options),
       started_unix_ns_(unix_ns()),
-      started_ns_(steady_ns()) {}
+      started_ns_(steady_ns()),
+      graphs_([this](GraphPass& graph) { return take_replay(graph); }, {.bytes = kReplayRingBytes}, 0) {}
 
 uint32_t OpLog::thread_of(uint64_t number) {
   // The last thread is nearly always the same; there are few.
@@ -31,6 +38,9 @@ void OpLog::begin(OpCall& call) { call.number = begun_++; }
 void OpLog::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) {
   OpTensor& taken = call.tensors.emplace_back(tensor);
   if (tensor.asked == Level::kMeta) return;
+  taken.later = source.later;
+  taken.tap = source.tap;
+  if (source.later || source.tap != kNoTap) return;
   if (tensor.asked == Level::kFull) {
     const LogicalCopy bytes(source.view);
     taken.blob = static_cast<uint32_t>(call.blobs.size());
@@ -57,6 +67,7 @@ void OpLog::end(OpCall& call) {
               .use_count = static_cast<uint16_t>(std::min<size_t>(call.uses.size(), 0xFFFF)),
               .tensor_count = static_cast<uint16_t>(std::min<size_t>(call.tensors.size(), 0xFFFF)),
               .kind = call.kind,
+              .graph = call.graph != nullptr ? graph_index(*call.graph) : uint16_t{0},
               .duration_ns = static_cast<uint32_t>(std::min<uint64_t>(duration, std::numeric_limits<uint32_t>::max())),
               .start_ns = call.start_ns};
   for (size_t i = 0; i < logged.use_count; ++i) {
@@ -65,7 +76,8 @@ void OpLog::end(OpCall& call) {
   }
   for (size_t i = 0; i < logged.tensor_count; ++i) {
     const OpTensor& tensor = call.tensors[i];
-    Tensor row{tensor.place, tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked};
+    Tensor row{tensor.place, tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked, tensor.tap};
+    if (tensor.later) awaited_.push_back({tensors_.size(), tensor.later});
     if (tensor.fingerprint != kNoNumber) {
       row.fingerprint = static_cast<uint32_t>(fingerprints_.size());
       fingerprints_.push_back(call.fingerprints[tensor.fingerprint]);
@@ -79,6 +91,7 @@ void OpLog::end(OpCall& call) {
     tensors_.push_back(row);
   }
   calls_.push_back(logged);
+  if (awaited_.size() >= kMostAwaited) take_what_has_arrived(false);
   bytes_ += sizeof(Call) + logged.use_count * sizeof(Use) + logged.tensor_count * sizeof(Tensor);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/graph_passes.h"
 #include "capture/op_sink.h"
 #include "ttap/api.h"
 #include "ttap/result.h"
@@ -28,6 +29,8 @@ class TTAP_API OpLog : public OpSink {
   void end(OpCall& call) override;
   void take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) override;
   bool keeps_meta() const override { return true; }
+  GraphPass* graph(int device, cuda::Stream stream) override;
+  void end_capture(cuda::Stream stream) override;
   bool full() const override { return bytes_ >= options_.limit_bytes; }
 
   uint64_t size() const { return calls_.size(); }
@@ -36,8 +39,15 @@ class TTAP_API OpLog : public OpSink {
   uint64_t bytes() const { return bytes_; }
   uint64_t under_way() const { return begun_ - calls_.size(); }
 
-  // Writes it as a run with one pass, number 0 or the next one that is free, and returns the rank's directory. The log
-  // stays as it is.
+  // Waits for the fingerprints that are on their way, and takes the replays that have come: after the source has
+  // stopped. Replays after it record nothing.
+  void settle();
+  uint64_t replays() const;
+  uint64_t lost_replays() const;
+  uint64_t lost_fingerprints() const { return lost_fingerprints_; }
+
+  // Writes it as a run: a pass, number 0 or the next one that is free, and behind it one for each replay of a graph
+  // that was captured meanwhile. Returns the rank's directory. The log stays as it is. After settle().
   struct SaveOptions {
     std::string metadata_json = "{}";  // about the program
     std::string source_json = {};      // about what was not seen
@@ -62,6 +72,7 @@ class TTAP_API OpLog : public OpSink {
     uint16_t use_count;
     uint16_t tensor_count;
     OpKind kind;
+    uint16_t graph;  // graph_index(), or 0
     uint32_t duration_ns;
     uint64_t start_ns;
   };
@@ -77,10 +88,25 @@ class TTAP_API OpLog : public OpSink {
     uint32_t fingerprint;  // index, or kNoNumber
     uint32_t bytes;        // index, or kNoNumber
     Level asked;
+    uint32_t tap;  // of its call's graph, or kNoTap
+  };
+  struct Awaited {
+    uint64_t tensor;  // index
+    cuda::PendingResult result;
+  };
+  struct Replay {
+    uint16_t graph;  // as Call::graph
+    uint64_t unix_ns;
+    std::vector<Fingerprint> fingerprints;  // by tap
   };
   class Saving;
 
   uint32_t thread_of(uint64_t number);
+  uint16_t graph_index(const GraphPass& graph);
+  void take_what_has_arrived(bool wait);
+  bool take_replay(GraphPass& graph);
+  Status save_pass(const std::filesystem::path& path, uint32_t number, const std::string& metadata_json,
+                   const SaveOptions& options, const Replay* replay, Report& report) const;
 
   const TextTable& texts_;
   const std::deque<TensorMeta>& metas_;
@@ -97,6 +123,14 @@ class TTAP_API OpLog : public OpSink {
   std::deque<Fingerprint> fingerprints_;
   std::deque<std::vector<std::byte>> blobs_;
   std::vector<uint64_t> threads_;
+  std::deque<Awaited> awaited_;  // in the order in which they were asked for
+  uint64_t lost_fingerprints_ = 0;
+
+  mutable std::mutex replays_mutex_;   // guards the next three: replays are taken by a thread of their own
+  std::vector<uint64_t> graph_order_;  // numbers of graphs, as they were met
+  std::deque<Replay> replays_;
+  uint64_t replay_bytes_ = 0;
+  GraphPasses graphs_;  // the last member: its thread uses the others
 };
 
 }  // namespace ttap

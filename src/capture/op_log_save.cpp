@@ -21,12 +21,15 @@ std::string_view or_out(std::string_view role) { return role.empty() ? "out" : r
 // One save: the rows go to the segment in the order of the calls.
 class OpLog::Saving {
  public:
-  Saving(const OpLog& log, const std::vector<std::string>& stacks, SegmentWriter& writer)
-      : log_(log), stacks_(stacks), writer_(writer) {}
+  // All calls, or those of the graph of a replay with what it made.
+  Saving(const OpLog& log, const std::vector<std::string>& stacks, SegmentWriter& writer, const Replay* replay)
+      : log_(log), stacks_(stacks), writer_(writer), replay_(replay) {}
 
   Status run() {
-    std::vector<uint32_t> order(log_.calls_.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint32_t>(i);
+    std::vector<uint32_t> order;
+    order.reserve(log_.calls_.size());
+    for (size_t i = 0; i < log_.calls_.size(); ++i)
+      if (replay_ == nullptr || log_.calls_[i].graph == replay_->graph) order.push_back(static_cast<uint32_t>(i));
     std::sort(order.begin(), order.end(),
               [&](uint32_t a, uint32_t b) { return log_.calls_[a].number < log_.calls_[b].number; });
     for (const uint32_t index : order) {
@@ -84,6 +87,12 @@ class OpLog::Saving {
                         .byte_count = meta.byte_count,
                         .value = tensor.value};
     if (record.has_fingerprint) record.fingerprint = log_.fingerprints_[tensor.fingerprint];
+    if (replay_ != nullptr && tensor.tap < replay_->fingerprints.size()) {
+      record.has_fingerprint = true;
+      record.fingerprint = replay_->fingerprints[tensor.tap];
+    }
+    // What was asked for did not come: of a captured call, only its replays have it.
+    if (!record.has_fingerprint) record.level = Level::kMeta;
     std::span<const std::byte> bytes;
     if (record.has_bytes) bytes = log_.blobs_[tensor.bytes];
     tensor_bytes_ += meta.byte_count;
@@ -112,6 +121,7 @@ class OpLog::Saving {
   const OpLog& log_;
   const std::vector<std::string>& stacks_;
   SegmentWriter& writer_;
+  const Replay* replay_;
   std::unordered_map<TextId, uint32_t> calls_of_name_;
   std::vector<ttap::Use> uses_;
   uint64_t tensor_bytes_ = 0;
@@ -123,23 +133,38 @@ Result<std::filesystem::path> OpLog::save(const std::filesystem::path& directory
   place.metadata_json = options.metadata_json;
   if (!options.source_json.empty()) TTAP_TRY(check_json_object(options.source_json, "what the source says of itself"));
   TTAP_ASSIGN(const RankStart start, make_rank_directory(place));
-  const std::filesystem::path path = start.directory / (pass_stem(start.first_pass) + ".ttap");
-  TTAP_ASSIGN(SegmentWriter writer,
-              SegmentWriter::create(path, start.first_pass, started_unix_ns_, start.metadata_json, {}));
-  Saving saving(*this, options.stacks, writer);
-  TTAP_TRY(saving.run());
-  EndRecord end;
-  end.drops.events = options.dropped_events + under_way();
-  const uint64_t tensors = writer.tensor_count();
-  TTAP_TRY(writer.finish(to_json(end), [] {}));
   Report report;
-  report.passes = 1;
-  report.tensors = tensors;
-  report.tensor_bytes = saving.tensor_bytes();
-  report.file_bytes = writer.file_bytes();
-  report.drops = end.drops;
+  uint32_t number = start.first_pass;
+  const auto path_of = [&] { return start.directory / (pass_stem(number) + ".ttap"); };
+  TTAP_TRY(save_pass(path_of(), number, start.metadata_json, options, nullptr, report));
+  const std::lock_guard lock(replays_mutex_);
+  for (const Replay& replay : replays_) {
+    ++number;
+    TTAP_TRY(save_pass(path_of(), number, start.metadata_json, options, &replay, report));
+  }
+  report.graphs = graphs_.counts();
   TTAP_TRY(write_coverage(start.directory, report, options.source_json));
   return start.directory;
+}
+
+Status OpLog::save_pass(const std::filesystem::path& path, uint32_t number, const std::string& metadata_json,
+                        const SaveOptions& options, const Replay* replay, Report& report) const {
+  const uint64_t started = replay != nullptr ? replay->unix_ns : started_unix_ns_;
+  TTAP_ASSIGN(SegmentWriter writer, SegmentWriter::create(path, number, started, metadata_json, {}));
+  Saving saving(*this, options.stacks, writer, replay);
+  TTAP_TRY(saving.run());
+  EndRecord end;
+  if (replay == nullptr) {
+    end.drops.events = options.dropped_events + under_way();
+    end.drops.unsupported = lost_fingerprints_;
+  }
+  report.tensors += writer.tensor_count();
+  TTAP_TRY(writer.finish(to_json(end), [] {}));
+  ++report.passes;
+  report.tensor_bytes += saving.tensor_bytes();
+  report.file_bytes += writer.file_bytes();
+  report.drops += end.drops;
+  return {};
 }
 
 }  // namespace ttap

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "capture/text_table.h"
+#include "cuda/result_pool.h"
 #include "ttap/record.h"
 #include "ttap/recorder.h"
 #include "ttap/tensor_view.h"
@@ -50,6 +52,8 @@ struct OpTensor {
   Level asked = Level::kMeta;
   uint32_t fingerprint = kNoNumber;  // index into OpCall::fingerprints
   uint32_t blob = kNoNumber;         // index into OpCall::blobs
+  cuda::PendingResult later = {};    // set: the fingerprint is on its way
+  uint32_t tap = kNoTap;             // of a captured graph: each replay has a fingerprint
 };
 
 // What take() is given besides: the tensor, and texts that stay where they are.
@@ -59,6 +63,10 @@ struct OpTensorSource {
   std::string_view path;
   std::string_view device;
   const Fingerprint* known = nullptr;  // its fingerprint, if the source has it already
+  // On a GPU the data is not for the host to read. One of these then says what becomes of it.
+  cuda::PendingResult later = {};  // its fingerprint is on its way
+  uint32_t tap = kNoTap;           // it is tapped in the graph of the call
+  std::optional<OnGpu> gpu = {};   // it is to be copied, in the order of this stream
 };
 
 // A call under way: filled by the source, kept by the thread that makes the call, used again for the next one.
@@ -82,6 +90,7 @@ struct OpCall {
   std::vector<std::vector<std::byte>> blobs = {};  // in C order
   Event event = {};                                // the recorder's
   int64_t pass = -1;                               // the recorder's; -1: none is open
+  GraphPass* graph = nullptr;                      // the call is captured into this graph
 };
 
 class OpSink {
@@ -94,6 +103,16 @@ class OpSink {
   virtual void take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) = 0;
   // Whether a tensor of which only dtype and shape are kept may be put into OpCall::tensors without asking.
   virtual bool keeps_meta() const { return false; }
+  // Whether it wants a tensor whose fingerprint is on its way only when that has been launched: then by deliver(), with
+  // the lock held, instead of take(). What is put in line before could hold up those behind it for ever.
+  virtual bool takes_at_launch() const { return false; }
+  virtual void deliver(const Event& /*event*/, const OpTensor& /*tensor*/, const OpTensorSource& /*source*/) {}
+  // Whether it copies the bytes of tensors on a GPU itself (OpTensorSource::gpu).
+  virtual bool copies_from_gpu() const { return false; }
+  // The taps of this sink in the graph that is captured on a stream; null when it cannot have any. With the lock held.
+  virtual GraphPass* graph(int device, cuda::Stream stream) = 0;
+  // The capture is about to end there.
+  virtual void end_capture(cuda::Stream stream) = 0;
   // Whether there is no room for more: the source then counts and does not ask further.
   virtual bool full() const = 0;
 };

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "capture/graph_passes.h"
 #include "capture/recorder_impl.h"
 #include "capture/writer_station.h"
 
@@ -120,8 +121,9 @@ Status Recorder::Impl::close(Ending open_passes) {
   ring_->shut();
   sink_.close();
   close_status_ = background_error();
+  const Report last = report();
   const std::lock_guard source_lock(source_mutex_);
-  const Status covered = write_coverage(rank_directory, report(), source_json_);
+  const Status covered = write_coverage(rank_directory, last, source_json_);
   if (close_status_.ok()) close_status_ = covered;
   return close_status_;
 }
@@ -148,21 +150,39 @@ Report Recorder::Impl::report() const {
   report.names_recorded = names.recorded;
   report.patterns = std::move(names.patterns);
   report.staging_peak_bytes = ring_->peak_bytes();
+  const std::lock_guard lock(source_mutex_);
+  report.graphs = graphs_;
   return report;
+}
+
+void Recorder::Impl::set_graphs(const Report::Graphs& graphs) {
+  const std::lock_guard lock(source_mutex_);
+  graphs_ = graphs;
 }
 
 // ---- the public face ----
 
-Recorder::Recorder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Recorder::Recorder(std::unique_ptr<Impl> impl, std::unique_ptr<GraphPasses> graphs)
+    : impl_(std::move(impl)), graphs_(std::move(graphs)) {}
 
 Recorder::~Recorder() {
   // In a forked child the ring's locks may be held by threads that do not exist: leave them alone.
-  if (fork_count().load() != impl_->forks_at_start_) (void)impl_.release();
+  if (fork_count().load() != impl_->forks_at_start_) {
+    (void)graphs_.release();
+    (void)impl_.release();
+    return;
+  }
+  (void)close();
 }
 
 Result<std::unique_ptr<Recorder>> Recorder::create(const RecorderOptions& options) {
   TTAP_ASSIGN(auto impl, Impl::create(options));
-  return std::unique_ptr<Recorder>(new Recorder(std::move(impl)));
+  std::unique_ptr<Recorder> recorder(new Recorder(std::move(impl), nullptr));
+  const cuda::GraphMemory::RingOptions ring{.bytes = options.staging_bytes,
+                                            .wait_when_full = options.when_full == WhenFull::kBlock};
+  const auto take = [to = recorder.get()](GraphPass& graph) { return graph.take_replay(*to); };
+  recorder->graphs_ = std::make_unique<GraphPasses>(take, ring, options.device_staging_bytes);
+  return recorder;
 }
 
 uint32_t Recorder::begin_pass() { return impl_->alive() ? impl_->begin_pass() : 0; }
@@ -189,13 +209,65 @@ Status Recorder::try_capture(std::string_view name, const TensorView& tensor, co
 
 Status Recorder::add_alias(std::string_view name, std::string_view alias) { return impl_->add_alias(name, alias); }
 
-Event Recorder::begin_event(const EventInfo& info) { return impl_->begin_event(info); }
-void Recorder::end_event(const Event& event, const CallInfo& call) { impl_->end_event(event, call); }
+Event Recorder::begin_event(const EventInfo& info) {
+  Event event = impl_->begin_event(info);
+  if (info.graph != nullptr && event.wanted()) {
+    event.graph = info.graph;
+    info.graph->add_event(info, event);
+  }
+  return event;
+}
+void Recorder::end_event(const Event& event, const CallInfo& call) {
+  impl_->end_event(event, call);
+  if (event.graph != nullptr) event.graph->end_event(event, call);
+}
 void Recorder::capture(const Event& event, const TensorView& tensor, const Place& place) {
   raise_if_strict(try_capture(event, tensor, place));
 }
 Status Recorder::try_capture(const Event& event, const TensorView& tensor, const Place& place) {
-  return impl_->capture(event, tensor, place);
+  return event.graph != nullptr ? capture_in_graph(event, tensor, place) : impl_->capture(event, tensor, place);
+}
+
+// ---- graphs ----
+
+Result<GraphPass*> Recorder::graph_pass(int device, void* stream) {
+  if (!impl_->alive()) return Error{.code = ErrorCode::kInvalidArgument, .message = "the recorder is closed"};
+  return graphs_->of_capture(device, static_cast<cuda::Stream>(stream));
+}
+
+Status Recorder::end_capture(void* stream) {
+  return impl_->alive() ? graphs_->end_capture(static_cast<cuda::Stream>(stream)) : Status{};
+}
+
+// The tensor has no value yet: it is tapped, and this pass has its shape.
+Status Recorder::capture_in_graph(const Event& event, const TensorView& tensor, const Place& place) {
+  if (!impl_->alive() || !event.wanted()) return {};
+  const Level level = std::min(event.level, place.at_most.value_or(event.level));
+  uint32_t tap = place.tap;
+  Level kept = tap == kNoTap ? Level::kMeta : level;
+  Status failed;
+  if (tap == kNoTap && level != Level::kMeta && place.gpu) {
+    Status sound = check(tensor);
+    if (sound.ok()) {
+      const auto made = event.graph->tap(tensor, *place.gpu, level);
+      if (made.ok()) {
+        tap = made->place.number;
+        kept = made->level;
+      } else {
+        failed = made.error();
+      }
+    } else {
+      failed = std::move(sound);
+    }
+    if (!failed.ok()) (void)impl_->count_unsupported(impl_->name_of(event), failed.error().message, event.pass);
+  }
+  event.graph->add_tensor(event, tensor, place, kept, tap);
+  // A tensor of the host's is what it is now.
+  if (!place.gpu && tap == kNoTap) return impl_->capture(event, tensor, place);
+  const Place here{
+      .role = place.role, .path = place.path, .device = place.device, .at_most = Level::kMeta, .value = place.value};
+  Status status = impl_->capture(event, {nullptr, tensor.dtype, tensor.shape, tensor.strides}, here);
+  return failed.ok() ? status : failed;
 }
 
 Status Recorder::count_unsupported(std::string_view name, std::string_view reason, std::optional<uint32_t> pass) {
@@ -203,9 +275,19 @@ Status Recorder::count_unsupported(std::string_view name, std::string_view reaso
 }
 Status Recorder::set_source_json(std::string json) { return impl_->set_source_json(std::move(json)); }
 
-Status Recorder::flush() { return impl_->flush(); }
-Status Recorder::close(Ending open_passes) { return impl_->close(open_passes); }
-Report Recorder::report() const { return impl_->report(); }
+Status Recorder::flush() {
+  if (impl_->alive()) graphs_->drain();
+  return impl_->flush();
+}
+Status Recorder::close(Ending open_passes) {
+  if (impl_->alive()) graphs_->stop();
+  impl_->set_graphs(graphs_->counts());
+  return impl_->close(open_passes);
+}
+Report Recorder::report() const {
+  if (impl_->alive()) impl_->set_graphs(graphs_->counts());
+  return impl_->report();
+}
 const std::filesystem::path& Recorder::rank_directory() const { return impl_->rank_directory; }
 
 }  // namespace ttap

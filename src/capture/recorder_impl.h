@@ -45,6 +45,8 @@ class Recorder::Impl {
   Status flush();
   Status close(Ending open_passes);
   Report report() const;
+  void set_graphs(const Report::Graphs& graphs);
+  static std::string_view name_of(const Event& event) { return static_cast<const NameEntry*>(event.name)->name; }
 
   const std::filesystem::path rank_directory;
   const bool strict;
@@ -111,8 +113,9 @@ class Recorder::Impl {
   uint64_t flush_sent_ = 0;
   uint64_t flush_done_ = 0;
 
-  std::mutex source_mutex_;
-  std::string source_json_;  // guarded by source_mutex_
+  mutable std::mutex source_mutex_;  // guards the next two
+  std::string source_json_;
+  Report::Graphs graphs_;
 
   FileDescriptor directory_lock_;
   std::mutex join_mutex_;

@@ -14,6 +14,17 @@ Event event_of(uint32_t number, int64_t pass) {
   return event;
 }
 
+Place place_of(const OpTensor& tensor, const OpTensorSource& source) {
+  Place place{.role = source.role,
+              .path = source.path,
+              .device = source.device,
+              .at_most = tensor.asked,
+              .value = tensor.value};
+  place.gpu = source.gpu;
+  place.tap = source.tap;
+  return place;
+}
+
 }  // namespace
 
 void RecorderOpSink::set_stack(uint32_t number, std::string text) {
@@ -36,25 +47,34 @@ void RecorderOpSink::begin(OpCall& call) {
                                       .stack = has_stack ? std::string_view(stacks_[call.stack - 1]) : "",
                                       .pass = static_cast<uint32_t>(call.pass),
                                       .level = call.level,
-                                      .again = false});
+                                      .again = false,
+                                      .graph = call.graph});
   call.number = call.event.number;
 }
 
 void RecorderOpSink::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) {
   OpTensor& taken = call.tensors.emplace_back(tensor);
   if (!call.event.wanted()) return;
-  Place place{.role = source.role,
-              .path = source.path,
-              .device = source.device,
-              .at_most = tensor.asked,
-              .value = tensor.value};
+  Place place = place_of(tensor, source);
   // Taken here, so that the source knows it and the same bytes are not read again.
-  if (tensor.asked == Level::kFingerprint) {
+  if (tensor.asked == Level::kFingerprint && !source.gpu && source.tap == kNoTap) {
     taken.fingerprint = static_cast<uint32_t>(call.fingerprints.size());
     call.fingerprints.push_back(source.known != nullptr ? *source.known : fingerprint(source.view));
     place.known = &call.fingerprints.back();
   }
   recorder_.capture(call.event, source.view, place);
+}
+
+void RecorderOpSink::deliver(const Event& event, const OpTensor& tensor, const OpTensorSource& source) {
+  if (!event.wanted()) return cuda::ResultPool::of_process().abandon(source.later);
+  Place place = place_of(tensor, source);
+  place.later = &source.later;
+  recorder_.capture(event, source.view, place);
+}
+
+GraphPass* RecorderOpSink::graph(int device, cuda::Stream stream) {
+  const auto pass = recorder_.graph_pass(device, stream);
+  return pass.ok() ? *pass : nullptr;
 }
 
 void RecorderOpSink::end(OpCall& call) {

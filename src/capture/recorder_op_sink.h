@@ -20,6 +20,11 @@ class TTAP_API RecorderOpSink : public OpSink {
   void begin(OpCall& call) override;
   void end(OpCall& call) override;
   void take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) override;
+  bool takes_at_launch() const override { return true; }
+  void deliver(const Event& event, const OpTensor& tensor, const OpTensorSource& source) override;
+  bool copies_from_gpu() const override { return true; }
+  GraphPass* graph(int device, cuda::Stream stream) override;
+  void end_capture(cuda::Stream stream) override { (void)recorder_.end_capture(stream); }
   bool full() const override { return false; }
 
   // The text of stack number N, which must be known before the first call that has it begins.

@@ -19,6 +19,9 @@ struct alignas(16) DeviceResult {
 };
 static_assert(sizeof(DeviceResult) == 144);
 
+// `bytes` of a result that will never come: its launch failed.
+inline constexpr uint64_t kLostBytes = UINT64_MAX;
+
 inline bool has_arrived(const DeviceResult& result, uint64_t sequence) {
   return std::atomic_ref(const_cast<uint64_t&>(result.sequence)).load(std::memory_order_acquire) == sequence;
 }

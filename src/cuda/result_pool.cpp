@@ -21,6 +21,12 @@ ResultPool& ResultPool::of_process() {
 
 PendingResult ResultPool::take(int device) {
   const std::lock_guard lock(mutex_);
+  if (free_.empty())
+    std::erase_if(abandoned_, [&](const PendingResult& each) {
+      if (!has_arrived(each)) return false;
+      free_.push_back(each.result);
+      return true;
+    });
   if (free_.empty()) {
     if (made_ >= kMost) return {};
     const WhileCapturing allocating;
@@ -42,6 +48,11 @@ void ResultPool::give_back(const PendingResult& pending) {
   free_.push_back(pending.result);
 }
 
+void ResultPool::abandon(const PendingResult& pending) {
+  const std::lock_guard lock(mutex_);
+  abandoned_.push_back(pending);
+}
+
 std::optional<DeviceResult> ResultPool::wait(const PendingResult& pending) {
   auto pause = kShortest;
   auto next_look = std::chrono::steady_clock::now() + kHealthInterval;
@@ -55,6 +66,7 @@ std::optional<DeviceResult> ResultPool::wait(const PendingResult& pending) {
   }
   const DeviceResult result = *pending.result;
   give_back(pending);
+  if (result.bytes == kLostBytes) return std::nullopt;
   return result;
 }
 

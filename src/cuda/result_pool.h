@@ -21,16 +21,19 @@ inline bool has_arrived(const PendingResult& pending) { return has_arrived(*pend
 
 // Places in pinned memory for fingerprints that are on their way from a device. One pool serves the process; it grows
 // to a bound and is never given back.
-class ResultPool {
+class TTAP_API ResultPool {
  public:
   static ResultPool& of_process();
 
   // A place for one; none when the bound is reached (or memory is refused).
   PendingResult take(int device);
+  // Of one that has arrived, or that nothing was launched for.
   void give_back(const PendingResult& pending);
+  // Nobody wants it any more; its place is used again when it has arrived.
+  void abandon(const PendingResult& pending);
 
-  // Waits until it has arrived, and gives it back. Nothing when the device has failed. Never call it on the model's
-  // thread.
+  // Waits until it has arrived, and gives it back. Nothing when its launch, or the device, has failed. Never call it on
+  // the model's thread.
   std::optional<DeviceResult> wait(const PendingResult& pending);
 
   uint64_t outstanding() const;
@@ -42,6 +45,7 @@ class ResultPool {
   mutable std::mutex mutex_;
   std::vector<PinnedMemory> blocks_;
   std::vector<DeviceResult*> free_;
+  std::vector<PendingResult> abandoned_;
   size_t made_ = 0;
   uint64_t next_sequence_ = 1;
 };

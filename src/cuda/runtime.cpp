@@ -94,6 +94,11 @@ int multiprocessors(int device) {
   return count;
 }
 
+int current_device() {
+  int device = 0;
+  return cudaGetDevice(&device) == cudaSuccess ? device : 0;
+}
+
 OnDevice::OnDevice(int device) : before_(-1) {
   int now = -1;
   if (cudaGetDevice(&now) == cudaSuccess && now == device) return;

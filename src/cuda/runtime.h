@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "ttap/api.h"
 #include "ttap/result.h"
 
 struct CUstream_st;
@@ -20,14 +21,15 @@ using Stream = CUstream_st*;  // cudaStream_t
 using EventHandle = CUevent_st*;
 
 // Whether there is a driver and a device. Asked once; makes no context.
-bool available();
+TTAP_API bool available();
 // Why there is none, for people: "built without CUDA", "no NVIDIA driver", …
-std::string unavailable_reason();
-int device_count();
+TTAP_API std::string unavailable_reason();
+TTAP_API int device_count();
 int multiprocessors(int device);
+TTAP_API int current_device();
 
 // The device becomes the calling thread's for as long as this lives. The model's thread gets its own back.
-class OnDevice {
+class TTAP_API OnDevice {
  public:
   explicit OnDevice(int device);
   ~OnDevice();
@@ -39,7 +41,7 @@ class OnDevice {
 };
 
 // Lets the calling thread allocate while some stream of the process is captured, which capture forbids by default.
-class WhileCapturing {
+class TTAP_API WhileCapturing {
  public:
   WhileCapturing();
   ~WhileCapturing();
@@ -59,7 +61,7 @@ void free_on_device(void* memory);
 Result<void*> allocate_pinned(size_t bytes);
 void free_pinned(void* memory);
 
-struct FreeOnDevice {
+struct TTAP_API FreeOnDevice {
   int device = 0;
   void operator()(std::byte* memory) const;  // waits for the device, as CUDA does
 };
@@ -68,22 +70,22 @@ struct FreePinned {
 };
 using DeviceMemory = std::unique_ptr<std::byte, FreeOnDevice>;
 using PinnedMemory = std::unique_ptr<std::byte, FreePinned>;
-Result<DeviceMemory> device_memory(int device, size_t bytes);
+TTAP_API Result<DeviceMemory> device_memory(int device, size_t bytes);
 Result<PinnedMemory> pinned_memory(size_t bytes);  // zeroed
 
 // In stream order; any two of host (pinned) and device memory.
 Status copy(void* to, const void* from, size_t bytes, Stream stream);
-Status set_to_zero(void* memory, size_t bytes, Stream stream);
+TTAP_API Status set_to_zero(void* memory, size_t bytes, Stream stream);
 
 // ---- order ----
 
 Result<Stream> make_stream();  // of the current device; does not wait for the legacy default stream
 void destroy_stream(Stream stream);
 Status synchronize(Stream stream);
-Result<EventHandle> make_event();  // of the current device, without timing; synchronize() on it sleeps
-void destroy_event(EventHandle event);
-Status record(EventHandle event, Stream stream);
-Status wait(Stream stream, EventHandle event);
+TTAP_API Result<EventHandle> make_event();  // of the current device, without timing; synchronize() on it sleeps
+TTAP_API void destroy_event(EventHandle event);
+TTAP_API Status record(EventHandle event, Stream stream);
+TTAP_API Status wait(Stream stream, EventHandle event);
 Status synchronize(EventHandle event);
 enum class Progress : uint8_t { kDone, kUnderWay, kFailed };
 Progress query(EventHandle event);
@@ -99,7 +101,7 @@ Status health(int device);
 // ---- capture of graphs ----
 
 // Of a stream: the number of the capture it takes part in, unique in the process, or 0.
-uint64_t capture_number(Stream stream);
+TTAP_API uint64_t capture_number(Stream stream);
 // The graph being captured on `stream` keeps `object`: `release` is called, on a thread of the driver's that must not
 // call CUDA, when the graph and all that was made of it are gone.
 Status keep_with_graph(Stream stream, void* object, void (*release)(void*));

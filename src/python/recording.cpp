@@ -50,6 +50,12 @@ nb::dict report_as_dict(const Recorder& recorder) {
   result["drops"] = drops_as_dict(report.drops);
   result["first_error"] = report.first_error;
   result["staging_peak_bytes"] = report.staging_peak_bytes;
+  nb::dict graphs;
+  graphs["graphs"] = report.graphs.graphs;
+  graphs["replays"] = report.graphs.replays;
+  graphs["lost"] = report.graphs.lost;
+  graphs["not_copied"] = report.graphs.not_copied;
+  result["cuda_graphs"] = graphs;
   return result;
 }
 
@@ -133,17 +139,34 @@ void init_recording(nb::module_& m) {
       .def(
           "begin_event",
           [](Recorder& recorder, std::string_view name, std::string_view kind, uint32_t pass, int level,
-             const Event* parent, bool again) {
+             const Event* parent, bool again, uintptr_t graph) {
             const EventInfo info{.name = name,
                                  .kind = kind,
                                  .parent = parent != nullptr ? *parent : Event{},
                                  .pass = pass,
                                  .level = static_cast<Level>(level),
-                                 .again = again};
+                                 .again = again,
+                                 .graph = reinterpret_cast<GraphPass*>(graph)};
             const nb::gil_scoped_release released;
             return recorder.begin_event(info);
           },
-          "name"_a, "kind"_a, "pass_number"_a, "level"_a, "parent"_a.none() = nb::none(), "again"_a = false)
+          "name"_a, "kind"_a, "pass_number"_a, "level"_a, "parent"_a.none() = nb::none(), "again"_a = false,
+          "graph"_a = 0)
+      .def(
+          "graph_pass",
+          [](Recorder& recorder, int device, uintptr_t stream) -> uintptr_t {
+            const auto pass = recorder.graph_pass(device, reinterpret_cast<void*>(stream));
+            return pass.ok() ? reinterpret_cast<uintptr_t>(*pass) : 0;
+          },
+          "device"_a, "stream"_a, "For begin_event(): the taps in the graph that is captured there, or 0.")
+      .def(
+          "end_capture",
+          [](Recorder& recorder, uintptr_t stream) -> std::optional<std::string> {
+            const Status status = recorder.end_capture(reinterpret_cast<void*>(stream));
+            if (status.ok()) return std::nullopt;
+            return status.error().describe();
+          },
+          "stream"_a, "The capture there is about to end. Returns None, or what went wrong.")
       .def(
           "capture",
           [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,

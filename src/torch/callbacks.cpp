@@ -244,6 +244,7 @@ void Observer::start() {
   slot_ = Callbacks::install(link_, options_.all_threads);
   if (slot_ < 0) {
     const std::lock_guard lock(link_->mutex);
+    if (gpu_.waiting()) gpu_.launch_all();
     link_->observer = nullptr;
     throw std::runtime_error("16 traces are at work already: end one of them first");
   }
@@ -255,6 +256,7 @@ void Observer::stop() {
   Callbacks::remove(slot);
   {
     const std::lock_guard lock(link_->mutex);
+    if (gpu_.waiting()) gpu_.launch_all();
     link_->observer = nullptr;
   }
   // This thread itself may be inside: in the user's hook.

@@ -18,7 +18,15 @@ namespace ttap::torch_source {
 
 // A call under way on one thread. Frames are used again, so that their vectors keep their memory.
 struct Observer::Frame {
-  // A tensor of which the bytes are to be read, outside the lock.
+  // What becomes of a tensor's bytes.
+  enum class Way : uint8_t {
+    kRead,  // on the host, outside the lock
+    kNotRead,
+    kLater,      // its fingerprint is on its way from a GPU
+    kDelivered,  // the same, and the sink is told when it is launched
+    kTapped,     // in the graph of the call
+    kCopied,     // from a GPU, by the sink
+  };
   struct Pending {
     at::Tensor tensor = {};  // undefined: nothing to be read
     OpTensor record;
@@ -27,6 +35,9 @@ struct Observer::Frame {
     std::string_view path = {};
     std::string_view device = {};
     std::optional<Fingerprint> known = {};
+    Way way = Way::kRead;
+    cuda::PendingResult later = {};
+    uint32_t tap = kNoTap;
   };
   struct Written {
     at::Tensor tensor;
@@ -63,6 +74,7 @@ struct Observer::Frame {
     call.stack = 0;
     call.arguments = call.results = call.notes = 0;
     call.event = {};
+    call.graph = nullptr;
     op = nullptr;
     logged = has_children = autograd = backward = false;
     opaque = true;

@@ -69,7 +69,9 @@ bool is_compiling() { return compiling_now > 0; }
 
 Observer::Counts Observer::counts() const {
   const std::lock_guard lock(link_->mutex);
-  return counts_;
+  Counts counts = counts_;
+  counts.lost = gpu_.lost();
+  return counts;
 }
 
 void Observer::fail(const char* what) {
@@ -110,6 +112,7 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   Frame& frame = thread.push();
   const auto arguments = arguments_of(function, op);
   collect_tensors(arguments, frame.places, frame.held);
+  if (gpu_.waiting()) launch_before(op, frame);
   const auto [keys, modes_off] = keys_of(frame.places);
   if (options_.view == OpView::kDispatch &&
       (modes_off || !op.computes || is_looked_through(op, keys) || at::in_parallel_region())) {
@@ -171,6 +174,7 @@ bool Observer::begin_call(Frame& frame, const ThreadState& thread, const Frame* 
                 : thread.scopes.empty()             ? kNoEvent
                                                     : thread.scopes.back().event;
   if (!take_stack(call, lock, own_frames)) return false;
+  call.graph = graph_here();
   call.start_ns = ticks_.now_ns();
   sink_->begin(call);
   return true;
@@ -279,6 +283,7 @@ void Observer::enter(std::string_view name, std::string_view notes, bool makes_e
     call.thread = thread->thread;
     call.pass = thread->pass;
     call.parent = outer;
+    call.graph = graph_here();
     call.start_ns = ticks_.now_ns();
     call.notes = texts_.intern(notes);
     sink_->begin(call);

@@ -19,6 +19,7 @@
 #include "capture/op_log.h"
 #include "capture/op_sink.h"
 #include "torch/arguments.h"
+#include "torch/gpu_taps.h"
 #include "torch/operators.h"
 #include "torch/place_table.h"
 #include "torch/python_stack.h"
@@ -80,6 +81,7 @@ class Observer {
     uint64_t no_room = 0;      // the sink was full
     uint64_t compilation = 0;  // ran while torch.compile compiled
     uint64_t failed = 0;       // in our own code
+    uint64_t lost = 0;         // fingerprints that a GPU could not take
     std::string first_failure = {};
   };
 
@@ -112,6 +114,14 @@ class Observer {
   void end_kernel();
   // A tensor that was made past the dispatcher and holds nothing yet.
   void not_initialised(const at::Tensor& tensor);
+
+  // Fingerprints of CUDA tensors that wait for others are launched: before anything that the observer does not see
+  // writes to tensors, and where somebody is about to wait for them.
+  void launch_waiting();
+  // The same, and every value has to be read again: a graph is about to be replayed, or captured.
+  void forget_values();
+  // The capture on the current stream is about to end.
+  void end_capture();
 
   // What this thread does meanwhile is not recorded; nests.
   static void deafen(int by);
@@ -178,6 +188,10 @@ class Observer {
   bool describe_subclasses(Frame& frame, bool results, std::unique_lock<SpinLock>& lock);
   bool call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
   void use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how);
+  void launch_before(const Operator& op, const Frame& frame);
+  void send_to_gpu(Frame& frame);
+  // The taps in the graph that is captured on the current stream; null when none is.
+  GraphPass* graph_here();
   void keep_what_changed(Frame& frame, size_t first_use, size_t first_tensor);
   void note_unread(Frame& frame, PlaceId place, std::string_view reason);
   PlaceId place_of(const Operator& op, const TensorPlace& place);
@@ -196,6 +210,7 @@ class Observer {
   TextTable texts_;
   PlaceTable places_;
   TensorTable tensors_;
+  GpuTaps gpu_;
   OperatorTable operators_;
   PythonStacks stacks_;
   Ticks ticks_;

@@ -28,6 +28,7 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
   const std::shared_ptr<Link> link = link_;
   std::unique_lock lock(link->mutex);
   if (link->observer != this) return;
+  if (gpu_.waiting()) gpu_.launch_all();
   Frame* parent = thread->depth > 0 ? &thread->top() : nullptr;
   Frame& frame = thread->push();
   ++thread->opaque;  // what a launcher calls is not the program's

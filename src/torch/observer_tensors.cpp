@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "torch/cuda_stream.h"
 #include "torch/frame.h"
 #include "torch/link.h"
 #include "torch/notes.h"
@@ -127,23 +128,37 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
 
 bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
   if (frame.pending.empty()) return true;
+  if (GpuTaps::work()) send_to_gpu(frame);
   const size_t first = frame.call.tensors.size();
   const auto take_all = [&] {
     for (Frame::Pending& each : frame.pending) {
+      if (each.way == Frame::Way::kDelivered) {
+        frame.call.tensors.push_back(each.record);
+        continue;
+      }
       TensorView view{nullptr, each.meta->dtype, each.meta->shape, each.meta->strides};
+      OpTensorSource source{.view = view,
+                            .role = each.role,
+                            .path = each.path,
+                            .device = each.device,
+                            .known = each.known ? &*each.known : nullptr,
+                            .later = each.later,
+                            .tap = each.tap};
       TensorBytes bytes;
-      if (each.tensor.defined()) view.data = bytes.of(each.tensor, view);
-      if (view.data == nullptr && each.tensor.defined() && each.meta->byte_count > 0) each.record.asked = Level::kMeta;
-      sink_->take(frame.call, each.record,
-                  {.view = view,
-                   .role = each.role,
-                   .path = each.path,
-                   .device = each.device,
-                   .known = each.known ? &*each.known : nullptr});
+      if (each.way == Frame::Way::kCopied) {
+        const int device = each.tensor.device().index();
+        source.gpu = OnGpu{.device = device, .stream = CudaStreams::current(device)};
+        source.view.data = each.tensor.const_data_ptr();
+      } else if (each.way == Frame::Way::kRead && each.tensor.defined()) {
+        source.view.data = bytes.of(each.tensor, source.view);
+        if (source.view.data == nullptr && each.meta->byte_count > 0) each.record.asked = Level::kMeta;
+      }
+      sink_->take(frame.call, each.record, source);
     }
   };
-  const bool reads = std::any_of(frame.pending.begin(), frame.pending.end(),
-                                 [](const Frame::Pending& each) { return each.tensor.defined() && !each.known; });
+  const bool reads = std::any_of(frame.pending.begin(), frame.pending.end(), [](const Frame::Pending& each) {
+    return each.tensor.defined() && !each.known && (each.way == Frame::Way::kRead || each.way == Frame::Way::kCopied);
+  });
   if (!reads) {
     take_all();
   } else {

@@ -221,6 +221,13 @@ void TensorTable::set_fingerprint(const at::Tensor& tensor, MetaId meta, const F
   view->fingerprint = fingerprint;
 }
 
+void TensorTable::forget_values() {
+  for (auto& [key, storage] : storages_) {
+    storage.views.clear();
+    storage.uninitialised = false;
+  }
+}
+
 void TensorTable::written(const at::Tensor& tensor) {
   Storage* storage = storage_of(tensor);
   if (storage == nullptr) return;

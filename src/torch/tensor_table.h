@@ -61,6 +61,8 @@ class TensorTable {
 
   // The tensor was written to: what overlaps it holds another value now.
   void written(const at::Tensor& tensor);
+  // No tensor's value is known any more.
+  void forget_values();
   // The storage holds whatever was there before, until it is written to.
   void set_uninitialised(const at::Tensor& tensor, bool uninitialised) {
     if (Storage* storage = storage_of(tensor)) storage->uninitialised = uninitialised;

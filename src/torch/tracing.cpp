@@ -14,6 +14,7 @@
 
 #include "capture/op_log.h"
 #include "capture/recorder_op_sink.h"
+#include "torch/cuda_stream.h"
 #include "torch/observer.h"
 #include "torch/python_side.h"
 
@@ -60,6 +61,10 @@ class OpSource {
     observer_.stop();
   }
   Observer& observer() { return observer_; }
+  void settle() {
+    const nb::gil_scoped_release released;
+    if (log_ != nullptr) log_->settle();
+  }
 
   std::string save(const std::string& directory, const std::string& metadata_json, const std::string& source_json) {
     if (log_ == nullptr) throw nb::value_error("what goes to a recorder cannot be saved");
@@ -85,6 +90,9 @@ class OpSource {
     result["compilation"] = counts.compilation;
     result["failed"] = counts.failed;
     result["first_failure"] = counts.first_failure;
+    result["lost"] = counts.lost;
+    result["replays"] = log_ != nullptr ? log_->replays() : 0;
+    result["lost_replays"] = log_ != nullptr ? log_->lost_replays() : 0;
     result["outside_passes"] = recorder_sink_ != nullptr ? recorder_sink_->outside_passes() : 0;
     result["bytes"] = log_ != nullptr ? log_->bytes() + observer_.texts().bytes() : 0;
     result["tensors"] = log_ != nullptr ? log_->tensor_count() : 0;
@@ -160,12 +168,27 @@ void init_tracing(nb::module_& m) {
              source.observer().end_kernel();
            })
       .def(
+          "launch_waiting", [](OpSource& source) { source.observer().launch_waiting(); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "forget_values", [](OpSource& source) { source.observer().forget_values(); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "end_capture", [](OpSource& source) { source.observer().end_capture(); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def("settle", &OpSource::settle, "After stop(): waits for what is on its way, and takes the replays that came.")
+      .def(
           "not_initialised",
           [](OpSource& source, nb::handle tensor) { source.observer().not_initialised(tensor_of(tensor.ptr())); },
           "tensor"_a)
       .def("save", &OpSource::save, "directory"_a, "metadata_json"_a, "source_json"_a)
       .def("counts", &OpSource::counts);
   m.def("deafen", &Observer::deafen, "by"_a, "What this thread does meanwhile is not recorded; nests.");
+  m.def("capturing", &GpuTaps::capturing, "by"_a, "A CUDA graph is being captured; nests.");
+  m.def("taps_on_gpu", &GpuTaps::work, "Whether fingerprints of CUDA tensors are taken on the device.");
+  m.def(
+      "current_stream", [](int device) { return reinterpret_cast<uintptr_t>(CudaStreams::current(device)); },
+      "device"_a, "As PyTorch says it; for tests.");
   m.def("compiling", &Observer::compiling, "by"_a, "torch.compile is at work on this thread; nests.");
 }
 

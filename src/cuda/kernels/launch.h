@@ -35,7 +35,7 @@ inline constexpr size_t kScratchBytes = size_t{1} << 20;
 
 // One launch where it can be one (C order, small); larger tensors and strided ones get one each. The current device is
 // the tensors'.
-Status launch_fingerprints(std::span<const FingerprintJob> jobs, void* scratch, Stream stream);
+TTAP_API Status launch_fingerprints(std::span<const FingerprintJob> jobs, void* scratch, Stream stream);
 
 // ---- publishing what a graph made ----
 

@@ -1,0 +1,166 @@
+"""When CUDA graphs are captured and replayed: both write to tensors without an operator that says so."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from typing import Any, Protocol
+
+import torch
+
+from tensortap.patching import Patch
+
+
+class Listener(Protocol):
+    """Who has taps in graphs."""
+
+    captured: int  # graphs so far
+
+    def before_capture(self) -> None:
+        """A graph is about to be captured on the current stream."""
+
+    def before_capture_ends(self) -> None:
+        """The last chance to put something into the graph that is captured on the current stream."""
+
+    def before_replay(self) -> None:
+        """A graph is about to be replayed: what its tensors hold will be something else."""
+
+
+_lock = threading.RLock()
+_listeners: list[Listener] = []
+_patches: list[Patch] = []
+_under_way = 0
+
+
+def under_way() -> bool:
+    """Whether any graph is being captured, on whatever stream."""
+    return _under_way > 0
+
+
+class CudaGraphs:
+    """Tells a listener of graphs, until it is removed."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        with _lock:
+            _listeners.append(listener)
+            if not _patches and torch.cuda.is_available():
+                graph = torch.cuda.CUDAGraph
+                _patches.append(Patch(graph, "capture_begin", _begins))
+                _patches.append(Patch(graph, "capture_end", _ends))
+                _patches.append(Patch(graph, "replay", _replays))
+
+    def remove(self) -> None:
+        """Tells no more. A capture that is under way ends as it would have without us."""
+        with _lock:
+            if self._listener in _listeners:
+                _listeners.remove(self._listener)
+                if self._listener.captured > 0:
+                    wait_for_replays()  # they are part of what was recorded
+            if not _listeners and _under_way == 0:
+                while _patches:
+                    _patches.pop().undo()
+
+
+def _tell(what: str) -> None:
+    for listener in list(_listeners):
+        with contextlib.suppress(Exception):  # nothing of ours reaches the program
+            getattr(listener, what)()
+
+
+def _count(by: int) -> None:
+    global _under_way
+    with _lock:
+        _under_way += by
+    with contextlib.suppress(ImportError):
+        from tensortap import _ops
+
+        _ops.capturing(by)
+
+
+def _begins(begin: Any) -> Any:
+    @functools.wraps(begin)
+    def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        _tell("before_capture")
+        result = begin(graph, *args, **kwargs)
+        _count(1)
+        return result
+
+    return capture_begin
+
+
+def _ends(end: Any) -> Any:
+    @functools.wraps(end)
+    def capture_end(graph: Any) -> Any:
+        began = _under_way > 0
+        if began:
+            _tell("before_capture_ends")
+        try:
+            return end(graph)
+        finally:
+            if began:
+                _count(-1)
+
+    return capture_end
+
+
+def _replays(replay: Any) -> Any:
+    @functools.wraps(replay)
+    def replayed(graph: Any) -> Any:
+        _tell("before_replay")
+        return replay(graph)
+
+    return replayed
+
+
+
+
+def wait_for_replays() -> None:
+    """Every replay that was asked for so far is over; where the device has failed, none comes any more."""
+    with contextlib.suppress(RuntimeError):
+        torch.cuda.synchronize()
+
+
+class OfTrace:
+    """What an operator source in memory wants to know."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.captured = 0
+
+    def before_capture(self) -> None:
+        self._source.forget_values()
+
+    def before_capture_ends(self) -> None:
+        self.captured += 1
+        self._source.end_capture()
+
+    def before_replay(self) -> None:
+        self._source.forget_values()
+
+
+class OfRecording:
+    """What a recording wants to know; its operators' tap, if there is one, has fingerprints that wait."""
+
+    def __init__(self, core: Any, ops: Any | None) -> None:
+        self._core = core
+        self._ops = ops
+        self.captured = 0
+
+    def _op_source(self) -> Any | None:
+        return self._ops.source if self._ops is not None else None
+
+    def before_capture(self) -> None:
+        if (source := self._op_source()) is not None:
+            source.forget_values()
+
+    def before_capture_ends(self) -> None:
+        self.captured += 1
+        if (source := self._op_source()) is not None:
+            source.end_capture()
+        self._core.end_capture(torch._C._cuda_getCurrentRawStream(torch.cuda.current_device()))
+
+    def before_replay(self) -> None:
+        if (source := self._op_source()) is not None:
+            source.forget_values()

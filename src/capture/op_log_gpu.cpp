@@ -1,0 +1,73 @@
+#include "capture/op_log.h"
+#include "capture/process.h"
+
+// What comes to an operator log later than its calls: fingerprints from a GPU, and replays of captured graphs.
+namespace ttap {
+
+void OpLog::take_what_has_arrived(bool wait) {
+  cuda::ResultPool& pool = cuda::ResultPool::of_process();
+  while (!awaited_.empty() && (wait || has_arrived(awaited_.front().result))) {
+    const Awaited awaited = awaited_.front();
+    awaited_.pop_front();
+    const auto result = pool.wait(awaited.result);
+    if (!result) {
+      ++lost_fingerprints_;
+      continue;
+    }
+    tensors_[awaited.tensor].fingerprint = static_cast<uint32_t>(fingerprints_.size());
+    fingerprints_.push_back(cuda::to_fingerprint(*result));
+    bytes_ += sizeof(Fingerprint);
+  }
+}
+
+void OpLog::settle() {
+  take_what_has_arrived(true);
+  graphs_.stop();
+}
+
+GraphPass* OpLog::graph(int device, cuda::Stream stream) {
+  const auto pass = graphs_.of_capture(device, stream);
+  return pass.ok() ? *pass : nullptr;
+}
+
+void OpLog::end_capture(cuda::Stream stream) { (void)graphs_.end_capture(stream); }
+
+uint16_t OpLog::graph_index(const GraphPass& graph) {
+  const std::lock_guard lock(replays_mutex_);
+  for (size_t i = graph_order_.size(); i-- > 0;)
+    if (graph_order_[i] == graph.number()) return static_cast<uint16_t>(i + 1);
+  graph_order_.push_back(graph.number());
+  return static_cast<uint16_t>(graph_order_.size());
+}
+
+// On the thread that takes replays, one at a time.
+bool OpLog::take_replay(GraphPass& graph) {
+  const auto entry = graph.memory().ring().next();
+  if (!entry) return false;
+  Replay replay{.graph = graph_index(graph), .unix_ns = unix_ns(), .fingerprints = {}};
+  const uint64_t bytes = graph.memory().taps() * sizeof(Fingerprint);
+  bool room = false;
+  {
+    const std::lock_guard lock(replays_mutex_);
+    room = replay_bytes_ + bytes <= options_.limit_bytes;
+    replay_bytes_ += room ? bytes : 0;
+  }
+  if (room)
+    for (uint32_t tap = 0; tap < graph.memory().taps(); ++tap)
+      replay.fingerprints.push_back(cuda::to_fingerprint(graph.memory().result(*entry, tap)));
+  const bool whole = graph.memory().ring().release(*entry);
+  graph.count_replay(whole && room);
+  if (!whole || !room) return true;
+  const std::lock_guard lock(replays_mutex_);
+  replays_.push_back(std::move(replay));
+  return true;
+}
+
+uint64_t OpLog::replays() const {
+  const std::lock_guard lock(replays_mutex_);
+  return replays_.size();
+}
+
+uint64_t OpLog::lost_replays() const { return graphs_.counts().lost; }
+
+}  // namespace ttap

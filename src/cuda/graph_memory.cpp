@@ -1,0 +1,151 @@
+#include "cuda/graph_memory.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace ttap::cuda {
+namespace {
+
+constexpr uint64_t kResultsPerBlock = 2048;
+constexpr uint64_t kCopyBlockBytes = 16 << 20;
+constexpr uint64_t kAlignment = 256;
+constexpr uint32_t kMostEntries = 1024;
+
+}  // namespace
+
+// What the graph holds on to. When the graph lets go, on a thread that must not call CUDA, the memory only changes
+// hands; it is freed by the next of our own threads that comes along.
+struct GraphMemory::GraphSide {
+  std::atomic<bool> gone{false};
+  // Everything the nodes of the graph use.
+  std::vector<Block> results, copies;
+  std::map<Stream, DeviceMemory> scratches;
+  std::shared_ptr<ReplayRing> ring;
+
+  static std::mutex& mutex() {
+    static auto* mutex = new std::mutex;  // the driver may call after static objects are gone
+    return *mutex;
+  }
+  static std::vector<std::shared_ptr<GraphSide>>& to_be_freed() {
+    static auto* waiting = new std::vector<std::shared_ptr<GraphSide>>;
+    return *waiting;
+  }
+  static void release(void* handle) {
+    auto* held = static_cast<std::shared_ptr<GraphSide>*>(handle);
+    (*held)->gone.store(true, std::memory_order_release);
+    {
+      const std::lock_guard lock(mutex());
+      to_be_freed().push_back(std::move(*held));
+    }
+    delete held;
+  }
+  static void free_what_is_left() {
+    std::vector<std::shared_ptr<GraphSide>> freed;
+    const std::lock_guard lock(mutex());
+    freed.swap(to_be_freed());
+    const WhileCapturing freeing;
+    freed.clear();
+  }
+};
+
+Result<std::shared_ptr<GraphMemory>> GraphMemory::create(int device, Stream stream) {
+  GraphSide::free_what_is_left();
+  std::shared_ptr<GraphMemory> memory(new GraphMemory(device));
+  memory->graph_side_ = std::make_shared<GraphSide>();
+  auto handle = std::make_unique<std::shared_ptr<GraphSide>>(memory->graph_side_);
+  TTAP_TRY(keep_with_graph(stream, handle.get(), GraphSide::release));
+  (void)handle.release();  // the graph's
+  return memory;
+}
+
+// What the nodes use is the graph's for as long as there is one.
+GraphMemory::~GraphMemory() {
+  close();
+  graph_side_->results = std::move(results_);
+  graph_side_->copies = std::move(copies_);
+  graph_side_->scratches = std::move(scratches_);
+  graph_side_->ring = std::move(ring_);
+  const WhileCapturing freeing;
+  graph_side_.reset();  // the last one when the graph is gone
+  GraphSide::free_what_is_left();
+}
+
+Result<GraphMemory::Block*> GraphMemory::room(std::vector<Block>& blocks, uint64_t bytes, uint64_t block_bytes) const {
+  if (blocks.empty() || blocks.back().bytes - blocks.back().used < bytes) {
+    const WhileCapturing allocating;
+    const uint64_t size = std::max(bytes, block_bytes);
+    TTAP_ASSIGN(DeviceMemory memory, device_memory(device_, size));
+    blocks.push_back({std::move(memory), size, 0});
+  }
+  return &blocks.back();
+}
+
+Result<GraphMemory::Tap> GraphMemory::add_tap(uint64_t copy_bytes) {
+  TTAP_CHECK(ring_ == nullptr);
+  TTAP_ASSIGN(Block * results, room(results_, sizeof(DeviceResult), kResultsPerBlock * sizeof(DeviceResult)));
+  Tap tap{.number = taps_};
+  Copy copy;
+  if (copy_bytes > 0) {
+    const uint64_t bytes = (copy_bytes + kAlignment - 1) / kAlignment * kAlignment;
+    TTAP_ASSIGN(Block * copies, room(copies_, bytes, kCopyBlockBytes));
+    copy = {static_cast<uint32_t>(copies_.size() - 1), copies->used};
+    tap.copy = copies->memory.get() + copies->used;
+    copies->used += bytes;
+    copied_bytes_ += bytes;
+  }
+  tap.result = reinterpret_cast<DeviceResult*>(results->memory.get() + results->used);
+  results->used += sizeof(DeviceResult);
+  copy_of_tap_.push_back(copy);
+  ++taps_;
+  return tap;
+}
+
+Result<void*> GraphMemory::scratch(Stream stream) {
+  // Nodes that are captured on one stream run one after the other, so they can share it.
+  DeviceMemory& scratch = scratches_[stream];
+  if (scratch == nullptr) {
+    const OnDevice on(device_);
+    const WhileCapturing allocating;
+    TTAP_ASSIGN(DeviceMemory memory, device_memory(device_, kScratchBytes));
+    TTAP_ASSIGN(const Stream aside, make_stream());
+    Status cleared = set_to_zero(memory.get(), kScratchBytes, aside);
+    if (cleared.ok()) cleared = synchronize(aside);
+    destroy_stream(aside);
+    TTAP_TRY(std::move(cleared));
+    scratch = std::move(memory);
+  }
+  return static_cast<void*>(scratch.get());
+}
+
+Status GraphMemory::finish(Stream stream, const RingOptions& options) {
+  TTAP_CHECK(ring_ == nullptr);
+  std::vector<ReplayRing::Source> sources;
+  uint64_t bytes = sizeof(EntryHead);
+  for (const auto* blocks : {&results_, &copies_})
+    for (const Block& block : *blocks) {
+      sources.push_back({block.memory.get(), block.used});
+      bytes += block.used;
+    }
+  const auto capacity = static_cast<uint32_t>(std::clamp<uint64_t>(options.bytes / bytes, 2, kMostEntries));
+  TTAP_ASSIGN(ring_, ReplayRing::create(sources, {device_, capacity, options.wait_when_full}));
+  const OnDevice on(device_);
+  return ring_->publish(stream);
+}
+
+const DeviceResult& GraphMemory::result(const ReplayRing::Entry& entry, uint32_t tap) const {
+  const uint64_t offset = ring_->offset(tap / kResultsPerBlock) + tap % kResultsPerBlock * sizeof(DeviceResult);
+  return *reinterpret_cast<const DeviceResult*>(entry.payload.data() + offset);
+}
+
+std::span<const std::byte> GraphMemory::copy(const ReplayRing::Entry& entry, uint32_t tap, uint64_t bytes) const {
+  const Copy& copy = copy_of_tap_[tap];
+  return entry.payload.subspan(ring_->offset(results_.size() + copy.block) + copy.offset, bytes);
+}
+
+void GraphMemory::close() {
+  if (ring_ != nullptr) ring_->close();
+}
+
+bool GraphMemory::graph_is_gone() const { return graph_side_->gone.load(std::memory_order_acquire); }
+
+}  // namespace ttap::cuda

@@ -1,0 +1,170 @@
+#include "torch/gpu_taps.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "torch/cuda_stream.h"
+
+namespace ttap::torch_source {
+namespace {
+
+constexpr size_t kMostWaiting = 32;
+constexpr uint64_t kMostWaitingBytes = 16 << 20;  // more than this is not held back from the model's allocator
+constexpr uint64_t kLargeBytes = 1 << 20;         // worth a launch of its own
+
+std::atomic<int> captures{0};
+
+}  // namespace
+
+bool GpuTaps::work() { return cuda::available() && CudaStreams::found(); }
+void GpuTaps::capturing(int by) { captures.fetch_add(by, std::memory_order_relaxed); }
+bool GpuTaps::is_capturing() { return captures.load(std::memory_order_relaxed) > 0; }
+uint64_t GpuTaps::capture_of(int device) {
+  return is_capturing() && work() ? cuda::capture_number(CudaStreams::current(device)) : 0;
+}
+
+// ---- a tensor ----
+
+cuda::PendingResult GpuTaps::fingerprint(const at::Tensor& tensor, const TensorView& view, bool hold, Deliver deliver) {
+  const int device = tensor.device().index();
+  const cuda::Stream stream = CudaStreams::current(device);
+  const auto memory = scratch(device, stream);
+  if (!memory.ok()) return {};
+  const cuda::PendingResult pending = cuda::ResultPool::of_process().take(device);
+  if (!pending) return {};
+  add(batch_of(device, stream, *memory), tensor, hold,
+      {.job = {.view = view, .result = pending.result, .sequence = pending.sequence},
+       .pending = pending,
+       .deliver = std::move(deliver)});
+  return pending;
+}
+
+Result<GraphPass::Tap> GpuTaps::tap(GraphPass& graph, const at::Tensor& tensor, const TensorView& view, Level level,
+                                    bool hold) {
+  const int device = tensor.device().index();
+  const cuda::Stream stream = CudaStreams::current(device);
+  TTAP_ASSIGN(const GraphPass::Tap tap, graph.add_tap(level, byte_count(view)));
+  void* memory = nullptr;
+  {
+    const std::lock_guard lock(graph.mutex());
+    TTAP_ASSIGN(memory, graph.memory().scratch(stream));
+  }
+  add(batch_of(device, stream, memory), tensor, hold,
+      {.job = {.view = view, .copy_to = tap.place.copy, .result = tap.place.result}});
+  return tap;
+}
+
+GpuTaps::Batch& GpuTaps::batch_of(int device, cuda::Stream stream, void* scratch) {
+  for (const auto& batch : batches_)
+    if (batch->device == device && batch->stream == stream && batch->scratch == scratch) return *batch;
+  batches_.push_back(std::make_unique<Batch>());
+  Batch& batch = *batches_.back();
+  batch.device = device;
+  batch.stream = stream;
+  batch.scratch = scratch;
+  batch.capture = cuda::capture_number(stream);
+  return batch;
+}
+
+void GpuTaps::add(Batch& batch, const at::Tensor& tensor, bool hold, Waiting waiting) {
+  const uint64_t bytes = byte_count(waiting.job.view);
+  if (hold) {
+    waiting.storage = tensor.storage();
+    waiting.storage_data = waiting.storage.data();
+  }
+  batch.jobs.push_back(std::move(waiting));
+  batch.bytes += bytes;
+  if (!hold || bytes >= kLargeBytes || batch.jobs.size() >= kMostWaiting || batch.bytes >= kMostWaitingBytes) {
+    launch(batch);
+    std::erase_if(batches_, [&](const auto& each) { return each.get() == &batch; });
+  }
+}
+
+Result<void*> GpuTaps::scratch(int device, cuda::Stream stream) {
+  cuda::DeviceMemory& memory = scratches_[{device, stream}];
+  if (memory == nullptr) {
+    const cuda::OnDevice on(device);
+    const cuda::WhileCapturing allocating;
+    TTAP_ASSIGN(cuda::DeviceMemory made, cuda::device_memory(device, cuda::kScratchBytes));
+    TTAP_TRY(cuda::set_to_zero(made.get(), cuda::kScratchBytes, stream));
+    memory = std::move(made);
+  }
+  return static_cast<void*>(memory.get());
+}
+
+// ---- launching ----
+
+bool GpuTaps::would_change(const at::Tensor& written) const {
+  if (!written.has_storage()) return false;
+  const c10::StorageImpl* storage = written.storage().unsafeGetStorageImpl();
+  for (const auto& batch : batches_)
+    for (const Waiting& each : batch->jobs)
+      if (each.storage.unsafeGetStorageImpl() == storage) return true;
+  return false;
+}
+
+bool GpuTaps::is_elsewhere() const {
+  return std::any_of(batches_.begin(), batches_.end(),
+                     [](const auto& batch) { return batch->stream != CudaStreams::current(batch->device); });
+}
+
+// Whoever waits for it must learn that it will not come.
+void GpuTaps::lose(const Waiting& waiting) {
+  ++lost_;
+  if (!waiting.pending) return;
+  if (waiting.deliver) {
+    cuda::ResultPool::of_process().give_back(waiting.pending);
+    return waiting.deliver({});
+  }
+  cuda::DeviceResult& result = *waiting.pending.result;
+  result.bytes = cuda::kLostBytes;
+  std::atomic_ref(result.sequence).store(waiting.pending.sequence, std::memory_order_release);
+}
+
+void GpuTaps::launch(Batch& batch) {
+  std::vector<cuda::FingerprintJob> jobs;
+  const std::vector<Waiting> waiting = std::exchange(batch.jobs, {});
+  const cuda::OnDevice on(batch.device);
+  // A capture that nobody told us of: its replays would write to memory that is somebody else's by then.
+  const bool sound = cuda::capture_number(batch.stream) == batch.capture;
+  const auto is_there = [&](const Waiting& each) {
+    // A storage can be emptied while others hold it (FSDP does), past any operator.
+    return sound && (!each.storage || each.storage.data() == each.storage_data);
+  };
+  for (const Waiting& each : waiting)
+    if (is_there(each)) jobs.push_back(each.job);
+  const bool done = !jobs.empty() && cuda::launch_fingerprints(jobs, batch.scratch, batch.stream).ok();
+  for (const Waiting& each : waiting) {
+    if (!done || !is_there(each))
+      lose(each);
+    else if (each.deliver)
+      each.deliver(each.pending);
+  }
+}
+
+void GpuTaps::launch_all() {
+  for (const auto& batch : batches_) {
+    launch(*batch);
+    const cuda::Stream current = CudaStreams::current(batch->device);
+    if (current == batch->stream) continue;
+    // What runs here next may write to what is being read there, or get its memory.
+    const cuda::OnDevice on(batch->device);
+    const uint64_t here = cuda::capture_number(current);
+    if (here != cuda::capture_number(batch->stream))
+      continue;  // a graph cannot wait for what is outside, nor we for it
+    if (const auto event = cuda::make_event(); event.ok()) {
+      if (cuda::record(*event, batch->stream).ok()) (void)cuda::wait(current, *event);
+      cuda::destroy_event(*event);
+    }
+  }
+  batches_.clear();
+}
+
+void GpuTaps::launch_on(cuda::Stream stream) {
+  for (const auto& batch : batches_)
+    if (batch->stream == stream) launch(*batch);
+  std::erase_if(batches_, [](const auto& batch) { return batch->jobs.empty(); });
+}
+
+}  // namespace ttap::torch_source

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/graph_pass.h"
+#include "capture/op_sink.h"
+#include "cuda/kernels/launch.h"
+#include "cuda/result_pool.h"
+#include "cuda/runtime.h"
+
+namespace ttap::torch_source {
+
+// Fingerprints of CUDA tensors. Small ones are launched together: each waits, with its storage held so that nobody else
+// gets the memory, until there are enough of them, or until something could change what they are to read. Under the
+// observer's lock.
+//
+// Why waiting is safe: only PyTorch's operators, the kernels that Python launches, and replays of graphs write to
+// tensors or reuse their memory; before each of these the observer is asked. An operator on another stream is made to
+// wait for what was launched.
+class GpuTaps {
+ public:
+  // Whether fingerprints are taken on the device at all; else tensors are copied to the host.
+  static bool work();
+  // Graphs are being captured, somewhere in the process; nests.
+  static void capturing(int by);
+  static bool is_capturing();
+  // Of the stream that is current on this device.
+  static uint64_t capture_of(int device);
+
+  // A tensor's fingerprint, when its turn comes. `hold` is false where holding its storage would show: autograd adds
+  // up gradients in place only when nobody else has them.
+  // `deliver` is told when it is launched, or when it cannot be (then with nothing).
+  using Deliver = std::function<void(const cuda::PendingResult& pending)>;
+  cuda::PendingResult fingerprint(const at::Tensor& tensor, const TensorView& view, bool hold, Deliver deliver);
+  // The same in the graph that is captured on the current stream.
+  Result<GraphPass::Tap> tap(GraphPass& graph, const at::Tensor& tensor, const TensorView& view, Level level,
+                             bool hold);
+
+  bool waiting() const { return !batches_.empty(); }
+  // An operator is about to run on the current stream of the device and to write to these.
+  bool would_change(const at::Tensor& written) const;
+  // Some of what waits is for another stream than the current one of its device.
+  bool is_elsewhere() const;
+  // Everything that waits is launched; the current streams wait for what went to others.
+  void launch_all();
+  // Of a stream; a capture is about to end there.
+  void launch_on(cuda::Stream stream);
+
+  uint64_t lost() const { return lost_; }
+
+ private:
+  struct Waiting {
+    c10::Storage storage = {};
+    const void* storage_data = nullptr;
+    cuda::FingerprintJob job;
+    cuda::PendingResult pending = {};  // none: a tap in a graph
+    Deliver deliver = {};
+  };
+  struct Batch {
+    int device = 0;
+    cuda::Stream stream = nullptr;
+    uint64_t capture = 0;  // that the stream took part in when the first came
+    void* scratch = nullptr;
+    uint64_t bytes = 0;
+    std::vector<Waiting> jobs;
+  };
+  Batch& batch_of(int device, cuda::Stream stream, void* scratch);
+  void add(Batch& batch, const at::Tensor& tensor, bool hold, Waiting waiting);
+  void lose(const Waiting& waiting);
+  void launch(Batch& batch);
+  Result<void*> scratch(int device, cuda::Stream stream);
+
+  std::vector<std::unique_ptr<Batch>> batches_;  // with something in them; hardly ever more than one
+  struct ScratchKey {
+    int device;
+    cuda::Stream stream;
+    bool operator==(const ScratchKey&) const = default;
+  };
+  struct HashOfKey {
+    size_t operator()(const ScratchKey& key) const {
+      return reinterpret_cast<size_t>(key.stream) * 31 + static_cast<size_t>(key.device);
+    }
+  };
+  std::unordered_map<ScratchKey, cuda::DeviceMemory, HashOfKey> scratches_;
+  uint64_t lost_ = 0;
+};
+
+}  // namespace ttap::torch_source

@@ -1,0 +1,104 @@
+#include "torch/cuda_stream.h"
+#include "torch/frame.h"
+#include "torch/link.h"
+#include "torch/observer.h"
+
+// Tensors on a GPU: never read by the host, never waited for.
+namespace ttap::torch_source {
+namespace {
+
+constexpr std::string_view kNoTaps = "captured into a graph that cannot be tapped";
+constexpr std::string_view kNoPlace = "no room for results from the GPU";
+
+}  // namespace
+
+// What waits to be read must be read before the call can change it, or give its memory to another.
+void Observer::launch_before(const Operator& op, const Frame& frame) {
+  bool now = gpu_.is_elsewhere();
+  if (op.writes)
+    for (const TensorPlace& place : frame.places)
+      now = now || (op.arguments[place.argument].written && gpu_.would_change(*place.tensor));
+  if (now) gpu_.launch_all();
+}
+
+GraphPass* Observer::graph_here() {
+  if (!GpuTaps::is_capturing() || !GpuTaps::work()) return nullptr;
+  const int device = cuda::current_device();
+  const cuda::Stream stream = CudaStreams::current(device);
+  return cuda::capture_number(stream) != 0 ? sink_->graph(device, stream) : nullptr;
+}
+
+void Observer::send_to_gpu(Frame& frame) {
+  for (Frame::Pending& each : frame.pending) {
+    const at::Tensor& tensor = each.tensor;
+    if (!tensor.defined() || !tensor.is_cuda() || tensor.is_conj() || tensor.is_neg() || each.known) continue;
+    const TensorView view{tensor.const_data_ptr(), each.meta->dtype, each.meta->shape, each.meta->strides};
+    const bool hold = !frame.backward;
+    const auto not_read = [&](std::string_view reason) {
+      note_unread(frame, each.record.place, reason);
+      each.record.asked = Level::kMeta;
+      each.way = Frame::Way::kNotRead;
+    };
+    if (frame.call.graph != nullptr) {
+      const auto tap = gpu_.tap(*frame.call.graph, tensor, view, each.record.asked, hold);
+      if (!tap.ok()) {
+        not_read(kNoTaps);
+        continue;
+      }
+      each.way = Frame::Way::kTapped;
+      each.tap = tap->place.number;
+      each.record.asked = tap->level;
+    } else if (GpuTaps::capture_of(tensor.device().index()) != 0) {
+      not_read(kNoTaps);
+    } else if (each.record.asked == Level::kFingerprint) {
+      GpuTaps::Deliver deliver;
+      if (sink_->takes_at_launch())
+        deliver = [this, event = frame.call.event, record = each.record,
+                   source = OpTensorSource{.view = {nullptr, view.dtype, view.shape, view.strides},
+                                           .role = each.role,
+                                           .path = each.path,
+                                           .device = each.device}](const cuda::PendingResult& pending) {
+          OpTensor tensor_record = record;
+          OpTensorSource with_result = source;
+          with_result.later = pending;
+          if (!pending) tensor_record.asked = Level::kMeta;
+          sink_->deliver(event, tensor_record, with_result);
+        };
+      each.way = sink_->takes_at_launch() ? Frame::Way::kDelivered : Frame::Way::kLater;
+      each.later = gpu_.fingerprint(tensor, view, hold, std::move(deliver));
+      if (!each.later) not_read(kNoPlace);
+    } else if (sink_->copies_from_gpu()) {
+      each.way = Frame::Way::kCopied;
+    }
+  }
+}
+
+// ---- what happens past the operators ----
+
+void Observer::launch_waiting() {
+  const std::shared_ptr<Link> link = link_;
+  const std::unique_lock lock(link->mutex);
+  if (link->observer == this && gpu_.waiting()) gpu_.launch_all();
+}
+
+// Graphs write to tensors without an operator that says so: no value that was known is known any more.
+void Observer::forget_values() {
+  const std::shared_ptr<Link> link = link_;
+  const std::unique_lock lock(link->mutex);
+  if (link->observer != this) return;
+  if (gpu_.waiting()) gpu_.launch_all();
+  tensors_.forget_values();
+}
+
+void Observer::end_capture() {
+  if (!GpuTaps::work()) return;
+  const std::shared_ptr<Link> link = link_;
+  const std::unique_lock lock(link->mutex);
+  if (link->observer != this) return;
+  const cuda::Stream stream = CudaStreams::current(cuda::current_device());
+  gpu_.launch_on(stream);
+  sink_->end_capture(stream);
+  tensors_.forget_values();
+}
+
+}  // namespace ttap::torch_source
