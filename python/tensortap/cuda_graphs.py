@@ -114,8 +114,6 @@ def _replays(replay: Any) -> Any:
     return replayed
 
 
-
-
 def wait_for_replays() -> None:
     """Every replay that was asked for so far is over; where the device has failed, none comes any more."""
     with contextlib.suppress(RuntimeError):
