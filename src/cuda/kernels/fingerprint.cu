@@ -1,9 +1,130 @@
+#include <algorithm>
+
+#include "cuda/kernels/block_work.cuh"
+#include "cuda/kernels/lane_of_dtype.cuh"
 #include "cuda/kernels/launch.h"
+#include "cuda/kernels/launch_status.h"
+#include "cuda/kernels/single_launch.h"
 
+// Small tensors in C order share a launch; the others get one each (large.cu, strided.cu).
 namespace ttap::cuda {
+namespace {
 
-Status launch_fingerprints(std::span<const FingerprintJob>, void*, Stream) {
-  return Error{.code = ErrorCode::kUnsupported, .message = "not written yet"};
+constexpr uint64_t kSmallBytes = uint64_t{4} << 20;
+constexpr uint64_t kRoundBytes = 2 * kHashBlockBytes;  // what a block of work_by_slices() takes at a time
+constexpr uint64_t kMostRounds = 8;
+// Of a large tensor, for each warp: plain sums of short squares are good for some thousands of values.
+constexpr uint64_t kHashBlocksPerWarp = 64;
+
+__global__ void __launch_bounds__(kBlockThreads, 2)
+    fingerprint_small(const __grid_constant__ Batch batch, Scratch* scratch) {
+  __shared__ Unconstructed<BlockShared> shared;
+  __shared__ ByteLane<8>::Shared counters;
+  uint32_t number = 0;
+  while (number + 1 < batch.count && batch.jobs[number + 1].first_block <= blockIdx.x) ++number;
+  const DeviceJob& job = batch.jobs[number];
+  const PackedSource source{job.data};
+  with_lane<ByteLane<8>>(job.dtype, [&]<class Lane>(Lane*) {
+    if constexpr (std::is_same_v<Lane, ByteLane<8>>) {
+      work_by_slices<Lane>(job, number, source, counters, *scratch, shared.get());
+    } else {
+      typename Lane::Shared none;
+      work_by_slices<Lane>(job, number, source, none, *scratch, shared.get());
+    }
+  });
+}
+
+constexpr uint64_t parts(uint64_t whole, uint64_t size) { return (whole + size - 1) / size; }
+
+uint64_t bytes_of(const DeviceJob& job) { return job.row_count * job.row_bytes; }
+
+DeviceJob device_job(const FingerprintJob& job) {
+  const TensorView& view = job.view;
+  DeviceJob made;
+  made.data = static_cast<const std::byte*>(view.data);
+  made.row_count = view.ndim() == 0 ? 1 : static_cast<uint64_t>(view.shape[0]);
+  made.row_bytes = made.row_count == 0 ? 0 : byte_count(view) / made.row_count;
+  made.rows = job.rows.count;
+  made.rows_are_64_bit = job.rows.is_64_bit;
+  made.copy_to = static_cast<std::byte*>(job.copy_to);
+  made.result = job.result;
+  made.sequence = job.sequence;
+  made.dtype = view.dtype;
+  return made;
+}
+
+bool is_packed(const TensorView& view) {
+  return is_contiguous(view) && reinterpret_cast<uintptr_t>(view.data) % kVectorBytes == 0;
+}
+
+uint32_t blocks_for_large(uint64_t bytes, uint64_t resident) {
+  const uint64_t hash_blocks = bytes / kHashBlockBytes;
+  const uint64_t wanted = parts(hash_blocks, kWarps);
+  if (wanted <= resident) return static_cast<uint32_t>(std::max<uint64_t>(wanted, 1));
+  // Every block the same share: whole waves of them.
+  const uint64_t waves = parts(hash_blocks, resident * kWarps * kHashBlocksPerWarp);
+  return static_cast<uint32_t>(std::min<uint64_t>({waves * resident, wanted, kMostBlocks}));
+}
+
+class Launcher {
+ public:
+  Launcher(Scratch* scratch, Stream stream, uint64_t multiprocessors)
+      : scratch_(scratch), stream_(stream), multiprocessors_(multiprocessors) {}
+
+  Status add(const FingerprintJob& asked) {
+    DeviceJob job = device_job(asked);
+    const uint64_t bytes = bytes_of(job);
+    const uint64_t rounds = std::max<uint64_t>(parts(bytes, kRoundBytes), 1);
+    if (bytes != 0 && !is_packed(asked.view)) {
+      job.blocks = static_cast<uint32_t>(std::min<uint64_t>({rounds, multiprocessors_ * 8, kMostBlocks}));
+      launch_strided(job, strided_layout(asked.view), scratch_, stream_);
+      return launched("fingerprint of a strided tensor");
+    }
+    if (bytes > kSmallBytes) {
+      job.blocks = blocks_for_large(bytes, multiprocessors_ * kLargeBlocksPerMultiprocessor);
+      launch_large(job, scratch_, stream_);
+      return launched("fingerprint of a large tensor");
+    }
+    if (batch_.count == kJobsPerLaunch) TTAP_TRY(flush());
+    batch_.jobs[batch_.count++] = job;
+    rounds_ += rounds;
+    return {};
+  }
+
+  Status flush() {
+    if (batch_.count == 0) return {};
+    const uint64_t per_block = std::clamp<uint64_t>(parts(rounds_, multiprocessors_ * 4), 1, kMostRounds);
+    uint32_t blocks = 0;
+    for (uint32_t i = 0; i < batch_.count; ++i) {
+      DeviceJob& job = batch_.jobs[i];
+      job.first_block = blocks;
+      job.blocks = static_cast<uint32_t>(std::max<uint64_t>(parts(bytes_of(job), kRoundBytes * per_block), 1));
+      blocks += job.blocks;
+    }
+    static_assert(kJobsPerLaunch * (kSmallBytes / kRoundBytes / kMostRounds + 1) <= kMostBlocks);
+    fingerprint_small<<<blocks, kBlockThreads, 0, stream_>>>(batch_, scratch_);
+    batch_.count = 0;
+    rounds_ = 0;
+    return launched("fingerprints of small tensors");
+  }
+
+ private:
+  Scratch* scratch_;
+  Stream stream_;
+  uint64_t multiprocessors_;
+  Batch batch_;
+  uint64_t rounds_ = 0;
+};
+
+}  // namespace
+
+Status launch_fingerprints(std::span<const FingerprintJob> jobs, void* scratch, Stream stream) {
+  int device = 0;
+  if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) return launched("the current device");
+  Launcher launcher(static_cast<Scratch*>(scratch), stream,
+                    static_cast<uint64_t>(std::max(multiprocessors(device), 1)));
+  for (const FingerprintJob& job : jobs) TTAP_TRY(launcher.add(job));
+  return launcher.flush();
 }
 
 }  // namespace ttap::cuda

@@ -1,0 +1,137 @@
+#pragma once
+
+#include <type_traits>
+
+#include "cuda/kernels/device_job.h"
+#include "cuda/kernels/lane_stats.h"
+
+// What a block's threads do with the vectors they get, for each family of formats.
+namespace ttap::cuda {
+
+template <class F>
+using StatsOfLane = std::conditional_t<F::kBits == 16, PackedStats<F>, WideStats<F>>;
+
+template <class F>
+struct ValueLane {
+  struct Shared {};
+  StatsOfLane<F> stats;
+  ScalarStats odd;
+
+  __device__ ValueLane(Shared&, DType) {}
+
+  // The vectors are used up.
+  template <int N>
+  __device__ void add(Vector (&vectors)[N]) {
+    stats.add(vectors);
+  }
+
+  // The first `valid` bytes of a vector.
+  __device__ void add_odd(const Vector& vector, uint32_t valid) {
+    constexpr uint32_t kSize = F::kBits / 8;
+    // Shifted down value by value: an index that is not known when compiling would put the vector into local memory.
+    uint64_t low = vector.word[0] | static_cast<uint64_t>(vector.word[1]) << 32;
+    uint64_t high = vector.word[2] | static_cast<uint64_t>(vector.word[3]) << 32;
+#pragma unroll 1
+    for (uint32_t at = 0; at + kSize <= valid; at += kSize) {
+      if constexpr (kSize == 8) {
+        odd.add<F>(low);
+        low = high;
+      } else {
+        odd.add<F>(low & ((uint64_t{1} << F::kBits) - 1));
+        low = low >> F::kBits | high << (64 - F::kBits);
+        high >>= F::kBits;
+      }
+    }
+  }
+
+  __device__ StatsPart finish() {
+    StatsPart part = stats.finish();
+    merge(part, odd.finish());
+    return part;
+  }
+};
+
+// Formats of one byte: how often each byte occurs. Each copy of the counters has banks of its own, so that the lanes of
+// a warp do not wait for each other; with 32 copies never.
+template <uint32_t COPIES>
+struct ByteLane {
+  struct Shared {
+    uint32_t counts[256 * COPIES];
+  };
+  Shared& shared;
+  DType dtype;
+
+  // Counters are ready after the next __syncthreads().
+  __device__ ByteLane(Shared& counters, DType format) : shared(counters), dtype(format) {
+    for (uint32_t i = threadIdx.x; i < 256 * COPIES; i += kBlockThreads) shared.counts[i] = 0;
+  }
+
+  template <int N>
+  __device__ void add(const Vector (&vectors)[N]) {
+#pragma unroll
+    for (int v = 0; v < N; ++v)
+#pragma unroll
+      for (int i = 0; i < 16; ++i) count(vectors[v].word[i / 4] >> (8 * (i % 4)));
+  }
+
+  __device__ void add_odd(const Vector& vector, uint32_t valid) {
+#pragma unroll
+    for (uint32_t i = 0; i < 16; ++i)
+      if (i < valid) count(vector.word[i / 4] >> (8 * (i % 4)));
+  }
+
+  // Each thread answers for one code.
+  __device__ StatsPart finish() {
+    __syncthreads();
+    const uint32_t code = threadIdx.x;
+    uint64_t count = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < COPIES; ++i) count += shared.counts[code * COPIES + (i + code) % COPIES];
+    // As long as the longest element, which is what the compiler sees value_of() read.
+    const uint8_t element[16] = {static_cast<uint8_t>(code)};
+    StatsPart part;
+    add_code(part, value_of(dtype, element), dtype == DType::kF4E2M1FNx2 ? code & 0xF : code, count);
+    if (dtype == DType::kF4E2M1FNx2) {
+      StatsPart second;
+      add_code(second, value_of(dtype, element, 1), code >> 4, count);
+      merge(part, second);
+    }
+    return part;
+  }
+
+ private:
+  __device__ void count(uint32_t byte) { atomicAdd(&shared.counts[(byte & 0xFF) * COPIES + threadIdx.x % COPIES], 1u); }
+
+  // By the format's own rule: no exponent, and some mantissa.
+  __device__ bool is_subnormal(uint32_t code) const {
+    switch (dtype) {
+      case DType::kF8E4M3FN:
+      case DType::kF8E4M3FNUZ: return (code & 0x78) == 0 && (code & 0x07) != 0;
+      case DType::kF8E5M2:
+      case DType::kF8E5M2FNUZ: return (code & 0x7C) == 0 && (code & 0x03) != 0;
+      case DType::kF4E2M1FNx2: return (code & 0x7) == 1;
+      default: return false;
+    }
+  }
+
+  __device__ void add_code(StatsPart& part, double value, uint32_t code, uint64_t count) const {
+    if (count == 0) return;
+    if (isnan(value)) {
+      part.nan = count;
+    } else if (isinf(value)) {
+      (value > 0 ? part.pos_inf : part.neg_inf) = count;
+    } else {
+      const double magnitude = fabs(value);
+      part.finite = count;
+      part.min = part.max = part.mean = value;
+      if (magnitude == 0)
+        part.zeros = count;
+      else
+        part.min_abs_nonzero = magnitude;
+      if (is_subnormal(code)) part.subnormals = count;
+      part.l1 = magnitude * static_cast<double>(count);
+    }
+  }
+};
+
+}  // namespace ttap::cuda

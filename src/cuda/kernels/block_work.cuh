@@ -1,0 +1,325 @@
+#pragma once
+
+#include "cuda/kernels/block_lanes.cuh"
+#include "cuda/kernels/source.cuh"
+#include "cuda/kernels/warp_merge.cuh"
+
+// What a block does for a tensor: reads its share once, and either leaves a partial result or, being the last, merges
+// them all.
+namespace ttap::cuda {
+
+// Sums of hash blocks, or of slices of them, that wait to be mixed: 32 for each warp.
+inline constexpr uint32_t kSumsKept = 32 * kWarps;
+
+struct BlockShared {
+  alignas(16) uint32_t keys[kHashKeyCount];
+  HashPair sums[kSumsKept];
+  HashPair odd[kWarps];
+  Partial partials[kWarps];
+  bool is_last;
+};
+
+// Shared memory is not constructed: whoever reads a part of it has written it.
+template <class T>
+struct Unconstructed {
+  alignas(T) unsigned char bytes[sizeof(T)];
+  __device__ T& get() { return *reinterpret_cast<T*>(bytes); }
+};
+
+__device__ inline void make_keys(BlockShared& shared) {
+  auto* pairs = reinterpret_cast<uint64_t*>(shared.keys);
+  for (uint32_t k = threadIdx.x; k < kHashKeyCount / 2; k += kBlockThreads) pairs[k] = mix64((k + 1) * kHashGolden);
+}
+
+__device__ inline uint64_t live_bytes(const DeviceJob& job) {
+  int64_t rows = static_cast<int64_t>(job.row_count);
+  if (job.rows != nullptr) {
+    const int64_t live = job.rows_are_64_bit ? *static_cast<const int64_t*>(job.rows)
+                                             : static_cast<int64_t>(*static_cast<const int32_t*>(job.rows));
+    rows = live < 0 ? 0 : live < rows ? live : rows;
+  }
+  return static_cast<uint64_t>(rows) * job.row_bytes;
+}
+
+__device__ inline void store_copy(std::byte* copy_to, uint64_t at, const Vector& vector) {
+  *reinterpret_cast<uint4*>(copy_to + at) = {vector.word[0], vector.word[1], vector.word[2], vector.word[3]};
+}
+
+// The bytes after the last whole hash block, a vector for each thread. Every thread of the block comes here.
+template <class Lane, class Source>
+__device__ inline void take_odd_end(const DeviceJob& job, const Source& source, uint64_t bytes, Lane& lane,
+                                    BlockShared& shared) {
+  const uint64_t start = bytes - bytes % kHashBlockBytes;
+  const auto size = static_cast<uint32_t>(bytes % kHashBlockBytes);
+  const uint32_t at = threadIdx.x * kVectorBytes;
+  const uint32_t valid = at >= size ? 0 : size - at < kVectorBytes ? size - at : kVectorBytes;
+  const Vector vector = source.partial(start + at, valid);
+  HashPair sums;
+  // Zeros up to the next stripe are part of the hash.
+  if (at < (size + kHashStripeBytes - 1) / kHashStripeBytes * kHashStripeBytes)
+    add_to_hash(vector, shared.keys, threadIdx.x, sums);
+  lane.add_odd(vector, valid);
+  if (job.copy_to != nullptr) {
+#pragma unroll
+    for (uint32_t i = 0; i < kVectorBytes; ++i)
+      if (i < valid) job.copy_to[start + at + i] = static_cast<std::byte>(vector.word[i / 4] >> (8 * (i % 4)));
+  }
+  sums = warp_sum(sums);
+  if (threadIdx.x % 32 == 0) shared.odd[threadIdx.x / 32] = sums;
+}
+
+// After a __syncthreads() that follows take_odd_end(); for one thread.
+__device__ inline HashPair digest_of_odd_end(uint64_t bytes, const BlockShared& shared) {
+  HashPair sums;
+#pragma unroll
+  for (uint32_t i = 0; i < kWarps; ++i) {
+    sums.a += shared.odd[i].a;
+    sums.b += shared.odd[i].b;
+  }
+  return hash_mix(sums, bytes / kHashBlockBytes);
+}
+
+// ---- the end of a block ----
+
+// The result is in thread 0.
+__device__ __noinline__ static Partial block_merge(Partial mine, BlockShared& shared) {
+  warp_merge(mine);
+  __syncthreads();  // who still reads the last round's
+  if (threadIdx.x % 32 == 0) shared.partials[threadIdx.x / 32] = mine;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    mine = threadIdx.x < kWarps ? shared.partials[threadIdx.x] : Partial{};
+    warp_merge(mine);
+  }
+  return mine;
+}
+
+__device__ __noinline__ static void publish(const DeviceJob& job, uint64_t bytes, const Partial& total) {
+  DeviceResult& result = *job.result;
+  const HashPair hash = hash_mix(total.digest, bytes);
+  result.hash_low = hash.a;
+  result.hash_high = hash.b;
+  result.stats = total.stats;
+  result.bytes = bytes;
+  __threadfence_system();
+  *reinterpret_cast<volatile uint64_t*>(&result.sequence) = job.sequence;
+}
+
+__device__ inline Partial load_partial(const Partial* from) {
+  static_assert(sizeof(Partial) % sizeof(uint4) == 0);
+  union {
+    uint4 vectors[sizeof(Partial) / sizeof(uint4)];
+    unsigned char bytes[sizeof(Partial)];
+  } loaded;
+#pragma unroll
+  for (uint32_t i = 0; i < sizeof(Partial) / sizeof(uint4); ++i)
+    loaded.vectors[i] = __ldcg(reinterpret_cast<const uint4*>(from) + i);
+  Partial partial;
+  memcpy(&partial, loaded.bytes, sizeof partial);
+  return partial;
+}
+
+// `mine` is what this thread found. The block that comes last merges what all blocks of the job left, in their order.
+__device__ __noinline__ static void finish_block(const DeviceJob& job, uint32_t ticket, uint64_t bytes,
+                                                 const Partial& mine, Scratch& scratch, BlockShared& shared) {
+  Partial total = block_merge(mine, shared);
+  if (job.blocks == 1) {
+    if (threadIdx.x == 0) publish(job, bytes, total);
+    return;
+  }
+  Partial* partials = scratch.partials + job.first_block;
+  if (threadIdx.x == 0) {
+    partials[blockIdx.x - job.first_block] = total;
+    __threadfence();
+    shared.is_last = atomicAdd(&scratch.tickets[ticket], 1u) == job.blocks - 1;
+    __threadfence();
+  }
+  __syncthreads();
+  if (!shared.is_last) return;
+  total = Partial{};
+  for (uint32_t i = threadIdx.x; i < job.blocks; i += kBlockThreads) {
+    const Partial other = load_partial(partials + i);
+    total.digest.a += other.digest.a;
+    total.digest.b += other.digest.b;
+    merge(total.stats, other.stats);
+  }
+  total = block_merge(total, shared);
+  if (threadIdx.x == 0) {
+    scratch.tickets[ticket] = 0;  // for the next launch
+    publish(job, bytes, total);
+  }
+}
+
+// ---- a block's share, two hash blocks at a time ----
+
+// For tensors that are small, or slow to gather: four warps share a hash block, so that every thread has only two
+// vectors to wait for. Block number `block` of `blocks` works here.
+template <class Lane, class Source>
+__device__ inline void work_by_slices(const DeviceJob& job, uint32_t ticket, const Source& source,
+                                      typename Lane::Shared& lane_shared, Scratch& scratch, BlockShared& shared) {
+  constexpr uint32_t kVectors = 2;
+  constexpr uint32_t kAtOnce = 2;                    // hash blocks
+  constexpr uint32_t kWarpsEach = kWarps / kAtOnce;  // warps of a hash block
+  constexpr uint32_t kRoundsKept = 32 / kAtOnce;     // as many as the first warp mixes at once
+  static_assert(kRoundsKept * kWarps <= kSumsKept);
+  const uint32_t warp = threadIdx.x / 32;
+  const uint32_t first_place = warp % kWarpsEach * (32 * kVectors) + threadIdx.x % 32;
+  const uint32_t block = blockIdx.x - job.first_block;
+  const uint64_t bytes = live_bytes(job);
+  const uint64_t whole = bytes / kHashBlockBytes;
+  const uint64_t step = uint64_t{job.blocks} * kAtOnce;
+  uint64_t round_start = uint64_t{block} * kAtOnce;
+
+  Vector next[kVectors] = {};
+  const auto load = [&](uint64_t hash_block) {
+#pragma unroll
+    for (uint32_t i = 0; i < kVectors; ++i)
+      next[i] = source.vector(hash_block * kHashBlockBytes + (first_place + 32 * i) * kVectorBytes);
+  };
+  uint64_t mine = round_start + warp / kWarpsEach;
+  if (mine < whole) load(mine);
+
+  Lane lane(lane_shared, job.dtype);
+  make_keys(shared);
+  __syncthreads();
+
+  Partial partial;
+  // What the warps summed of the rounds since `kept_from`, for the threads of the first warp to mix.
+  uint32_t kept = 0;
+  uint64_t kept_from = round_start;
+  const auto mix_kept = [&] {
+    __syncthreads();
+    if (threadIdx.x < kept * kAtOnce) {
+      const uint64_t hash_block = kept_from + threadIdx.x / kAtOnce * step + threadIdx.x % kAtOnce;
+      if (hash_block < whole) {
+        HashPair sums;
+        for (uint32_t i = 0; i < kWarpsEach; ++i) {
+          const HashPair& slice = shared.sums[threadIdx.x * kWarpsEach + i];
+          sums.a += slice.a;
+          sums.b += slice.b;
+        }
+        const HashPair digest = hash_mix(sums, hash_block);
+        partial.digest.a += digest.a;
+        partial.digest.b += digest.b;
+      }
+    }
+    __syncthreads();
+    kept_from += kept * step;
+    kept = 0;
+  };
+
+  for (; round_start < whole; round_start += step) {
+    if (mine < whole) {
+      Vector now[kVectors];
+#pragma unroll
+      for (uint32_t i = 0; i < kVectors; ++i) now[i] = next[i];
+      if (mine + step < whole) load(mine + step);
+      HashPair sums;
+#pragma unroll
+      for (uint32_t i = 0; i < kVectors; ++i) {
+        const uint32_t place = first_place + 32 * i;
+        add_to_hash(now[i], shared.keys, place, sums);
+        if (job.copy_to != nullptr) store_copy(job.copy_to, mine * kHashBlockBytes + place * kVectorBytes, now[i]);
+      }
+      lane.add(now);
+      const uint64_t half = warp_sum_halves(sums);
+      HashPair& slice = shared.sums[kept * kWarps + warp];
+      if (threadIdx.x % 32 == 0) slice.a = half;
+      if (threadIdx.x % 32 == 16) slice.b = half;
+    }
+    mine += step;
+    if (++kept == kRoundsKept) mix_kept();
+  }
+  // The odd end goes to the block whose turn it would be.
+  const bool has_odd_end = bytes % kHashBlockBytes != 0 && whole / kAtOnce % job.blocks == block;
+  if (has_odd_end) take_odd_end(job, source, bytes, lane, shared);
+  mix_kept();
+  if (has_odd_end && threadIdx.x == kBlockThreads - 1) {
+    const HashPair digest = digest_of_odd_end(bytes, shared);
+    partial.digest.a += digest.a;
+    partial.digest.b += digest.b;
+  }
+  partial.stats = lane.finish();
+  finish_block(job, ticket, bytes, partial, scratch, shared);
+}
+
+// ---- a block's share, a hash block for each warp ----
+
+// For large tensors: eight vectors of a hash block for each lane, of which four are worked on while four are on their
+// way.
+template <class Lane, class Source>
+__device__ inline void work_by_warps(const DeviceJob& job, const Source& source, typename Lane::Shared& lane_shared,
+                                     Scratch& scratch, BlockShared& shared) {
+  constexpr uint32_t kVectors = 4;
+  constexpr uint32_t kHalfBlock = kHashBlockBytes / 2;
+  static_assert(kVectors * 32 * kVectorBytes == kHalfBlock);
+  const uint32_t in_warp = threadIdx.x % 32;
+  const uint64_t bytes = live_bytes(job);
+  const uint64_t whole = bytes / kHashBlockBytes;
+  const uint64_t step = uint64_t{job.blocks} * kWarps;
+  uint64_t hash_block = uint64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+
+  const auto load = [&](uint64_t at, Vector(&into)[kVectors]) {
+#pragma unroll
+    for (uint32_t i = 0; i < kVectors; ++i) into[i] = source.vector(at + (in_warp + 32 * i) * kVectorBytes);
+  };
+  Vector first[kVectors];
+  if (hash_block < whole) load(hash_block * kHashBlockBytes, first);
+
+  Lane lane(lane_shared, job.dtype);
+  make_keys(shared);
+  __syncthreads();
+
+  const auto take = [&](Vector(&vectors)[kVectors], uint32_t from, uint64_t start, HashPair& sums) {
+#pragma unroll
+    for (uint32_t i = 0; i < kVectors; ++i) {
+      add_to_hash(vectors[i], shared.keys, from + in_warp + 32 * i, sums);
+      if (job.copy_to != nullptr) store_copy(job.copy_to, start + (from + in_warp + 32 * i) * kVectorBytes, vectors[i]);
+    }
+    lane.add(vectors);
+  };
+  Partial partial;
+  // Mixing is worth its while for 32 hash blocks at once, one for each lane.
+  HashPair* kept = shared.sums + threadIdx.x / 32 * 32;
+  uint32_t count = 0;
+  const auto mix_kept = [&](uint64_t end) {
+    __syncwarp();
+    if (in_warp < count) {
+      const HashPair digest = hash_mix(kept[in_warp], end - (count - in_warp) * step);
+      partial.digest.a += digest.a;
+      partial.digest.b += digest.b;
+    }
+    __syncwarp();
+    count = 0;
+  };
+#pragma unroll 1
+  for (; hash_block < whole; hash_block += step) {
+    asm volatile("" ::: "memory");  // else some keys are loaded before the loop, and no registers are left for them
+    const uint64_t start = hash_block * kHashBlockBytes;
+    HashPair sums;
+    Vector second[kVectors];
+    load(start + kHalfBlock, second);
+    take(first, 0, start, sums);
+    if (hash_block + step < whole) load((hash_block + step) * kHashBlockBytes, first);
+    take(second, kVectors * 32, start, sums);
+    const uint64_t half = warp_sum_halves(sums);
+    if (in_warp == 0) kept[count].a = half;
+    if (in_warp == 16) kept[count].b = half;
+    if (++count == 32) mix_kept(hash_block + step);
+  }
+  mix_kept(hash_block);
+  // To the last block, which has the fewest whole ones.
+  if (bytes % kHashBlockBytes != 0 && blockIdx.x == job.blocks - 1) {
+    take_odd_end(job, source, bytes, lane, shared);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      const HashPair digest = digest_of_odd_end(bytes, shared);
+      partial.digest.a += digest.a;
+      partial.digest.b += digest.b;
+    }
+  }
+  partial.stats = lane.finish();
+  finish_block(job, 0, bytes, partial, scratch, shared);
+}
+
+}  // namespace ttap::cuda

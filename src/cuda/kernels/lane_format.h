@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/element.h"
+#include "cuda/kernels/packed16.h"
+
+// The real formats of more than a byte, as a lane sees them: words of 32 bits, or of 64.
+namespace ttap::cuda {
+
+enum class LaneKind : uint8_t { kFloat, kSigned, kUnsigned };
+
+template <int BITS, uint64_t INFINITE, uint64_t MANTISSA>
+struct FloatLane {
+  static constexpr LaneKind kKind = LaneKind::kFloat;
+  static constexpr int kBits = BITS;
+  static constexpr uint64_t kSign = uint64_t{1} << (BITS - 1);
+  static constexpr uint64_t kInfinite = INFINITE;  // the smallest magnitude that is not finite
+  static constexpr uint64_t kMantissa = MANTISSA;  // the largest subnormal
+};
+template <int BITS, LaneKind KIND>
+struct IntegerLane {
+  static constexpr LaneKind kKind = KIND;
+  static constexpr int kBits = BITS;
+};
+
+struct LaneBF16 : FloatLane<16, 0x7F80, 0x7F> {
+  TTAP_HD static float low(uint32_t word) { return ttap::detail::float_of_bits(word << 16); }
+  TTAP_HD static float high(uint32_t word) { return ttap::detail::float_of_bits(word & 0xFFFF0000u); }
+  TTAP_HD static uint32_t min(uint32_t a, uint32_t b) { return min_bf16x2(a, b); }
+  TTAP_HD static uint32_t max(uint32_t a, uint32_t b) { return max_bf16x2(a, b); }
+  TTAP_HD static double value(uint64_t bits) { return f32_of_bf16(static_cast<uint16_t>(bits)); }
+};
+struct LaneF16 : FloatLane<16, 0x7C00, 0x3FF> {
+#if defined(__CUDA_ARCH__)
+  __device__ static float low(uint32_t word) { return __low2float(as_pair<__half2>(word)); }
+  __device__ static float high(uint32_t word) { return __high2float(as_pair<__half2>(word)); }
+#else
+  TTAP_HD static float low(uint32_t word) { return f32_of_f16(static_cast<uint16_t>(word)); }
+  TTAP_HD static float high(uint32_t word) { return f32_of_f16(static_cast<uint16_t>(word >> 16)); }
+#endif
+  TTAP_HD static uint32_t min(uint32_t a, uint32_t b) { return min_f16x2(a, b); }
+  TTAP_HD static uint32_t max(uint32_t a, uint32_t b) { return max_f16x2(a, b); }
+  TTAP_HD static double value(uint64_t bits) { return f32_of_f16(static_cast<uint16_t>(bits)); }
+};
+struct LaneI16 : IntegerLane<16, LaneKind::kSigned> {
+  TTAP_HD static int32_t low(uint32_t word) { return static_cast<int16_t>(word); }
+  TTAP_HD static int32_t high(uint32_t word) { return static_cast<int32_t>(word) >> 16; }
+  TTAP_HD static uint32_t min(uint32_t a, uint32_t b) { return min_s16x2(a, b); }
+  TTAP_HD static uint32_t max(uint32_t a, uint32_t b) { return max_s16x2(a, b); }
+  TTAP_HD static double value(uint64_t bits) { return static_cast<int16_t>(bits); }
+};
+struct LaneU16 : IntegerLane<16, LaneKind::kUnsigned> {
+  TTAP_HD static uint32_t low(uint32_t word) { return word & 0xFFFF; }
+  TTAP_HD static uint32_t high(uint32_t word) { return word >> 16; }
+  TTAP_HD static uint32_t min(uint32_t a, uint32_t b) { return min_u16x2(a, b); }
+  TTAP_HD static uint32_t max(uint32_t a, uint32_t b) { return max_u16x2(a, b); }
+  TTAP_HD static double value(uint64_t bits) { return static_cast<uint16_t>(bits); }
+};
+
+template <class F, class W, class T>
+struct WideLane : F {
+  using Word = W;
+  TTAP_HD static T native(W bits) {
+    T value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+  }
+  TTAP_HD static double value(uint64_t bits) { return static_cast<double>(native(static_cast<W>(bits))); }
+};
+using LaneF32 = WideLane<FloatLane<32, 0x7F800000, 0x7FFFFF>, uint32_t, float>;
+using LaneF64 = WideLane<FloatLane<64, 0x7FF0000000000000, 0xFFFFFFFFFFFFF>, uint64_t, double>;
+using LaneI32 = WideLane<IntegerLane<32, LaneKind::kSigned>, uint32_t, int32_t>;
+using LaneU32 = WideLane<IntegerLane<32, LaneKind::kUnsigned>, uint32_t, uint32_t>;
+using LaneI64 = WideLane<IntegerLane<64, LaneKind::kSigned>, uint64_t, int64_t>;
+using LaneU64 = WideLane<IntegerLane<64, LaneKind::kUnsigned>, uint64_t, uint64_t>;
+
+// The magnitude less one, modulo 2^BITS: what is smallest of these belongs to the smallest magnitude that is not zero.
+template <class F, class W>
+TTAP_HD inline W magnitude_less_one(W bits) {
+  if constexpr (F::kKind == LaneKind::kFloat) {
+    return (bits & static_cast<W>(F::kSign - 1)) - 1;
+  } else if constexpr (F::kKind == LaneKind::kSigned) {
+    const W if_positive = bits - 1;
+    const W if_negative = ~bits;
+    return if_positive < if_negative ? if_positive : if_negative;
+  } else {
+    return bits - 1;
+  }
+}
+
+// Of a magnitude, which for the most negative integer is only right without a sign.
+template <class F>
+TTAP_HD inline double value_of_magnitude(uint64_t magnitude) {
+  if constexpr (F::kKind == LaneKind::kFloat)
+    return F::value(magnitude);
+  else
+    return static_cast<double>(magnitude);
+}
+
+}  // namespace ttap::cuda

@@ -1,0 +1,25 @@
+#include "cuda/kernels/block_work.cuh"
+#include "cuda/kernels/lane_of_dtype.cuh"
+#include "cuda/kernels/single_launch.h"
+
+namespace ttap::cuda {
+namespace {
+
+template <class Lane>
+__global__ void __launch_bounds__(kBlockThreads)
+    fingerprint_strided(const __grid_constant__ DeviceJob job, const __grid_constant__ StridedLayout layout,
+                        Scratch* scratch) {
+  __shared__ Unconstructed<BlockShared> shared;
+  __shared__ typename Lane::Shared lane_shared;
+  work_by_slices<Lane>(job, 0, StridedSource{job.data, layout}, lane_shared, *scratch, shared.get());
+}
+
+}  // namespace
+
+void launch_strided(const DeviceJob& job, const StridedLayout& layout, Scratch* scratch, Stream stream) {
+  with_lane<ByteLane<8>>(job.dtype, [&]<class Lane>(Lane*) {
+    fingerprint_strided<Lane><<<job.blocks, kBlockThreads, 0, stream>>>(job, layout, scratch);
+  });
+}
+
+}  // namespace ttap::cuda

@@ -1,0 +1,158 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/mix64.h"
+#include "ttap/fingerprint.h"
+
+// What the kernels are tried on, and when their results are as good as the CPU's.
+namespace ttap::test {
+
+using Bytes = std::vector<std::byte>;
+
+inline size_t real_size(DType dtype) {
+  return info(dtype).kind == DTypeKind::kComplex ? size_of(dtype) / 2 : size_of(dtype);
+}
+inline bool is_f64(DType dtype) { return dtype == DType::kF64 || dtype == DType::kC128; }
+
+template <class BitsOf>
+Bytes values_of(DType dtype, size_t elements, BitsOf bits_of) {
+  Bytes bytes(elements * size_of(dtype));
+  const size_t size = real_size(dtype);
+  for (size_t i = 0; i * size < bytes.size(); ++i) {
+    const uint64_t bits = bits_of(i);
+    std::memcpy(&bytes[i * size], &bits, size);
+  }
+  return bytes;
+}
+
+// Any bits at all; the exponents of f64 are held where squares do not overflow.
+inline Bytes any_bits(DType dtype, size_t elements, uint64_t seed = 1) {
+  return values_of(dtype, elements, [&](size_t i) {
+    const uint64_t random = mix64(seed * 0x9E3779B97F4A7C15u + i);
+    if (!is_f64(dtype)) return random;
+    const uint64_t kind = mix64(random) % 64;
+    if (kind == 0) return (random & 0x800FFFFFFFFFFFFFu) | 0x7FF0000000000000u;  // NaN
+    if (kind == 1) return (random & 0x8000000000000000u) | 0x7FF0000000000000u;  // infinity
+    if (kind == 2) return random & 0x800FFFFFFFFFFFFFu;                          // subnormal
+    return (random & 0x800FFFFFFFFFFFFFu) | ((1023 - 100 + kind * 3) << 52);
+  });
+}
+
+// The bits of a number in a format of at least 16 bits; what has fewer takes the number's own bits.
+inline uint64_t bits_of(DType dtype, double value) {
+  const auto as_bits = [](auto v) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, &v, sizeof v);
+    return bits;
+  };
+  switch (dtype) {
+    case DType::kF64:
+    case DType::kC128: return as_bits(value);
+    case DType::kF32:
+    case DType::kC64: return as_bits(static_cast<float>(value));
+    case DType::kBF16: return as_bits(static_cast<float>(value)) >> 16;
+    case DType::kF16: {
+      if (value == 0) return 0;
+      int exponent;
+      const double fraction = std::frexp(std::fabs(value), &exponent);  // in [0.5, 1)
+      const auto mantissa = static_cast<uint64_t>(std::ldexp(fraction, 11)) & 0x3FF;
+      return (value < 0 ? 0x8000u : 0u) | static_cast<uint64_t>(exponent + 14) << 10 | mantissa;
+    }
+    default: return static_cast<uint64_t>(static_cast<int64_t>(value));
+  }
+}
+
+// About normal: the sum of four uniform numbers.
+inline double about_normal(uint64_t seed, size_t i) {
+  const uint64_t random = mix64(seed + i);
+  double sum = -2;
+  for (int part = 0; part < 4; ++part) sum += static_cast<double>(random >> (16 * part) & 0xFFFF) / 65536.0;
+  return sum * 1.7;
+}
+
+struct KernelCase {
+  std::string name;
+  std::function<Bytes(DType, size_t)> make;
+};
+
+inline const std::vector<KernelCase>& kernel_cases() {
+  static const auto spread = [](double mean, double deviation) {
+    return [=](DType dtype, size_t n) {
+      return values_of(dtype, n, [&](size_t i) { return bits_of(dtype, mean + deviation * about_normal(3, i)); });
+    };
+  };
+  static const std::vector<KernelCase> cases = {
+      {"any bits", [](DType dtype, size_t n) { return any_bits(dtype, n); }},
+      {"tame", spread(0, 100)},
+      {"half zeros",
+       [](DType dtype, size_t n) {
+         return values_of(dtype, n, [&](size_t i) { return bits_of(dtype, std::fmax(0, 100 * about_normal(4, i))); });
+       }},
+      {"constant", [](DType dtype, size_t n) { return values_of(dtype, n, [&](size_t) { return bits_of(dtype, 3); }); }},
+      {"all zero", [](DType dtype, size_t n) { return Bytes(n * size_of(dtype)); }},
+      {"all ones", [](DType dtype, size_t n) { return Bytes(n * size_of(dtype), std::byte{0xFF}); }},  // NaN, or −1
+      {"one outlier",
+       [](DType dtype, size_t n) {
+         return values_of(dtype, n, [&](size_t i) { return bits_of(dtype, i == 5 ? 30000 : 1.5 + double(i % 2)); });
+       }},
+      {"an outlier in front",
+       [](DType dtype, size_t n) {
+         return values_of(dtype, n, [&](size_t i) { return bits_of(dtype, i == 0 ? -30000 : 3 + double(i % 2)); });
+       }},
+      {"mean far above the spread", spread(30000, 5)},
+      {"infinities in every other place",
+       [](DType dtype, size_t n) {
+         return values_of(dtype, n, [&](size_t i) {
+           const double value = i % 2 == 0 && info(dtype).kind >= DTypeKind::kFloat ? -INFINITY : about_normal(5, i);
+           if (dtype == DType::kF16 && std::isinf(value)) return uint64_t{0xFC00};
+           return bits_of(dtype, value);
+         });
+       }},
+  };
+  return cases;
+}
+
+inline bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || a == b; }
+inline bool near(double a, double b, double scale) { return same(a, b) || std::fabs(a - b) <= 1e-12 * scale; }
+
+inline ::testing::AssertionResult agrees(const Fingerprint& actual, const Fingerprint& expected) {
+  if (!(actual.hash == expected.hash))
+    return ::testing::AssertionFailure() << "hash " << to_string(actual.hash) << ", not " << to_string(expected.hash);
+  const Stats& a = actual.stats;
+  const Stats& e = expected.stats;
+  const auto differs = [](const char* what, double is, double should) {
+    char text[128];
+    std::snprintf(text, sizeof text, "%s is %.17g, not %.17g", what, is, should);
+    return ::testing::AssertionFailure() << text;
+  };
+#define TTAP_SAME(field)                                                   \
+  if (!same(static_cast<double>(a.field), static_cast<double>(e.field))) \
+  return differs(#field, static_cast<double>(a.field), static_cast<double>(e.field))
+  TTAP_SAME(count);
+  TTAP_SAME(nan);
+  TTAP_SAME(pos_inf);
+  TTAP_SAME(neg_inf);
+  TTAP_SAME(zeros);
+  TTAP_SAME(subnormals);
+  TTAP_SAME(min);
+  TTAP_SAME(max);
+  TTAP_SAME(max_abs);
+  TTAP_SAME(min_abs_nonzero);
+#undef TTAP_SAME
+  const double mean_abs = e.finite() == 0 ? 0 : e.l1 / static_cast<double>(e.finite());
+  if (!near(a.mean, e.mean, std::fmax(std::fabs(e.mean), mean_abs))) return differs("mean", a.mean, e.mean);
+  if (!near(a.std, e.std, e.std)) return differs("std", a.std, e.std);
+  if (!near(a.l1, e.l1, e.l1)) return differs("l1", a.l1, e.l1);
+  if (!near(a.l2, e.l2, e.l2)) return differs("l2", a.l2, e.l2);
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace ttap::test
