@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/function_ref.h"
 #include "cuda/device_result.h"
 #include "cuda/runtime.h"
 
@@ -27,11 +28,15 @@ class ResultPool {
 
   // A place for one; none when the bound is reached (or memory is refused).
   PendingResult take(int device);
+  // It has arrived, or nothing was launched that would write to it.
   void give_back(const PendingResult& pending);
+  // Nobody waits for it. It may still be written to, so it is given back once it has arrived.
+  void abandon(const PendingResult& pending);
 
-  // Waits until it has arrived, and gives it back. Nothing when the device has failed. Never call it on the model's
-  // thread.
-  std::optional<DeviceResult> wait(const PendingResult& pending);
+  // Waits until it has arrived, and gives it back. Nothing when the device has failed, and from then on at once. Never
+  // call it on the model's thread.
+  // `meanwhile` is called now and then, so that waiting holds up nothing that the device in turn waits for.
+  std::optional<DeviceResult> wait(const PendingResult& pending, FunctionRef<void()> meanwhile = [] {});
 
   uint64_t outstanding() const;
 
@@ -39,8 +44,13 @@ class ResultPool {
   static constexpr size_t kBlock = 4096;            // results allocated at once
   static constexpr size_t kMost = size_t{1} << 20;  // results in all, 150 MB
 
+  void sweep();
+  bool has_failed(int device) const;
+
   mutable std::mutex mutex_;
   std::vector<PinnedMemory> blocks_;
+  std::vector<PendingResult> abandoned_;
+  std::vector<int> failed_devices_;
   std::vector<DeviceResult*> free_;
   size_t made_ = 0;
   uint64_t next_sequence_ = 1;
