@@ -75,7 +75,12 @@ Status DeviceStaging::prepare(int device) {
   if (stopped_) return Error{.code = ErrorCode::kInvalidArgument, .message = "the recorder is closed"};
   auto& ring = rings_[device];
   if (ring == nullptr) {
-    TTAP_ASSIGN(ring, DeviceRing::create(device, device_bytes_));
+    // Less than it should be holds the stream up sooner, but nothing is lost.
+    auto made = DeviceRing::create(device, device_bytes_);
+    for (uint64_t bytes = device_bytes_ / 2; !made.ok() && bytes >= 4 * largest_part_; bytes /= 2)
+      made = DeviceRing::create(device, bytes);
+    if (!made.ok()) return std::move(made).error();
+    ring = std::move(made).value();
   }
   if (!ring->given_up()) return {};
   const std::optional<Error> why = first_error();

@@ -32,7 +32,7 @@ namespace ttap::cuda {
 class DeviceStaging {
  public:
   struct Options {
-    uint64_t device_bytes = 0;  // of each device that is used
+    uint64_t device_bytes = 0;  // of each device that is used, or what of it can be had
     uint64_t pinned_bytes = 0;
   };
   static constexpr uint64_t kLeastBytes = 64 << 10;  // of each

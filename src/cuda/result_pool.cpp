@@ -83,8 +83,9 @@ std::optional<DeviceResult> ResultPool::wait(const PendingResult& pending, Funct
   return result;
 }
 
-uint64_t ResultPool::outstanding() const {
+uint64_t ResultPool::outstanding() {
   const std::lock_guard lock(mutex_);
+  sweep();
   return made_ - free_.size();
 }
 

@@ -22,7 +22,7 @@ inline bool has_arrived(const PendingResult& pending) { return has_arrived(*pend
 
 // Places in pinned memory for fingerprints that are on their way from a device. One pool serves the process; it grows
 // to a bound and is never given back.
-class ResultPool {
+class TTAP_API ResultPool {
  public:
   static ResultPool& of_process();
 
@@ -36,9 +36,10 @@ class ResultPool {
   // Waits until it has arrived, and gives it back. Nothing when the device has failed, and from then on at once. Never
   // call it on the model's thread.
   // `meanwhile` is called now and then, so that waiting holds up nothing that the device in turn waits for.
-  std::optional<DeviceResult> wait(const PendingResult& pending, FunctionRef<void()> meanwhile = [] {});
+  std::optional<DeviceResult> wait(
+      const PendingResult& pending, FunctionRef<void()> meanwhile = [] {});
 
-  uint64_t outstanding() const;
+  uint64_t outstanding();  // taken and not given back
 
  private:
   static constexpr size_t kBlock = 4096;            // results allocated at once

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "ttap/api.h"
 #include "ttap/result.h"
 
 struct CUstream_st;
@@ -20,9 +21,9 @@ using Stream = CUstream_st*;  // cudaStream_t
 using EventHandle = CUevent_st*;
 
 // Whether there is a driver and a device. Asked once; makes no context.
-bool available();
+TTAP_API bool available();
 // Why there is none, for people: "built without CUDA", "no NVIDIA driver", …
-std::string unavailable_reason();
+TTAP_API std::string unavailable_reason();
 int device_count();
 int multiprocessors(int device);
 

@@ -12,7 +12,7 @@ namespace ttap::cuda {
 // What the fingerprint kernel needs beside a tensor, one for each stream: launches on one stream follow one another, so
 // they share it; those on two streams may run side by side. One table serves the process; nothing is given back, since
 // a launch may still use it.
-class StreamScratch {
+class TTAP_API StreamScratch {
  public:
   static StreamScratch& of_process();
 

@@ -101,12 +101,11 @@ std::atomic<uint64_t> bytes_pinned{0};
 Error failure(const char* what) { return {.code = ErrorCode::kUnsupported, .message = std::string("host: ") + what}; }
 
 CUstream_st& stream_of(Stream stream) {
-  static auto* defaults = [] {
-    auto* made = new std::vector<std::unique_ptr<CUstream_st>>;
-    for (int device = 0; device < host::kDevices; ++device) made->push_back(std::make_unique<CUstream_st>(device));
-    return made;  // never destroyed, as the driver's are not
-  }();
-  return stream != nullptr ? *stream : *(*defaults)[static_cast<size_t>(current_device)];
+  if (stream != nullptr) return *stream;
+  static std::mutex mutex;
+  static auto* defaults = new std::map<int, CUstream_st>;  // never destroyed, as the driver's are not
+  const std::lock_guard lock(mutex);
+  return defaults->try_emplace(current_device, current_device).first->second;
 }
 
 Status put(Stream stream, std::function<void()> work) {

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "cuda/runtime.h"
 
@@ -10,7 +10,7 @@
 // and is overwritten when it is freed.
 namespace ttap::cuda::host {
 
-inline constexpr int kDevices = 4;
+inline constexpr int kDevices = 64;  // plenty, since one that has failed stays so
 
 // Work of the model on a stream: `bytes` of `value` into `memory`.
 void fill(void* memory, uint8_t value, size_t bytes, Stream stream);
