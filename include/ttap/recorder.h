@@ -55,7 +55,9 @@ struct RecorderOptions {
 
   // All memory between capture() and the disk; at least 64 KiB. More absorbs longer bursts, less stays in the caches.
   uint64_t staging_bytes = uint64_t{64} << 20;
-  // On each GPU, between the model and the bus; also what the taps in one CUDA graph may keep of its tensors.
+  // For tensors on GPUs whose bytes are kept: memory of each GPU that has some; at least 64 KiB. Beside it there are
+  // then once more `staging_bytes` of pinned memory. Both are allocated when the first such tensor comes.
+  // Also what the taps in one CUDA graph may keep of its tensors.
   uint64_t device_staging_bytes = uint64_t{256} << 20;
   WhenFull when_full = WhenFull::kBlock;
   WriteMode write = WriteMode::kAuto;
@@ -67,8 +69,8 @@ struct RecorderOptions {
 
   // `base` overlaid with TTAP_DIR, TTAP_LEVEL (a level, or a JSON object {pattern: level} in place of `level_rules`),
   // TTAP_FILTER (a JSON list, or one pattern), TTAP_FORMAT (ttap, pt, safetensors, npy), TTAP_STAGING_BYTES,
-  // TTAP_WHEN_FULL (block, drop), TTAP_WRITE (auto, direct, buffered), TTAP_QUOTA_BYTES, TTAP_STRICT (0, 1). Sizes take
-  // K, M, G, T (powers of 1024).
+  // TTAP_DEVICE_STAGING_BYTES, TTAP_WHEN_FULL (block, drop), TTAP_WRITE (auto, direct, buffered), TTAP_QUOTA_BYTES,
+  // TTAP_STRICT (0, 1). Sizes take K, M, G, T (powers of 1024).
   TTAP_API static Result<RecorderOptions> from_environment(RecorderOptions base);
 };
 
@@ -80,7 +82,9 @@ class GraphPasses;
 inline constexpr uint32_t kNoTap = UINT32_MAX;
 
 // Where a tensor in the memory of a GPU was made. It is read in stream order: what is enqueued there after capture()
-// cannot change what is recorded, and the caller does not wait.
+// cannot change what is recorded, the memory may be given back in stream order as soon as capture() has returned, and
+// the caller does not wait. Where there is no room, the stream does (kBlock), or the tensor is dropped. A stream that
+// is being captured into a graph is left alone: that is an error.
 struct OnGpu {
   int device = 0;
   void* stream = nullptr;  // cudaStream_t; null is the legacy default stream

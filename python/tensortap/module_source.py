@@ -19,7 +19,7 @@ from tensortap.module_map import ModuleMap
 from tensortap.names import NamedModule, is_leaf, named_modules, parents_of
 from tensortap.passes import outermost_call
 from tensortap.placements import spread_of
-from tensortap.snapshot import Unrecordable, is_plain, parts_of
+from tensortap.snapshot import Unrecordable, is_plain, parts_of, stream_of
 from tensortap.taps import Call, Place, Tap
 
 if TYPE_CHECKING:
@@ -232,13 +232,20 @@ class ModuleSource:
             if is_plain(tensor):
                 self._captured(self.core.capture(call.event, tensor, role, path, "cpu"))
                 return
+            stream = stream_of(tensor)
+            if stream is not None:
+                self._captured(self._capture_gpu(call, tensor, role, path, stream))
+                return
             spread = spread_of(tensor)
             for part in parts_of(tensor):
                 part_path = path
                 for step in part.steps:
                     part_path = _core.append_path(part_path, step)
-                capture = self.core.capture if part.has_bytes else self.core.capture_meta
-                self._captured(capture(call.event, part.tensor, role, part_path, part.device))
+                if part.stream is not None:
+                    self._captured(self._capture_gpu(call, part.tensor, role, part_path, part.stream))
+                else:
+                    capture = self.core.capture if part.has_bytes else self.core.capture_meta
+                    self._captured(capture(call.event, part.tensor, role, part_path, part.device))
                 if spread is not None and call.event is not None:
                     keys = [_core.key_text(name, call.event.call, role, part_path) for name in call.tap.names]
                     self._recording._writer_now().placements.note(keys, spread, call.number)
@@ -248,6 +255,10 @@ class ModuleSource:
             reason = str(why).partition("\n")[0]
             self.core.count_unsupported(call.tap.names[0], reason, call.number)
             self.coverage.cannot_record(reason, f"{call.tap.names[0]}@{role}{path}")
+
+    def _capture_gpu(self, call: Call, tensor: torch.Tensor, role: str, path: str, stream: int) -> str | None:
+        index = tensor.get_device()
+        return self.core.capture_gpu(call.event, tensor, role, path, f"cuda:{index}", index, stream)
 
     def _captured(self, error: str | None) -> None:
         # The recorder has counted it.

@@ -114,6 +114,7 @@ def options_of(
     ranks: object = None,
     format: str = "ttap",
     staging: int | str | None = None,
+    device_staging: int | str | None = None,
     quota: int | str | None = None,
     when_full: str = "block",
     write: str = "auto",
@@ -127,6 +128,8 @@ def options_of(
     core = _core.RecorderOptions()
     if staging is not None:
         core.staging_bytes = _size(staging, "staging")
+    if device_staging is not None:
+        core.device_staging_bytes = _size(device_staging, "device_staging")
     if quota is not None:
         core.quota_bytes = _size(quota, "quota")
     core.drop_when_full = _choice(when_full, ("block", "drop"), "when_full") == "drop"

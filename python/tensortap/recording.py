@@ -278,6 +278,7 @@ def record(
     ranks: str | int | Iterable[int] | None = None,
     format: str = "ttap",
     staging: int | str | None = None,
+    device_staging: int | str | None = None,
     quota: int | str | None = None,
     when_full: str = "block",
     write: str = "auto",
@@ -321,7 +322,10 @@ def record(
     format
         `ttap`, or as what to write each pass when it ends: `pt`, `safetensors`, `npy`.
     staging
-        Memory between the model and the disk: bytes, or text like `"256M"`.
+        Memory between the model and the disk: bytes, or text like `"256M"`. As much again is pinned when bytes of
+        tensors on a GPU are kept.
+    device_staging
+        Memory of each GPU through which the bytes of its tensors leave it.
     quota
         How much this process may write.
     when_full
@@ -356,6 +360,7 @@ def record(
         ranks=ranks,
         format=format,
         staging=staging,
+        device_staging=device_staging,
         quota=quota,
         when_full=when_full,
         write=write,

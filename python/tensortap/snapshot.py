@@ -1,11 +1,12 @@
-"""From any tensor to strided CPU tensors the recorder can copy, or the reason why there is none."""
+"""From any tensor to strided ones that the recorder can copy, or the reason why there is none."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -36,10 +37,11 @@ _SPARSE_PARTS = {
 class Part:
     """A tensor to record: the whole of a tensor, or with a step into it a part of one."""
 
-    tensor: torch.Tensor  # strided, on the CPU, unless it has no bytes
+    tensor: torch.Tensor  # strided, unless it has no bytes; on the CPU, unless it has a stream
     device: str
     steps: tuple[str, ...] = ()
     has_bytes: bool = True
+    stream: int | None = None  # of a GPU: the recorder takes it from there
 
 
 class Unrecordable(Exception):
@@ -48,14 +50,36 @@ class Unrecordable(Exception):
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether the recorder can copy this tensor as it is: the common case on the CPU."""
+    return tensor.is_cpu and _is_bytes(tensor)
+
+
+def stream_of(tensor: torch.Tensor) -> int | None:
+    """The stream on which the recorder can take this tensor as it is: the common case on a GPU. None for any other.
+
+    It is the current one, on which the model's next operation will read the tensor, too, or free it: PyTorch's allocator
+    gives freed memory out again on the same stream only, and there the recorder's kernel comes first.
+    """
+    if not tensor.is_cuda or not _is_bytes(tensor) or not _reads_gpus():
+        return None
+    if torch.cuda.is_current_stream_capturing():
+        return None
+    return torch._C._cuda_getCurrentRawStream(tensor.get_device())
+
+
+def _is_bytes(tensor: torch.Tensor) -> bool:
+    """Whether its memory holds its values, by shape and strides."""
     return (
         type(tensor) in _PLAIN
         and tensor.layout is torch.strided
-        and tensor.is_cpu
         and not tensor.is_conj()
         and not tensor.is_neg()
         and not tensor.is_quantized
     )
+
+
+@functools.cache  # asked when there is a CUDA tensor: before that, a process may still fork
+def _reads_gpus() -> bool:
+    return _core.cuda_available()
 
 
 def parts_of(tensor: torch.Tensor) -> Iterator[Part]:
@@ -83,13 +107,15 @@ def parts_of(tensor: torch.Tensor) -> Iterator[Part]:
 def _whole(tensor: torch.Tensor) -> Iterator[Part]:
     if is_plain(tensor):
         yield Part(tensor, "cpu")
+    elif (stream := stream_of(tensor)) is not None:
+        yield Part(tensor, str(tensor.device), stream=stream)
     else:
         yield from parts_of(tensor)
 
 
 def _below(inner: torch.Tensor, step: str) -> Iterator[Part]:
     for part in _whole(inner):
-        yield Part(part.tensor, part.device, (step, *part.steps), part.has_bytes)
+        yield replace(part, steps=(step, *part.steps))
 
 
 def _is_fake(tensor: torch.Tensor) -> bool:

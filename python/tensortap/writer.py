@@ -114,8 +114,8 @@ def _json(value: object, indent: int | None = None) -> str:
 def _settings(options: Options) -> tuple[object, ...]:
     """What all recordings into one directory have in common."""
     core = options.core
-    return (core.staging_bytes, core.quota_bytes, core.drop_when_full, core.write, core.deduplicate, core.sync,
-            core.format)  # fmt: skip
+    return (core.staging_bytes, core.device_staging_bytes, core.quota_bytes, core.drop_when_full, core.write,
+            core.deduplicate, core.sync, core.format)  # fmt: skip
 
 
 def _close_all() -> None:

@@ -90,6 +90,9 @@ Result<RecorderOptions> RecorderOptions::from_environment(RecorderOptions base) 
   if (const char* text = variable("TTAP_STAGING_BYTES")) {
     TTAP_ASSIGN(base.staging_bytes, parse_size("TTAP_STAGING_BYTES", text));
   }
+  if (const char* text = variable("TTAP_DEVICE_STAGING_BYTES")) {
+    TTAP_ASSIGN(base.device_staging_bytes, parse_size("TTAP_DEVICE_STAGING_BYTES", text));
+  }
   if (const char* text = variable("TTAP_QUOTA_BYTES")) {
     TTAP_ASSIGN(base.quota_bytes, parse_size("TTAP_QUOTA_BYTES", text));
   }

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "capture/convert_pass.h"
+#include "capture/large_tensor.h"
 #include "store/run_layout.h"
 
 namespace ttap {
@@ -53,15 +54,6 @@ void set_fingerprint(TensorRecord& record, const Fingerprint& fingerprint) {
 
 }  // namespace
 
-struct PassSink::Large {
-  StagedTensor staged;  // its spans and views point into the copies below
-  std::vector<int64_t> shape;
-  std::vector<int64_t> strides;
-  std::string role, path, device;
-  bool keeping;     // bytes are going to the file
-  bool over_quota;  // they are not, for lack of quota
-};
-
 PassSink::PassSink(Options options)
     : options_(std::move(options)),
       pace_(options_.write == WriteMode::kAuto ? DiskPace::Rule::kWhileFast : DiskPace::Rule::kAlways) {
@@ -101,7 +93,10 @@ void PassSink::take(StagingRing::Record* record) {
           {event.name->name, event.kind, event.call, event.parent, event.thread, event.time_ns, event.stack});
     }
     case StagedKind::kCall: return take_call(open_pass(head.pass), staged_as<StagedCall>(record));
-    case StagedKind::kTensor: return take_tensor(open_pass(head.pass), staged_as<StagedTensor>(record));
+    case StagedKind::kTensor: {
+      const auto& tensor = staged_as<StagedTensor>(record);
+      return tensor.awaited ? take_awaited(open_pass(head.pass), tensor) : take_tensor(open_pass(head.pass), tensor);
+    }
     case StagedKind::kPiece: return take_piece(open_pass(head.pass), staged_as<StagedPiece>(record).payload);
     case StagedKind::kFlush:
     case StagedKind::kStop: return;
@@ -208,7 +203,8 @@ void PassSink::take_tensor(Open& pass, const StagedTensor& tensor) {
 
   TensorRecord record = record_of(tensor);
   if (tensor.level >= Level::kFingerprint) set_fingerprint(record, tensor.payload.fingerprint);
-  record.has_bytes = tensor.level == Level::kFull;
+  record.has_bytes = tensor.level == Level::kFull && !tensor.bytes_lost;
+  if (tensor.bytes_lost) count_drop(pass, &DropCounts::unsupported, rows);
   const bool known = record.has_bytes && pass.writer->has_blob(record.fingerprint.hash);
   if (record.has_bytes && !known && !quota_allows(tensor.byte_count + row_cost, quota_headroom(options_.quota_bytes))) {
     record.has_bytes = false;

@@ -34,6 +34,10 @@ class PassSink {
   bool batch_is_full() const;  // of all passes together: they hold the ring together
   uint64_t batch_bytes() const { return options_.batch_bytes; }
   void flush();
+  // What came from GPUs and is in the files: its memory is free again. When there is no batch.
+  void release_device_memory() {
+    if (device_staging_ != nullptr) device_staging_->release();
+  }
 
   // What this side knows: neither the names nor what was dropped before the ring. Any thread may ask.
   struct Totals {
@@ -74,6 +78,10 @@ class PassSink {
   void take_call(Open& pass, const StagedCall& call);
   void take_tensor(Open& pass, const StagedTensor& tensor);
   void take_piece(Open& pass, const StagedPayload& payload);
+  void take_awaited(Open& pass, const StagedTensor& staged);
+  void take_parts(Open& pass, StagedTensor& tensor);
+  cuda::DeviceStaging::Part next_part(cuda::DeviceStaging& staging);
+  void lose_bytes_of_large(Open& pass, uint64_t DropCounts::*cause);
   void start_large(Open& pass, const StagedTensor& tensor);
   static void add_aliases(Open& pass, const StagedTensor& tensor, const TensorRecord& record);
   void flush(Open& pass);
@@ -91,7 +99,8 @@ class PassSink {
   Options options_;
   DiskPace pace_;  // what is learned of the disk in one pass holds for the next
   std::map<uint32_t, Open> open_;
-  uint64_t finished_bytes_ = 0;  // of passes that have ended
+  cuda::DeviceStaging* device_staging_ = nullptr;  // once a tensor came through it
+  uint64_t finished_bytes_ = 0;                    // of passes that have ended
 
   mutable std::mutex mutex_;  // guards what follows, which other threads read
   Totals totals_;

@@ -30,6 +30,10 @@ Result<std::unique_ptr<Recorder::Impl>> Recorder::Impl::create(const RecorderOpt
     return Error{.code = ErrorCode::kInvalidArgument,
                  .message = fmt::format("{} bytes of staging memory; at least {} are needed", options.staging_bytes,
                                         kMinStaging)};
+  if (options.device_staging_bytes < kMinStaging)
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = fmt::format("{} bytes of staging memory on a device; at least {} are needed",
+                                        options.device_staging_bytes, kMinStaging)};
   TTAP_ASSIGN(Filter filter, Filter::create(options));
   TTAP_ASSIGN(auto start, make_rank_directory(options));
   TTAP_ASSIGN(auto ring, StagingRing::create(options.staging_bytes));
@@ -51,6 +55,8 @@ Recorder::Impl::Impl(const RecorderOptions& options, RankStart start, Filter fil
     : rank_directory(start.directory),
       strict(options.strict),
       when_full_(options.when_full),
+      staging_bytes_(options.staging_bytes),
+      device_staging_bytes_(options.device_staging_bytes),
       names_(std::move(filter)),
       ring_(std::move(ring)),
       sink_(std::move(sink)),
@@ -119,6 +125,10 @@ Status Recorder::Impl::close(Ending open_passes) {
   writer_thread_.join();
   crew_.stop();
   ring_->shut();
+  {
+    const std::lock_guard device_lock(device_mutex_);
+    if (device_staging_ != nullptr) device_staging_->stop();
+  }
   sink_.close();
   close_status_ = background_error();
   const Report last = report();

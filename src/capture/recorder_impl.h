@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "capture/copy_crew.h"
 #include "capture/coverage.h"
@@ -17,11 +18,14 @@
 #include "capture/staging_ring.h"
 #include "core/function_ref.h"
 #include "core/logical_copy.h"
+#include "cuda/device_staging.h"
+#include "cuda/result_pool.h"
 #include "ttap/recorder.h"
 
 namespace ttap {
 
-// recorder.cpp has its life, passes.cpp its passes, stage.cpp what happens in capture().
+// recorder.cpp has its life, passes.cpp its passes, stage.cpp what happens in capture(), stage_gpu.cpp that of tensors
+// in the memory of a GPU.
 class Recorder::Impl {
  public:
   static Result<std::unique_ptr<Impl>> create(const RecorderOptions& options);
@@ -90,10 +94,34 @@ class Recorder::Impl {
   Status unsupported(WhichPass which, Error error);
   Status late(const NameEntry& entry, uint32_t pass) const;
 
-  Status stage(NameEntry& entry, const Event* event, Level level, const TensorView& tensor, const Place& place);
+  // A fingerprint that a source has handed over is ours, whatever becomes of its tensor.
+  class Later {
+   public:
+    explicit Later(const Place& place) : pending_(place.later != nullptr ? *place.later : cuda::PendingResult{}) {}
+    ~Later() {
+      if (pending_) cuda::ResultPool::of_process().abandon(pending_);
+    }
+    Later(const Later&) = delete;
+    Later& operator=(const Later&) = delete;
+    explicit operator bool() const { return static_cast<bool>(pending_); }
+    cuda::PendingResult take() { return std::exchange(pending_, {}); }
+
+   private:
+    cuda::PendingResult pending_;
+  };
+
+  Status stage(NameEntry& entry, const Event* event, Level level, const TensorView& tensor, const Place& place,
+               Later& later);
+  // A record was refused its room: counts it, and gives what comes after it the right number.
+  Status refused(Refusal refusal, const StagedTensor& staged, NameEntry& entry, const Event* event);
   Status stage_in_pieces(const StagedTensor& staged, WhichPass which, const LogicalCopy& source,
                          const TensorView& tensor, const Place& place,
                          FunctionRef<void(StagedTensor&, const OpenPasses::Found&)> number);
+  Status stage_bytes_of_gpu(StagedTensor& staged, NameEntry& entry, const Event* event, const TensorView& tensor,
+                            const Place& place, Numbering number);
+  Status fingerprint_on_gpu(StagedTensor& staged, const TensorView& tensor, const OnGpu& gpu);
+  Result<cuda::PendingResult> place_for_result(int device);
+  Result<cuda::DeviceStaging*> device_staging();
   static void fill_texts(StagedTensor& staged, BodyWriter& body, const TensorView& tensor, const Place& place);
   StagingRing::Wait wait_policy() const {
     return when_full_ == WhenFull::kBlock ? StagingRing::Wait::kForRoom : StagingRing::Wait::kNever;
@@ -102,6 +130,8 @@ class Recorder::Impl {
   void flush_is_done(uint64_t ticket);
 
   const WhenFull when_full_;
+  const uint64_t staging_bytes_;
+  const uint64_t device_staging_bytes_;
   NameTable names_;
   std::unique_ptr<StagingRing> ring_;
   PassSink sink_;
@@ -123,6 +153,9 @@ class Recorder::Impl {
   std::atomic<bool> closed_{false};  // set under the ring's lock: from then on only close() reserves
   std::thread writer_thread_;
   CopyCrew crew_;
+
+  std::mutex device_mutex_;
+  std::unique_ptr<cuda::DeviceStaging> device_staging_;  // made under device_mutex_ when it is first wanted
 };
 
 }  // namespace ttap

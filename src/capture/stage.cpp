@@ -30,15 +30,19 @@ void Recorder::Impl::fill_texts(StagedTensor& staged, BodyWriter& body, const Te
 }
 
 Status Recorder::Impl::capture(std::string_view name, const TensorView& tensor, const Place& place) {
+  if (fork_count().load() != forks_at_start_) return {};
+  Later later(place);
   if (!alive()) return {};
   NameEntry& entry = names_.find(name);
   const std::optional<Level> level = entry.level();
-  return level ? stage(entry, nullptr, *level, tensor, place) : Status{};
+  return level ? stage(entry, nullptr, *level, tensor, place, later) : Status{};
 }
 
 Status Recorder::Impl::capture(const Event& event, const TensorView& tensor, const Place& place) {
+  if (fork_count().load() != forks_at_start_) return {};
+  Later later(place);
   if (!alive() || !event.wanted()) return {};
-  return stage(*static_cast<NameEntry*>(const_cast<void*>(event.name)), &event, event.level, tensor, place);
+  return stage(*static_cast<NameEntry*>(const_cast<void*>(event.name)), &event, event.level, tensor, place, later);
 }
 
 Status Recorder::Impl::unsupported(WhichPass which, Error error) {
@@ -68,7 +72,7 @@ Status Recorder::Impl::add_alias(std::string_view name, std::string_view alias) 
 }
 
 Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, const TensorView& tensor,
-                             const Place& place) {
+                             const Place& place, Later& later) {
   const WhichPass which = event == nullptr ? std::nullopt : std::optional(event->pass);
   level = std::min(level, place.at_most.value_or(level));
   if (Status sound = level == Level::kMeta ? check_layout(tensor) : check(tensor); !sound.ok())
@@ -94,6 +98,10 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
                       .time_ns = 0,
                       .byte_count = byte_count(tensor),
                       .payload = {{}, true, {}},
+                      .awaited = false,
+                      .later = {},
+                      .bytes = nullptr,
+                      .bytes_lost = false,
                       .shape = {},
                       .strides = {},
                       .role = {},
@@ -105,6 +113,11 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
     target.call = event != nullptr ? event->call : found.pass->next_call(entry, false);
     target.event = event != nullptr ? event->number : found.pass->next_event();
   };
+  const auto number_staged = [&](const OpenPasses::Found& found) { number(staged, found); };
+  // Of a tensor without elements there is nothing to read, wherever it is.
+  const bool on_gpu = place.gpu && staged.byte_count > 0;
+  if (on_gpu && staged.level == Level::kFull)
+    return stage_bytes_of_gpu(staged, entry, event, tensor, place, number_staged);
   const uint64_t payload = staged.level == Level::kFull ? staged.byte_count : 0;
   const size_t dims = tensor.shape.size_bytes();
   const uint64_t bytes = body_bytes(sizeof(StagedTensor),
@@ -113,28 +126,29 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
     return stage_in_pieces(staged, which, source, tensor, place, number);
 
   std::optional<TensorCopy> copy;
-  const bool known = staged.level == Level::kFingerprint && place.known != nullptr;
-  if (staged.level != Level::kMeta && !known) copy.emplace(crew_, tensor, source, staged.byte_count);
+  if (staged.level == Level::kFull) copy.emplace(crew_, tensor, source, staged.byte_count);
   // Without a copy the tensor is read where it lies, before anything waits in the ring for it.
-  if (known) {
-    staged.payload.fingerprint = *place.known;
-  } else if (staged.level == Level::kFingerprint) {
-    copy->take(staged.byte_count, nullptr);
-    staged.payload.fingerprint = copy->finish();
+  if (staged.level == Level::kFingerprint) {
+    if (place.known != nullptr) {
+      staged.payload.fingerprint = *place.known;
+    } else if (later) {
+      staged.awaited = true;
+      staged.later = later.take();
+    } else if (on_gpu) {
+      if (Status launched = fingerprint_on_gpu(staged, tensor, *place.gpu); !launched.ok()) {
+        if (launched.error().code == ErrorCode::kNoSpace) return refused(Refusal::kFull, staged, entry, event);
+        return unsupported(which, std::move(launched).error());
+      }
+    } else {
+      copy.emplace(crew_, tensor, source, staged.byte_count);
+      copy->take(staged.byte_count, nullptr);
+      staged.payload.fingerprint = copy->finish();
+    }
   }
-  const auto [record, refusal] =
-      reserve_in_pass(bytes, wait_policy(), which, [&](const OpenPasses::Found& found) { number(staged, found); });
+  const auto [record, refusal] = reserve_in_pass(bytes, wait_policy(), which, number_staged);
   if (record == nullptr) {
-    if (refusal == Refusal::kClosed) return {};
-    // The call happened: those after it keep their numbers.
-    const auto number_lost = [&](const OpenPasses::Found& found) {
-      if (event == nullptr) (void)found.pass->next_call(entry, false);
-    };
-    if (!count_drop(which, &DropCounts::staging_full, row_count(staged.aliases), number_lost))
-      return late(entry, *which);
-    return Error{.code = ErrorCode::kNoSpace,
-                 .message = fmt::format("'{}' ({} bytes) was dropped: the staging memory is full", entry.name, payload),
-                 .hint = "raise TTAP_STAGING_BYTES, or let capture wait (TTAP_WHEN_FULL=block)"};
+    if (staged.later) cuda::ResultPool::of_process().abandon(staged.later);
+    return refused(refusal, staged, entry, event);
   }
   BodyWriter body(record, sizeof(StagedTensor));
   fill_texts(staged, body, tensor, place);
@@ -146,6 +160,20 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
   new (record->body()) StagedTensor(staged);
   ring_->publish(record, payload >= kUrgentBytes);
   return {};
+}
+
+Status Recorder::Impl::refused(Refusal refusal, const StagedTensor& staged, NameEntry& entry, const Event* event) {
+  if (refusal == Refusal::kClosed || !alive()) return {};
+  const WhichPass which = event == nullptr ? std::nullopt : std::optional(event->pass);
+  // The call happened: those after it keep their numbers.
+  const auto number_lost = [&](const OpenPasses::Found& found) {
+    if (event == nullptr) (void)found.pass->next_call(entry, false);
+  };
+  if (!count_drop(which, &DropCounts::staging_full, row_count(staged.aliases), number_lost)) return late(entry, *which);
+  return Error{.code = ErrorCode::kNoSpace,
+               .message = fmt::format("'{}' ({} bytes) was dropped: the staging memory is full", entry.name,
+                                      staged.level == Level::kFull ? staged.byte_count : 0),
+               .hint = "raise TTAP_STAGING_BYTES, or let capture wait (TTAP_WHEN_FULL=block)"};
 }
 
 Status Recorder::Impl::stage_in_pieces(const StagedTensor& first, WhichPass which, const LogicalCopy& source,

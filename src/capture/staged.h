@@ -8,6 +8,8 @@
 
 #include "capture/name_table.h"
 #include "capture/staging_ring.h"
+#include "cuda/device_staging.h"
+#include "cuda/result_pool.h"
 #include "ttap/fingerprint.h"
 #include "ttap/record.h"
 
@@ -81,6 +83,11 @@ struct StagedTensor {
   uint64_t time_ns;
   uint64_t byte_count;  // of the whole tensor
   StagedPayload payload;
+  // Of a tensor in the memory of a GPU:
+  bool awaited = false;                  // `later` has the fingerprint, and how many bytes there are
+  cuda::PendingResult later = {};        // null: it will not come
+  cuda::DeviceStaging* bytes = nullptr;  // whose next parts are the tensor's bytes; null: none are kept
+  bool bytes_lost = false;               // on the way
   // Behind this struct:
   std::span<const int64_t> shape;
   std::span<const int64_t> strides;

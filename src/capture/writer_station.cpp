@@ -35,6 +35,7 @@ void run_writer_station(StagingRing& ring, PassSink& sink, const std::function<v
   Clock::time_point begun = {};  // the batch
   const auto release = [&] {
     ring.release();
+    sink.release_device_memory();
     held = 0;
   };
   while (true) {

@@ -37,6 +37,7 @@ Status set_to_zero(void*, size_t, Stream) { return none(); }
 
 Result<Stream> make_stream() { return none(); }
 void destroy_stream(Stream) {}
+uint64_t stream_number(Stream) { return 0; }
 Status synchronize(Stream) { return none(); }
 Result<EventHandle> make_event() { return none(); }
 void destroy_event(EventHandle) {}

@@ -21,12 +21,7 @@ ResultPool& ResultPool::of_process() {
 
 PendingResult ResultPool::take(int device) {
   const std::lock_guard lock(mutex_);
-  if (free_.empty())
-    std::erase_if(abandoned_, [&](const PendingResult& each) {
-      if (!has_arrived(each)) return false;
-      free_.push_back(each.result);
-      return true;
-    });
+  if (free_.empty()) sweep();
   if (free_.empty()) {
     if (made_ >= kMost) return {};
     const WhileCapturing allocating;
@@ -53,15 +48,34 @@ void ResultPool::abandon(const PendingResult& pending) {
   abandoned_.push_back(pending);
 }
 
-std::optional<DeviceResult> ResultPool::wait(const PendingResult& pending) {
+void ResultPool::sweep() {
+  std::erase_if(abandoned_, [this](const PendingResult& pending) {
+    if (!has_arrived(pending)) return false;
+    free_.push_back(pending.result);
+    return true;
+  });
+}
+
+bool ResultPool::has_failed(int device) const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::find(failed_devices_, device) != failed_devices_.end();
+}
+
+std::optional<DeviceResult> ResultPool::wait(const PendingResult& pending, FunctionRef<void()> meanwhile) {
+  // A kernel of somebody's may have failed: then nothing arrives any more, and the place is not used again.
+  if (!has_arrived(pending) && has_failed(pending.device)) return std::nullopt;
   auto pause = kShortest;
   auto next_look = std::chrono::steady_clock::now() + kHealthInterval;
   while (!has_arrived(pending)) {
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, kLongest);
+    meanwhile();
     if (std::chrono::steady_clock::now() < next_look) continue;
-    // A kernel of somebody's may have failed: then nothing arrives any more, and the place is not used again.
-    if (!health(pending.device).ok()) return std::nullopt;
+    if (!health(pending.device).ok()) {
+      const std::lock_guard lock(mutex_);
+      failed_devices_.push_back(pending.device);
+      return std::nullopt;
+    }
     next_look = std::chrono::steady_clock::now() + kHealthInterval;
   }
   const DeviceResult result = *pending.result;
@@ -70,8 +84,9 @@ std::optional<DeviceResult> ResultPool::wait(const PendingResult& pending) {
   return result;
 }
 
-uint64_t ResultPool::outstanding() const {
+uint64_t ResultPool::outstanding() {
   const std::lock_guard lock(mutex_);
+  sweep();
   return made_ - free_.size();
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/function_ref.h"
 #include "cuda/device_result.h"
 #include "cuda/runtime.h"
 
@@ -27,25 +28,32 @@ class TTAP_API ResultPool {
 
   // A place for one; none when the bound is reached (or memory is refused).
   PendingResult take(int device);
-  // Of one that has arrived, or that nothing was launched for.
+  // It has arrived, or nothing was launched that would write to it.
   void give_back(const PendingResult& pending);
-  // Nobody wants it any more; its place is used again when it has arrived.
+  // Nobody waits for it. It may still be written to, so it is given back once it has arrived.
   void abandon(const PendingResult& pending);
 
-  // Waits until it has arrived, and gives it back. Nothing when its launch, or the device, has failed. Never call it on
-  // the model's thread.
-  std::optional<DeviceResult> wait(const PendingResult& pending);
+  // Waits until it has arrived, and gives it back. Nothing when its launch has failed, or the device, and then from
+  // then on at once. Never
+  // call it on the model's thread.
+  // `meanwhile` is called now and then, so that waiting holds up nothing that the device in turn waits for.
+  std::optional<DeviceResult> wait(
+      const PendingResult& pending, FunctionRef<void()> meanwhile = [] {});
 
-  uint64_t outstanding() const;
+  uint64_t outstanding();  // taken and not given back
 
  private:
   static constexpr size_t kBlock = 4096;            // results allocated at once
   static constexpr size_t kMost = size_t{1} << 20;  // results in all, 150 MB
 
+  void sweep();
+  bool has_failed(int device) const;
+
   mutable std::mutex mutex_;
   std::vector<PinnedMemory> blocks_;
-  std::vector<DeviceResult*> free_;
   std::vector<PendingResult> abandoned_;
+  std::vector<int> failed_devices_;
+  std::vector<DeviceResult*> free_;
   size_t made_ = 0;
   uint64_t next_sequence_ = 1;
 };

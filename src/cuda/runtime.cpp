@@ -165,10 +165,20 @@ Status set_to_zero(void* memory, size_t bytes, Stream stream) {
 
 Result<Stream> make_stream() {
   Stream stream = nullptr;
-  TTAP_TRY(status_of(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream"));
+  int lowest = 0, highest = 0;
+  TTAP_TRY(status_of(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "asking for priorities"));
+  TTAP_TRY(status_of(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest), "making a stream"));
   return stream;
 }
 void destroy_stream(Stream stream) { (void)cudaStreamDestroy(stream); }
+uint64_t stream_number(Stream stream) {
+  unsigned long long number = 0;
+#if CUDART_VERSION >= 12000
+  if (cudaStreamGetId(stream, &number) == cudaSuccess) return number;
+  (void)cudaGetLastError();
+#endif
+  return reinterpret_cast<uintptr_t>(stream);
+}
 Status synchronize(Stream stream) { return status_of(cudaStreamSynchronize(stream), "waiting for a stream"); }
 
 Result<EventHandle> make_event() {

@@ -79,8 +79,12 @@ TTAP_API Status set_to_zero(void* memory, size_t bytes, Stream stream);
 
 // ---- order ----
 
-Result<Stream> make_stream();  // of the current device; does not wait for the legacy default stream
+// Of the current device. Does not wait for the legacy default stream, and is of the highest priority: work of ours that
+// lets a waiting stream go on must not stand behind that stream in a queue of the hardware.
+Result<Stream> make_stream();
 void destroy_stream(Stream stream);
+// Of a stream of the current device: unique in the process for ever, unlike its handle.
+uint64_t stream_number(Stream stream);
 Status synchronize(Stream stream);
 TTAP_API Result<EventHandle> make_event();  // of the current device, without timing; synchronize() on it sleeps
 TTAP_API void destroy_event(EventHandle event);
@@ -90,8 +94,8 @@ Status synchronize(EventHandle event);
 enum class Progress : uint8_t { kDone, kUnderWay, kFailed };
 Progress query(EventHandle event);
 
-// The stream goes on when `*value`, in pinned memory, is at least `wanted`: whoever stores it lets it go on.
-// kUnsupported where the driver cannot.
+// The stream goes on when `*value`, in pinned memory, is at least `wanted`: whoever stores it lets it go on. Both are
+// below 2^63, since the device looks at the sign of their difference. kUnsupported where the driver cannot.
 Status wait_until(Stream stream, const uint64_t* value, uint64_t wanted);
 Status store(Stream stream, uint64_t* value, uint64_t what);
 

@@ -7,11 +7,14 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
 #include <memory>
 #include <string>
 
+#include "cuda/runtime.h"
 #include "python/drops.h"
 #include "python/errors.h"
+#include "python/gpu_rows.h"
 #include "python/tensor_access.h"
 #include "ttap/recorder.h"
 #include "ttap/run.h"
@@ -91,6 +94,7 @@ void init_options(nb::module_& m) {
                      return rules;
                    })
       .def_rw("staging_bytes", &RecorderOptions::staging_bytes)
+      .def_rw("device_staging_bytes", &RecorderOptions::device_staging_bytes)
       .def_rw("quota_bytes", &RecorderOptions::quota_bytes)
       .def_prop_rw(
           "drop_when_full", [](const RecorderOptions& o) { return o.when_full == WhenFull::kDrop; },
@@ -177,6 +181,22 @@ void init_recording(nb::module_& m) {
           "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a,
           "Copies a strided CPU tensor. Returns None, or what went wrong.")
       .def(
+          "capture_gpu",
+          [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,
+             std::string_view device, int device_index, uintptr_t stream, nb::handle rows) {
+            const TensorAccess access(tensor);
+            const GpuRows live(rows);
+            OnGpu gpu{.device = device_index, .stream = reinterpret_cast<void*>(stream)};
+            live.limit(gpu);
+            std::array<int64_t, kMaxDims> shape;
+            const TensorView view = live.limit(access.view(), shape);
+            return captured(recorder, event, view, {.role = role, .path = path, .device = device, .gpu = gpu});
+          },
+          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "device_index"_a, "stream"_a,
+          "rows"_a.none() = nb::none(),
+          "Snapshots a strided CUDA tensor on the stream that made it, and does not wait. `rows`, an int or a CUDA "
+          "tensor of one integer, limits its first axis. Returns None, or what went wrong.")
+      .def(
           "capture_meta",
           [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,
              std::string_view device) {
@@ -235,6 +255,8 @@ void init_recording(nb::module_& m) {
           "For the extension that observes operators; good as long as this object.")
       .def_prop_ro("rank_directory", [](const Recorder& recorder) { return recorder.rank_directory().string(); });
 
+  m.def("cuda_available", &cuda::available, "Whether tensors can be recorded where they are, in the memory of a GPU.");
+  m.def("cuda_reason", &cuda::unavailable_reason, "Why they cannot; empty when they can.");
   m.def(
       "append_path", [](std::string_view path, std::string_view step) { return append_path(path, step); }, "path"_a,
       "step"_a, "One more step into a nested output.");

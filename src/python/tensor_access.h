@@ -9,7 +9,7 @@
 
 namespace ttap::python {
 
-// A strided CPU torch.Tensor, seen through its Python attributes. The tensor must outlive it.
+// A strided torch.Tensor of the CPU or a GPU, seen through its Python attributes. The tensor must outlive it.
 class TensorAccess {
  public:
   // Raises what the attributes raise, and TypeError for a dtype that is not known.
