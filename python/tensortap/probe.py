@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
 import warnings
@@ -11,17 +10,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tensortap.probe_actions import Compare, Print, Record, Snapshot
+from tensortap.probe_printing import Printer, label_of
 
 if TYPE_CHECKING:
     import torch
 
+    from tensortap.probe_device import DeviceSites
     from tensortap.probe_passes import ProbeRun
     from tensortap.probe_results import Comparisons, LastSnapshots
     from tensortap.probe_sites import DeviceSite
 
     T = TypeVar("T")
 
-_SMALL_RING = 64  # entries, where they hold no tensors
+_NEVER_CAPTURED = "probe {!r}: a CPU tensor is never part of a CUDA graph: pass mode='always' to probe it"
+_AT_ONCE = 128  # replays read of one place before the next one has its turn
 
 
 class Probe:
@@ -70,23 +72,21 @@ class Probe:
         self._on = bool(enabled)
         self._closed = False
         self._lock = threading.RLock()  # of all that is read; calls inside a capture do not need it
-        self._sites: list[DeviceSite] = []  # the calls inside the graph
-        self._eager_sites: dict[tuple[object, ...], DeviceSite] = {}
-        self._prepared: tuple[DeviceSite, tuple[object, ...]] | None = None
-        self._expected: dict[tuple[int, int], Any] = {}  # on devices, by device and invocation
-        self._capture = 0
+        self._devices: DeviceSites | None = None  # made with the first
         self._eager_calls = 0
         self._kept: dict[int | None, LastSnapshots] = {}
         self._compared_on_cpu: Comparisons | None = None
         self._seen_on_cpu = 0
-        self._not_printed = 0
+        self._printer = Printer(self._print)
         self._problems: list[str] = []
         self._final: tuple[dict[str, int], list[Comparisons]] | None = None
         self._run: ProbeRun | None = None
         if self._record is not None and self._record.to is not None:
+            from tensortap import probe_reader
             from tensortap.probe_passes import ProbeRun
 
             self._run = ProbeRun.acquire(self._record.to)
+            probe_reader.opened(self, keep=True)
 
     # ---- for the model ----
 
@@ -110,17 +110,13 @@ class Probe:
         """Checks the tensor and allocates what the first call in a capture needs; that call must have its shape."""
         if not self._on or self._closed:
             return
-        from tensortap.probe_sites import described, room_for
-
         seen, _ = self._checked(tensor)
         if not tensor.is_cuda:
             if self.mode == "capture":
-                raise ValueError(
-                    f"probe {self.name!r}: a CPU tensor is never part of a CUDA graph: pass mode='always' to probe it"
-                )
+                raise ValueError(_NEVER_CAPTURED.format(self.name))
             return
         self._check_expected(tensor, 0)
-        self._prepared = (self._new_site(seen, room_for(tensor, exact=True), 0), (tensor.device, described(tensor)))
+        self._on_devices().prepare(tensor, seen)
 
     def attach_grad(self, tensor: torch.Tensor, *, return_handle: bool = False) -> Any:
         """Probes the gradient of the tensor when the backward produces it. Returns the tensor.
@@ -179,17 +175,17 @@ class Probe:
         with self._lock:
             if self._final is not None:
                 return dict(self._final[0])
-            sites = [*self._sites, *self._eager_sites.values()]
+            sites = self._sites()
             reads = self._record is not None or self._print is not None
             places = self._comparisons()
             lost = 0 if self._run is not None else sum(kept.lost for kept in self._kept.values())
             return {
-                "sites": len(self._sites),
+                "sites": sum(not site.eager for site in sites),
                 "published": sum(site.core.published for site in sites) + self._seen_on_cpu,
                 "read": sum(site.taken for site in sites) + self._seen_on_cpu,
                 "overwritten": (sum(site.core.overwritten for site in sites) if reads else 0) + lost,
                 "skipped": sum(site.core.skipped for site in sites),
-                "not_printed": self._not_printed,
+                "not_printed": self._printer.not_printed,
                 "comparisons": sum(place.comparisons for place in places),
                 "failures": sum(place.failures for place in places),
                 "problems": len(self._problems),
@@ -197,9 +193,12 @@ class Probe:
 
     def flush(self) -> None:
         """Prints and writes what has arrived so far."""
-        if not self._closed:
-            while self._drain():
-                pass
+        if self._closed:
+            return
+        # A ring's length, not more: a device that keeps on publishing must not keep us here.
+        for _ in range(2 + (self._record.capacity if self._record is not None else 0) // _AT_ONCE):
+            if not self._drain():
+                return
 
     def close(self) -> None:
         """Ends it: graphs may be replayed as before, and record nothing any more.
@@ -212,28 +211,26 @@ class Probe:
         with self._lock:
             if self._closed:
                 return
-            sites = [*self._sites, *self._eager_sites.values()]
+            sites = self._sites()
             for site in sites:
                 site.core.close()  # first: nothing arrives behind the last look
             while self._drain():
                 pass
             self._closed = True
             self._final = (self.status(), self._comparisons())
-            slots, self._sites, self._prepared = self._sites, [], None
-            self._eager_sites.clear()
-            self._expected.clear()
+            devices, self._devices = self._devices, None
             run, self._run = self._run, None
         probe_reader.closed(self)
         if run is not None:
-            run.remove_slots(self._capture, slots)
+            run.remove_slots(devices.capture if devices is not None else 0, sites)
             problem = run.release()
             if problem is not None:
                 self._problems.append(problem)
-        slots.clear()
-        if sites:
+        sites.clear()
+        if devices is not None:
             from tensortap import _core
 
-            sites.clear()
+            devices.clear()
             _core.free_probe_memory()
         if self._problems:
             warnings.warn(f"tensortap: probe {self.name!r}: {self._problems[0]}", stacklevel=2)
@@ -259,9 +256,11 @@ class Probe:
 
         with no_modes(), torch.no_grad():
             seen, rows = self._checked(tensor)
-            invocation = len(self._sites) if capturing and tensor.is_cuda else 0
+            invocation = len(self._on_devices().captured) if capturing and tensor.is_cuda else 0
             self._check_expected(tensor, invocation)
             if not tensor.is_cuda:
+                if self.mode == "capture":
+                    raise ValueError(_NEVER_CAPTURED.format(self.name))
                 self._look_on_cpu(seen)
             elif capturing:
                 self._put_into_graph(tensor, seen, rows)
@@ -296,99 +295,34 @@ class Probe:
             )
 
     def _put_into_graph(self, tensor: torch.Tensor, seen: torch.Tensor, rows: torch.Tensor | None) -> None:
-        import torch
-
-        from tensortap import _core
-        from tensortap.probe_sites import described, room_for
-
-        stream = torch._C._cuda_getCurrentRawStream(seen.device.index)
-        capture = _core.probe_capture_number(stream)
-        if self._capture not in (0, capture):
-            raise RuntimeError(
-                f"probe {self.name!r} is part of a graph already: make a second Probe for the second graph"
-            )
-        invocation = len(self._sites)
-        prepared, self._prepared = self._prepared, None
-        if prepared is not None and prepared[1] != (tensor.device, described(tensor)):
-            self._prepared = prepared
-            raise ValueError(
-                f"probe {self.name!r}: the tensor is {described(tensor)} on {tensor.device}, and the probe was "
-                f"prepared for {prepared[1][1]} on {prepared[1][0]}: prepare it for this one"
-            )
-        site = prepared[0] if prepared is not None else self._new_site(seen, room_for(seen, exact=True), invocation)
-        site.enqueue(seen, 0, stream, **self._how(seen, rows, invocation))
-        self._capture = capture
-        site.pass_group = capture
+        devices = self._on_devices()
+        site = devices.put_into_graph(tensor, seen, rows)
         if self._run is not None:
-            self._run.add_slot(capture, site, self.name)
-        self._sites.append(site)
+            self._run.add_slot(devices.capture, site, self.name)
         self._start_reading()
 
     def _put_on_stream(self, seen: torch.Tensor, rows: torch.Tensor | None) -> None:
-        import torch
-
-        from tensortap.probe_sites import room_for
-
-        stream = torch._C._cuda_getCurrentRawStream(seen.device.index)
-        room = room_for(seen, exact=False)
-        key = (seen.device, stream, room)
-        site = self._eager_sites.get(key)
-        if site is None:
-            site = self._new_site(seen, room, None)
         number, self._eager_calls = self._eager_calls, self._eager_calls + 1
-        site.enqueue(seen, number, stream, **self._how(seen, rows, 0))
-        if key not in self._eager_sites:
-            with self._lock:
-                self._eager_sites[key] = site
+        self._on_devices().put_on_stream(seen, rows, number)
         self._start_reading()
 
-    def _new_site(self, tensor: torch.Tensor, room: int, invocation: int | None) -> DeviceSite:
-        from tensortap import _core, probe_reader
-        from tensortap.probe_sites import DeviceSite
+    def _on_devices(self) -> DeviceSites:
+        if self._devices is None:
+            from tensortap import probe_reader
+            from tensortap.probe_device import DeviceSites
 
-        keeps_bytes = self._record is not None and self._record.level == "full"
-        capacity = self._record.capacity if self._record is not None else 1
-        core = _core.ProbeSite(
-            device=tensor.device.index,
-            bytes=room,
-            element_bytes=tensor.element_size() if invocation is not None else 16,
-            keep_bytes=keeps_bytes,
-            head_elements=self._print.max_items if self._print is not None and not keeps_bytes else 0,
-            capacity=capacity if keeps_bytes else max(capacity, _SMALL_RING),
-            wait_when_full=self._run is not None,
-            compares=self._compare is not None,
-        )
-        probe_reader.opened(self)
-        return DeviceSite(core, invocation)
-
-    def _how(self, tensor: torch.Tensor, rows: torch.Tensor | None, invocation: int) -> dict[str, Any]:
-        """What the work on the device needs besides the tensor."""
-        import torch
-
-        from tensortap import _core
-
-        how: dict[str, Any] = {"rows": rows}
-        if rows is not None:
-            how["rows_are_64_bit"] = rows.dtype is torch.int64
-        if self._compare is not None:
-            key = (tensor.device.index, invocation if self._compare.differs_by_call else 0)
-            if (key, tensor.shape) not in self._expected:
-                expected = self._compare.expected(invocation)
-                if expected.dim() > 0:
-                    expected = expected.narrow(0, 0, tensor.shape[0])  # rows that the host has left out
-                self._expected[key, tensor.shape] = _core.ProbeExpected(expected, tensor.device.index)
-            how.update(
-                expected=self._expected[key, tensor.shape],
-                rtol=self._compare.rtol,
-                atol=self._compare.atol,
-                equal_nan=self._compare.equal_nan,
+            self._devices = DeviceSites(
+                self.name, self._print, self._record, self._compare, lambda: probe_reader.opened(self)
             )
-        return how
+        return self._devices
+
+    def _sites(self) -> list[DeviceSite]:
+        return self._devices.all() if self._devices is not None else []
 
     def _look_on_cpu(self, seen: torch.Tensor) -> None:
         from tensortap import _core
         from tensortap.probe_results import Comparisons
-        from tensortap.probe_sites import copied, first_values
+        from tensortap.probe_sites import copied
 
         with self._lock:
             number, self._eager_calls = self._eager_calls, self._eager_calls + 1
@@ -407,12 +341,10 @@ class Probe:
                     self._compared_on_cpu = Comparisons(0, tuple(seen.shape))
                 found = _core.compare(seen, expected, compare.rtol, compare.atol, compare.equal_nan)
                 self._compared_on_cpu.count(found, number, seen.numel())
-            if self._wants_print(number):
+            if self._print is not None and self._printer.wants(number):
                 import torch
 
-                assert self._print is not None
-                head = copied(seen.reshape(-1)[: self._print.max_items]).view(torch.uint8)
-                self._say(snapshot, first_values(head, seen.dtype, self._print.max_items))
+                self._printer.say(snapshot, copied(seen.reshape(-1)[: self._print.max_items]).view(torch.uint8))
             self._keep(snapshot, None)
 
     # ---- reading ----
@@ -436,9 +368,8 @@ class Probe:
             if self._closed or not (self._record is not None or self._print is not None):
                 return False
             taken = 0
-            for site in [*self._sites, *self._eager_sites.values()]:
-                # A device that keeps on publishing must not keep us here.
-                for _ in range(2 * _SMALL_RING):
+            for site in self._sites():
+                for _ in range(_AT_ONCE):
                     arrived = site.next()
                     if arrived is None:
                         break
@@ -447,21 +378,17 @@ class Probe:
             return taken > 0
 
     def _take(self, site: DeviceSite, index: int, call: Any, fingerprint: Any, looked_at: int, taken: Any) -> None:
-        from tensortap.probe_sites import as_tensor, first_values, live_shape
+        from tensortap.probe_sites import as_tensor, live_shape
 
-        missed = site.passed_over(index)
-        if self._print is not None and (lost := sum(number % self._print.every == 0 for number in missed)):
-            self._not_printed += lost
-            self._write(f"{self._label(site.invocation)}: {lost} not printed: replays came faster than they were read")
+        self._printer.miss(label_of(self.name, site.invocation), site.passed_over(index))
         full = self._record is not None and self._record.level == "full"
         shape = live_shape(call, looked_at)
         snapshot = Snapshot(
             self.name, call.number if site.eager else index, site.invocation or 0, shape, call.dtype, call.device,
             as_tensor(taken, shape, call.dtype) if full else None, fingerprint, site.eager,
         )  # fmt: skip
-        if self._wants_print(snapshot.replay_index):
-            assert self._print is not None
-            self._say(snapshot, first_values(taken, call.dtype, self._print.max_items))
+        if self._printer.wants(snapshot.replay_index):
+            self._printer.say(snapshot, taken)
         self._keep(snapshot, site)
 
     def _keep(self, snapshot: Snapshot, site: DeviceSite | None) -> None:
@@ -478,7 +405,8 @@ class Probe:
         if snapshot.eager or site is None:
             self._run.write(self.name, snapshot)
         else:
-            self._run.deliver(site.pass_group, site, snapshot)
+            assert self._devices is not None
+            self._run.deliver(self._devices.capture, site, snapshot)
 
     def _forget(self, snapshots: list[Snapshot] | None) -> None:
         with self._lock:
@@ -495,33 +423,11 @@ class Probe:
         from tensortap.probe_sites import dtype_name
 
         places = [self._compared_on_cpu] if self._compared_on_cpu is not None else []
-        for site in [*self._sites, *self._eager_sites.values()]:
-            call = next(iter(site.calls.values()), None)
+        for site in self._sites():
             expected = self._compare.expected(site.invocation or 0)
             counts = site.core.comparisons(dtype_name(expected.dtype))
-            shape = call.shape if call is not None else tuple(expected.shape)
-            places.append(Comparisons(site.invocation or 0, shape, *counts))
+            places.append(Comparisons(site.invocation or 0, tuple(expected.shape), *counts))
         return places
-
-    # ---- printing ----
-
-    def _wants_print(self, number: int) -> bool:
-        return self._print is not None and number % self._print.every == 0
-
-    def _label(self, invocation: int | None) -> str:
-        return f"{self.name}::call{invocation + 1}" if invocation else self.name
-
-    def _say(self, snapshot: Snapshot, values: list[Any]) -> None:
-        from tensortap.probe_sites import snapshot_line
-
-        self._write(snapshot_line(self._label(snapshot.invocation), snapshot, values))
-
-    def _write(self, line: str) -> None:
-        assert self._print is not None
-        file = self._print.file if self._print.file is not None else sys.stderr
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, none, or a pipe that nobody reads
-            file.write(line + "\n")
-            file.flush()
 
 
 def drain_records(probe: Probe, consumer: Callable[[Snapshot], object], *, synchronize: bool = True) -> int:
@@ -544,7 +450,8 @@ def drain_records(probe: Probe, consumer: Callable[[Snapshot], object], *, synch
     if synchronize and _has_cuda():
         import torch
 
-        torch.cuda.synchronize()
+        for device in {site.device for site in probe._sites()}:
+            torch.cuda.synchronize(device)
     snapshots = probe.records()
     for snapshot in snapshots:
         consumer(snapshot)

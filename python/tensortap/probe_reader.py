@@ -15,17 +15,20 @@ _SHORTEST, _LONGEST = 0.001, 0.02  # seconds between two looks
 
 _lock = threading.Lock()
 _read: list[Probe] = []  # kept alive until they are closed: they have something to say
+_kept: list[Probe] = []  # for the same reason, though nobody reads for them
 _open: weakref.WeakSet[Probe] = weakref.WeakSet()
 _thread: threading.Thread | None = None
 _wake = threading.Event()
 _registered = False
 
 
-def opened(probe: Probe) -> None:
-    """The probe has work on a device, which must not wait for us when the process ends."""
+def opened(probe: Probe, *, keep: bool = False) -> None:
+    """The probe has something to end when the process ends: work on a device, or a run, until when it is kept alive."""
     global _registered
     with _lock:
         _open.add(probe)
+        if keep:
+            _kept.append(probe)
         if not _registered:
             _registered = True
             atexit.register(close_probes)
@@ -47,8 +50,9 @@ def closed(probe: Probe) -> None:
     """Nothing of it is to be read any more."""
     with _lock:
         _open.discard(probe)
-        if probe in _read:
-            _read.remove(probe)
+        for probes in (_read, _kept):
+            if probe in probes:
+                probes.remove(probe)
 
 
 def close_probes() -> None:
@@ -78,6 +82,7 @@ def _forget_in_child() -> None:
     _lock = threading.Lock()
     _thread = None
     _read.clear()
+    _kept.clear()
     _open.clear()
 
 

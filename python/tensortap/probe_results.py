@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tensortap.probe_actions import CompareFailed
+from tensortap.probe_printing import label_of
 
 if TYPE_CHECKING:
     from tensortap.probe_actions import Compare, Snapshot
@@ -69,7 +70,7 @@ def failure_of(name: str, compare: Compare, places: list[Comparisons]) -> Compar
     comparisons = sum(each.comparisons for each in places)
     failures = sum(each.failures for each in places)
     element = _index_of(first["first"], place.shape)
-    label = name if place.invocation == 0 else f"{name}::call{place.invocation + 1}"
+    label = label_of(name, place.invocation)
     at = f"[{', '.join(map(str, element))}]" if element else "its one element"
     return CompareFailed(
         f"probe {label!r}: {failures} of {comparisons} comparisons failed, first replay {first['replay']}: "

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from tensortap import _core
-from tensortap.probe_actions import Snapshot
 from tensortap.snapshot import TORCH_DTYPES, _is_fake
 
 _NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
@@ -80,21 +79,19 @@ class Call:
 class DeviceSite:
     """One call of a probe in a captured graph, or calls outside one, one after the other on a stream."""
 
-    def __init__(self, core: Any, invocation: int | None) -> None:
+    def __init__(self, core: Any, device: torch.device, invocation: int | None, remembered: int) -> None:
         self.core = core
+        self.device = device
         self.invocation = invocation  # None outside a graph
         self.calls: dict[int, Call] = {}  # by their index in the ring; in a graph all are the first
+        self._remembered = remembered  # calls outside a graph, at most: those before them were overwritten
         self.enqueued = 0
         self.next_index = 0  # that is expected to come
         self.taken = 0
-        self.pass_group = 0
 
     @property
     def eager(self) -> bool:
         return self.invocation is None
-
-    def call(self, index: int) -> Call:
-        return self.calls[index if self.eager else 0]
 
     def enqueue(self, tensor: torch.Tensor, number: int, stream: int, **more: Any) -> None:
         """Puts the work on the stream: now, or into the graph that is captured there."""
@@ -107,15 +104,18 @@ class DeviceSite:
             del self.calls[index]
             raise
         self.enqueued += 1
+        if self.eager:
+            self.calls.pop(index - self._remembered, None)
 
     def next(self) -> tuple[int, Call, Any, int, Any] | None:
         """What arrived next: index in the ring, call, fingerprint, bytes looked at, and what was taken of them."""
-        arrived = self.core.next()
-        if arrived is None:
-            return None
-        index, fingerprint, looked_at, taken = arrived
-        self.taken += 1
-        return index, self.call(index), fingerprint, looked_at, taken
+        while (arrived := self.core.next()) is not None:
+            index, fingerprint, looked_at, taken = arrived
+            call = self.calls.get(index if self.eager else 0)
+            if call is not None:
+                self.taken += 1
+                return index, call, fingerprint, looked_at, taken
+        return None
 
     def passed_over(self, index: int) -> Sequence[int]:
         """The numbers of the replays, or calls, that were overwritten before this one; then it is expected no more."""
@@ -153,29 +153,6 @@ def copied(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dtype.itemsize == 1 and tensor.dtype is not torch.bool:
         return tensor.view(torch.uint8).clone(memory_format=torch.contiguous_format).view(tensor.dtype)
     return tensor.clone(memory_format=torch.contiguous_format)
-
-
-def snapshot_line(label: str, snapshot: Snapshot, values: list[Any]) -> str:
-    """A snapshot for people to read, on one line."""
-    stats = snapshot.stats
-    elements = 1
-    for length in snapshot.shape:
-        elements *= length
-    shown = [_number(value) for value in values] + (["…"] if len(values) < elements else [])
-    infinite = stats["pos_inf"] + stats["neg_inf"]
-    dtype = str(snapshot.dtype).removeprefix("torch.")
-    return (
-        f"{label} #{snapshot.replay_index} {list(snapshot.shape)} {dtype} {snapshot.device}: [{', '.join(shown)}] "
-        f"min {stats['min']:.6g} max {stats['max']:.6g} mean {stats['mean']:.6g} nan {stats['nan']} inf {infinite}"
-    )
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, tuple):
-        return "|".join(_number(part) for part in value)
-    if isinstance(value, (bool, int)):
-        return str(value)
-    return f"{value:.6g}"
 
 
 def first_values(taken: Any, dtype: torch.dtype, most: int) -> list[Any]:
