@@ -132,7 +132,9 @@ WHERE = "inside a CUDA graph" if torch.cuda.is_available() else "no GPU: on the 
 def test_probes_in_a_block(start):
     printed = start(sys.executable, EXAMPLES / "probe_block.py").splitlines()
     assert printed[0].startswith(WHERE)
-    assert [line.partition(", largest")[0] for line in printed[1:4]] == [f"replay {i}: hidden [2, 5, 32]" for i in range(3)]
+    assert [line.partition(", largest")[0] for line in printed[1:4]] == [
+        f"replay {i}: hidden [2, 5, 32]" for i in range(3)
+    ]
     assert printed[1].partition(":")[2] == printed[2].partition(":")[2] != printed[3].partition(":")[2]
     assert printed[4] == "replay 2 is the first that differs: 320 of 320 elements"
     assert start(sys.executable, EXAMPLES / "probe_block.py", "--off").splitlines()[1:] == ["nothing was compared"]

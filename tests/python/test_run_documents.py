@@ -1,7 +1,8 @@
 """The blocks of documents run, in order, and print what the documents say.
 
 A ```python block is run in one namespace with the others, unless the line above it begins with `<!-- not run`, or with
-`<!-- needs a GPU` where there is none; the ```text block behind it is what it prints. In a ```console block is a `ttap` command on what was recorded before.
+`<!-- needs a GPU` where there is none; the ```text block behind it is what it prints. In a ```console block is a `ttap`
+command on what was recorded before.
 `python tests/python/test_run_documents.py` writes what they print into the documents.
 """
 
