@@ -13,6 +13,8 @@ Importing the package does not import PyTorch; recording and loading do.
 """
 
 from tensortap.comparing import Diff, TensorDiff, diff
+from tensortap.probe import Probe, drain_records
+from tensortap.probe_actions import Compare, CompareFailed, Print, Record, Snapshot
 from tensortap.reading import EventRecord, FormatError, Pass, Passes, Rank, Run, TensorRecord, Use, load_pass, open
 from tensortap.recording import Recording, record
 from tensortap.tracing import Trace, trace
@@ -20,20 +22,27 @@ from tensortap.tracing import Trace, trace
 __version__ = "0.1.0"
 
 __all__ = [
+    "Compare",
+    "CompareFailed",
     "Diff",
     "EventRecord",
     "FormatError",
     "Pass",
     "Passes",
+    "Print",
+    "Probe",
     "Rank",
+    "Record",
     "Recording",
     "Run",
+    "Snapshot",
     "TensorDiff",
     "TensorRecord",
     "Trace",
     "Use",
     "__version__",
     "diff",
+    "drain_records",
     "load_pass",
     "open",
     "record",

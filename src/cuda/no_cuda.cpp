@@ -53,6 +53,8 @@ uint64_t capture_number(Stream) { return 0; }
 Status keep_with_graph(Stream, void*, void (*)(void*)) { return none(); }
 
 Status launch_fingerprints(std::span<const FingerprintJob>, void*, Stream) { return none(); }
+Status launch_compare(const CompareJob&, Stream) { return none(); }
+Status launch_head(const HeadJob&, Stream) { return none(); }
 Status launch_publish(const PublishJob&, Stream) { return none(); }
 
 }  // namespace ttap::cuda

@@ -3,6 +3,7 @@
 #include "python/comparing.h"
 #include "python/errors.h"
 #include "python/logging.h"
+#include "python/probing.h"
 #include "python/reading.h"
 #include "python/recording.h"
 #include "python/tensor_access.h"
@@ -18,4 +19,5 @@ NB_MODULE(_core, m) {
   ttap::python::init_reading(m);
   ttap::python::init_comparing(m);
   ttap::python::init_logging(m);
+  ttap::python::init_probing(m);
 }

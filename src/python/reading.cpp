@@ -11,6 +11,7 @@
 
 #include "python/drops.h"
 #include "python/errors.h"
+#include "python/stats_dict.h"
 #include "python/tensor_bytes.h"
 #include "ttap/run.h"
 
@@ -36,25 +37,6 @@ nb::tuple numbers(std::span<const int64_t> values) {
   nb::list list;
   for (const int64_t value : values) list.append(value);
   return nb::tuple(list);
-}
-
-nb::dict stats_as_dict(const Stats& stats) {
-  nb::dict result;
-  result["count"] = stats.count;
-  result["nan"] = stats.nan;
-  result["pos_inf"] = stats.pos_inf;
-  result["neg_inf"] = stats.neg_inf;
-  result["zeros"] = stats.zeros;
-  result["subnormals"] = stats.subnormals;
-  result["min"] = stats.min;
-  result["max"] = stats.max;
-  result["max_abs"] = stats.max_abs;
-  result["min_abs_nonzero"] = stats.min_abs_nonzero;
-  result["mean"] = stats.mean;
-  result["std"] = stats.std;
-  result["l1"] = stats.l1;
-  result["l2"] = stats.l2;
-  return result;
 }
 
 nb::dict tensor_as_dict(const Pass& pass, size_t index) {

@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "core/element.h"
+#include "core/element_difference.h"
 #include "core/mix64.h"
 #include "ttap/compare.h"
 

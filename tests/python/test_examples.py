@@ -11,8 +11,9 @@ from ttap_command import ROOT, TTAP, read_json
 
 EXAMPLES = ROOT / "examples/python"
 TESTED = {
-    "embed_sentences", "record_serving", "record_tensor_parallel", "record_torchrun", "record_training",
-    "record_transformers", "trace_compiled", "wrong_epsilon",
+    "embed_sentences", "probe_block", "probe_consumer", "probe_gradients", "probe_tensorboard", "record_serving",
+    "record_tensor_parallel", "record_torchrun", "record_training", "record_transformers", "trace_compiled",
+    "wrong_epsilon",
 }  # fmt: skip
 
 
@@ -123,3 +124,45 @@ def test_torchrun(start, tmp_path):
             assert list(recorded) == [*names, *(f"{name}@grad_out" for name in reversed(names))]
     first, second = (rank.passes[0]["up"] for rank in ranks)
     assert first.shape == second.shape and not torch.equal(first, second)  # each has its own data
+
+
+WHERE = "inside a CUDA graph" if torch.cuda.is_available() else "no GPU: on the CPU"
+
+
+def test_probes_in_a_block(start):
+    printed = start(sys.executable, EXAMPLES / "probe_block.py").splitlines()
+    assert printed[0].startswith(WHERE)
+    assert [line.partition(", largest")[0] for line in printed[1:4]] == [
+        f"replay {i}: hidden [2, 5, 32]" for i in range(3)
+    ]
+    assert printed[1].partition(":")[2] == printed[2].partition(":")[2] != printed[3].partition(":")[2]
+    assert printed[4] == "replay 2 is the first that differs: 320 of 320 elements"
+    assert start(sys.executable, EXAMPLES / "probe_block.py", "--off").splitlines()[1:] == ["nothing was compared"]
+
+
+def test_probes_of_gradients(start):
+    printed = start(sys.executable, EXAMPLES / "probe_gradients.py").splitlines()
+    assert printed[0].startswith(WHERE)
+    assert [line.split()[0] for line in printed[1:5]] == ["hidden", "hidden.grad", "weight.grad", "weight.grad.final"]
+    for line in printed[1:5]:
+        first, second, third = (float(number) for number in line.partition("norms ")[2].split(","))
+        assert first == second < third
+    assert printed[5] == "what the backward made is what .grad holds: True"
+
+
+def test_a_consumer_of_what_a_probe_records(start):
+    printed = start(sys.executable, EXAMPLES / "probe_consumer.py").splitlines()
+    assert printed[0].startswith(WHERE)
+    assert printed[1] == "replay  0: similarity to the first 1.000"
+    assert [line.partition(":")[0] for line in printed[2:5]] == ["replay  4", "replay  8", "replay 12"]
+    assert printed[5] == "16 snapshots, 0 overwritten"
+
+
+def test_summaries_for_tensorboard(start, tmp_path):
+    printed = start(sys.executable, EXAMPLES / "probe_tensorboard.py", "runs").splitlines()
+    assert printed[0].startswith(WHERE)
+    assert printed[-1].startswith("6 snapshots exported")
+    if printed[1].startswith("tensorboard is not installed"):
+        assert sum(line.startswith("hidden/mean step") for line in printed) == 3
+    else:
+        assert list((tmp_path / "runs").glob("events.out.tfevents.*"))

@@ -1,7 +1,8 @@
 """The blocks of documents run, in order, and print what the documents say.
 
-A ```python block is run in one namespace with the others, unless the line above it begins with `<!-- not run`; the
-```text block behind it is what it prints. In a ```console block is a `ttap` command on what was recorded before.
+A ```python block is run in one namespace with the others, unless the line above it begins with `<!-- not run`, or with
+`<!-- needs a GPU` where there is none; the ```text block behind it is what it prints. In a ```console block is a `ttap`
+command on what was recorded before.
 `python tests/python/test_run_documents.py` writes what they print into the documents.
 """
 
@@ -19,11 +20,16 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 from ttap_command import ROOT, TTAP
 
-NAMES = ("recording.md", "diffing.md", "tracing.md", "coming-from-debugmode.md")
+NAMES = ("recording.md", "diffing.md", "tracing.md", "coming-from-debugmode.md", "coming-from-torch-cudagraph-debug.md",
+         "cuda-graphs.md")  # fmt: skip
 DOCUMENTS = [ROOT / "docs" / name for name in NAMES]
-BLOCK = re.compile(r"^(<!-- not run.*-->\n)?```(python|console)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.M | re.S)
+BLOCK = re.compile(
+    r"^(<!-- (?:not run|needs a GPU)[^\n]*-->\n)?```(python|console)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?",
+    re.M | re.S,
+)
 
 
 def settled(text, folder):
@@ -66,7 +72,7 @@ def examples(path, folder):
     with _inside(folder):
         for block in BLOCK.finditer(document):
             excepted, language, code, _ = block.groups()
-            if excepted:
+            if excepted and not ("needs a GPU" in excepted and torch.cuda.is_available()):
                 continue
             line = document[: block.start(3)].count("\n")
             if language == "console":
@@ -98,7 +104,7 @@ def test_the_blocks_run_and_print_what_the_document_says(document, tmp_path, mon
         _, language, code, shown = block.groups()
         expected = code.partition("\n")[2] if language == "console" else shown or ""
         assert printed == expected, code
-    assert count >= 10
+    assert count >= 10 or "<!-- needs a GPU -->" in document.read_text()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "cuda/compare_result.h"
 #include "cuda/device_result.h"
 #include "cuda/runtime.h"
 #include "ttap/compare.h"
@@ -36,6 +37,30 @@ inline constexpr size_t kScratchBytes = size_t{1} << 20;
 // One launch where it can be one (C order, small); larger tensors and strided ones get one each. The current device is
 // the tensors'.
 TTAP_API Status launch_fingerprints(std::span<const FingerprintJob> jobs, void* scratch, Stream stream);
+
+// ---- comparison ----
+
+struct CompareJob {
+  TensorView view = {};  // in device memory; passes check()
+  Rows rows = {};
+  const void* expected = nullptr;  // device memory: as many elements as the view has, in C order
+  Tolerance tolerance = {};
+  CompareState* state = nullptr;    // device memory, zeroed once
+  CompareReport* report = nullptr;  // pinned memory, zeroed once
+};
+
+// One comparison more: counted, and the first that fails is kept. One after the other for one state.
+Status launch_compare(const CompareJob& job, Stream stream);
+
+// ---- the first elements ----
+
+struct HeadJob {
+  TensorView view = {};     // in device memory; passes check()
+  uint64_t elements = 0;    // how many, no more than there are
+  std::byte* to = nullptr;  // device memory
+};
+
+Status launch_head(const HeadJob& job, Stream stream);
 
 // ---- publishing what a graph made ----
 

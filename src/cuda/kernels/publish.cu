@@ -8,7 +8,8 @@ namespace ttap::cuda {
 namespace {
 
 constexpr unsigned kThreads = 512;
-constexpr unsigned kLongestSleep = 4096;  // ns, between two looks at the host's memory
+constexpr uint32_t kSawItClosed = 1 << 16;  // counted by blocks that did; the rest is how many blocks are done
+constexpr unsigned kLongestSleep = 4096;    // ns, between two looks at the host's memory
 
 __device__ uint64_t look(const uint64_t* value) { return *reinterpret_cast<const volatile uint64_t*>(value); }
 
@@ -51,10 +52,13 @@ __global__ void __launch_bounds__(kThreads) publish(const PublishJob job) {
     __threadfence_system();
     __syncthreads();
   }
-  if (threadIdx.x != 0 || atomicAdd(&job.state->blocks_done, 1) != gridDim.x - 1) return;
+  if (threadIdx.x != 0) return;
+  const uint32_t before = atomicAdd(&job.state->blocks_done, open ? 1 : 1 + kSawItClosed);
+  if (before % kSawItClosed != gridDim.x - 1) return;
   job.state->blocks_done = 0;
   __threadfence_system();
-  if (!open) {
+  // The ring may have been closed between two blocks' looks: then the entry is not whole.
+  if (!open || before >= kSawItClosed) {
     *reinterpret_cast<volatile uint64_t*>(&job.control->skipped) = look(&job.control->skipped) + 1;
     return;
   }

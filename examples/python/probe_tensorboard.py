@@ -1,0 +1,78 @@
+"""TensorBoard summaries of what probes recorded: statistics as curves, values as histograms.
+
+    pip install tensorboard
+    python probe_tensorboard.py runs/probes && tensorboard --logdir runs
+
+The statistics come with every snapshot, taken where the tensor was; at level `fingerprint` they are all that leaves the
+GPU. Without tensorboard it prints what it would write; without a GPU the probes look at ordinary calls on the CPU.
+"""
+
+import sys
+import tempfile
+
+import tensortap as tap
+import torch
+from torch import nn
+
+try:
+    from torch.utils.tensorboard import SummaryWriter
+except ImportError:
+    SummaryWriter = None
+
+GPU = torch.cuda.is_available()
+DEVICE = "cuda" if GPU else "cpu"
+
+
+def export(probe: tap.Probe, writer: "SummaryWriter | None") -> int:
+    """Writes and forgets what a probe has recorded."""
+
+    def consume(snapshot: tap.Snapshot) -> None:
+        for what in ("mean", "std", "max_abs", "nan"):
+            value = float(snapshot.stats[what])
+            if writer is None:
+                print(f"{snapshot.probe_name}/{what} step {snapshot.replay_index}: {value:.4g}")
+            else:
+                writer.add_scalar(f"{snapshot.probe_name}/{what}", value, snapshot.replay_index)
+        if writer is not None and snapshot.tensor is not None:
+            writer.add_histogram(snapshot.probe_name, snapshot.tensor, snapshot.replay_index)
+
+    return tap.drain_records(probe, consume)
+
+
+@torch.no_grad()
+def main() -> None:
+    folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="probes-")
+    print("inside a CUDA graph" if GPU else "no GPU: on the CPU, call by call")
+    torch.manual_seed(0)
+    mode = "capture" if GPU else "always"
+    hidden = tap.Probe("hidden", [tap.Record(capacity=8)], mode=mode)
+    out = tap.Probe("out", [tap.Record(capacity=8, level="fingerprint")], mode=mode)
+    first, second = nn.Linear(16, 32, device=DEVICE), nn.Linear(32, 4, device=DEVICE)
+    x = torch.randn(8, 16, device=DEVICE)
+
+    def step() -> None:
+        out(second(hidden(torch.relu(first(x)))))
+
+    if GPU:
+        step()  # a warm-up: the probes do nothing yet
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        step = graph.replay
+    for _ in range(3):
+        x.mul_(1.5)
+        step()
+
+    writer = SummaryWriter(folder) if SummaryWriter is not None else None
+    if writer is None:
+        print("tensorboard is not installed: this is what would be written")
+    count = export(hidden, writer) + export(out, writer)
+    if writer is not None:
+        writer.close()
+    print(f"{count} snapshots exported" + (f" to {folder}" if writer is not None else ""))
+    hidden.close()
+    out.close()
+
+
+if __name__ == "__main__":
+    main()

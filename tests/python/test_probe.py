@@ -1,0 +1,492 @@
+"""Probes on the CPU, in mode "always": the same code and the same meaning as inside a CUDA graph."""
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensortap as tap
+import torch
+from tensortap.snapshot import TORCH_DTYPES
+
+
+def always(*actions, **options):
+    return tap.Probe("mid", actions, mode="always", **options)
+
+
+def sample(dtype, shape=(2, 3)):
+    """A tensor of any dtype, by its bytes; none of them is NaN or infinite."""
+    count = int(np.prod(shape)) * dtype.itemsize
+    return (torch.arange(count, dtype=torch.uint8) % 2).view(dtype).view(shape)
+
+
+# ---- what it does to the model ----
+
+
+def test_the_very_same_tensor_comes_back():
+    x = torch.ones(3)
+    probe = always(tap.Record(), tap.Compare(x + 1))
+    assert probe(x) is x
+    assert torch.equal(x, torch.ones(3))
+
+
+def test_outside_a_capture_it_does_nothing_by_default():
+    probe = tap.Probe("mid", [tap.Record(), tap.Compare(torch.ones(3))])
+    for odd in (torch.ones(5), torch.ones(2, 3).t(), "no tensor", None):
+        assert probe(odd) is odd
+    assert probe.records() == []
+    assert set(probe.status().values()) == {0}
+    probe.assert_ok()
+
+
+def test_with_every_action_disabled_it_does_nothing_and_needs_no_native_code():
+    code = """
+import sys
+sys.modules["tensortap._core"] = None  # importing it fails
+sys.path.insert(0, sys.argv[1])
+import importlib.util, types
+package = types.ModuleType("tensortap"); package.__path__ = [sys.argv[1] + "/tensortap"]
+sys.modules["tensortap"] = package
+from tensortap.probe import Probe
+from tensortap.probe_actions import Compare, Print, Record
+off = [Print(enabled=False), Record(to="nowhere/", enabled=False), Compare(run="missing/", key="k", enabled=False)]
+probe = Probe("mid", off, mode="always")
+thing = object()
+assert probe(thing) is thing and probe.attach_grad(thing) is thing
+assert probe.attach_grad(thing, return_handle=True)[1].remove() is None
+probe.prepare(thing), probe.assert_ok(), probe.clear_records(), probe.close()
+assert probe.records() == []
+"""
+    result = subprocess.run([sys.executable, "-c", code, tap.__path__[0] + "/.."], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_closed_probe_does_nothing():
+    probe = always(tap.Record())
+    probe(torch.ones(1))
+    probe.close()
+    probe(torch.ones(2))
+    probe.close()
+    assert [each.shape for each in probe.records()] == [(1,)]
+
+
+def test_it_works_in_compiled_code():
+    probe = always(tap.Record())
+    torch._dynamo.reset()
+    out = torch.compile(lambda x: probe(x * 2) + 1, backend="eager")(torch.ones(2))
+    assert out.tolist() == [3, 3]
+    assert probe.records()[0].tensor.tolist() == [2, 2]
+
+
+# ---- recording ----
+
+
+def test_snapshots_say_what_was_seen():
+    x = torch.arange(6.0).view(2, 3)
+    probe = always(tap.Record())
+    probe(x)
+    x.add_(1)  # later changes do not show
+    (found,) = probe.records()
+    assert (found.probe_name, found.replay_index, found.invocation, found.eager) == ("mid", 0, 0, True)
+    assert (found.shape, found.dtype, found.device) == ((2, 3), torch.float32, torch.device("cpu"))
+    assert torch.equal(found.tensor, torch.arange(6.0).view(2, 3))
+    assert found.stats["mean"] == 2.5
+    assert len(found.hash) == 32
+
+
+def test_the_last_ones_are_kept_and_those_nobody_saw_are_counted():
+    probe = always(tap.Record(capacity=2))
+    for i in range(5):
+        probe(torch.tensor([i]))
+    assert [(each.replay_index, each.tensor.item()) for each in probe.records()] == [(3, 3), (4, 4)]
+    assert probe.status()["overwritten"] == 3
+    probe(torch.tensor([5]))  # pushes out one that was seen
+    assert probe.status()["overwritten"] == 3
+
+
+def test_records_can_be_cleared_and_go_on_counting():
+    probe = always(tap.Record())
+    probe(torch.ones(1))
+    probe.clear_records()
+    assert probe.records() == []
+    probe(torch.ones(1))
+    assert [each.replay_index for each in probe.records()] == [1]
+
+
+def test_at_level_fingerprint_there_are_no_bytes():
+    probe = always(tap.Record(level="fingerprint"))
+    probe(torch.ones(4))
+    (found,) = probe.records()
+    assert found.tensor is None
+    assert found.stats["l1"] == 4
+    full = always(tap.Record())
+    full(torch.ones(4))
+    assert found.hash == full.records()[0].hash
+
+
+@pytest.mark.parametrize("name", TORCH_DTYPES)
+def test_every_dtype(name):
+    x = sample(TORCH_DTYPES[name])
+    out = io.StringIO()
+    probe = always(tap.Print(file=out), tap.Record(), tap.Compare(x))
+    probe(x)
+    probe.assert_ok()
+    (found,) = probe.records()
+    assert found.dtype is x.dtype
+    assert torch.equal(found.tensor.view(torch.uint8), x.view(torch.uint8))
+    assert f"mid #0 [2, 3] {str(x.dtype).removeprefix('torch.')} cpu: [" in out.getvalue()
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0, 2), ()])
+def test_tensors_without_elements_or_dimensions(shape):
+    x = torch.ones(shape)
+    out = io.StringIO()
+    probe = always(tap.Print(file=out), tap.Record(), tap.Compare(x))
+    probe(x)
+    probe.assert_ok()
+    assert probe.records()[0].tensor.shape == shape
+    assert probe.status()["comparisons"] == 1
+    assert out.getvalue().startswith(f"mid #0 {list(shape)} float32 cpu: [")
+
+
+def test_a_shape_may_change_from_call_to_call():
+    probe = always(tap.Record())
+    probe(torch.ones(2))
+    probe(torch.ones(3, 3, dtype=torch.float64))
+    assert [each.shape for each in probe.records()] == [(2,), (3, 3)]
+
+
+def test_non_contiguous_is_an_error_or_looked_at_in_the_order_of_its_indices():
+    x = torch.arange(6.0).view(2, 3).t()
+    with pytest.raises(ValueError, match=r"non-contiguous tensor \(float32 \[3, 2\].*non_contiguous='copy'"):
+        always(tap.Record())(x)
+    probe = always(tap.Record(), tap.Compare(x), non_contiguous="copy")
+    assert probe(x) is x
+    probe.assert_ok()
+    assert torch.equal(probe.records()[0].tensor, x)
+    assert probe.records()[0].tensor.is_contiguous()
+
+
+def test_a_conjugate_that_is_still_to_be_applied():
+    x = torch.tensor([1 + 2j]).conj()
+    with pytest.raises(ValueError, match="conjugation"):
+        always(tap.Record())(x)
+    probe = always(tap.Record(), non_contiguous="copy")
+    probe(x)
+    assert probe.records()[0].tensor.tolist() == [1 - 2j]
+
+
+@pytest.mark.parametrize("rows", [2, torch.tensor(2), torch.tensor([2], dtype=torch.int32)])
+def test_only_live_rows_are_looked_at(rows):
+    x = torch.tensor([[1.0, 2], [3, 4], [float("nan"), 9]])
+    expected = torch.tensor([[1.0, 2], [3, 4], [0, 0]])
+    probe = always(tap.Record(), tap.Compare(expected), rows=rows)
+    probe(x)
+    probe.assert_ok()
+    (found,) = probe.records()
+    assert (found.shape, found.stats["nan"]) == ((2, 2), 0)
+    assert torch.equal(found.tensor, x[:2])
+
+
+def test_more_rows_than_there_are_means_all_and_fewer_than_none_means_none():
+    for rows, live in ((9, 3), (-1, 0)):
+        probe = always(tap.Record(), rows=rows)
+        probe(torch.ones(3, 2))
+        assert probe.records()[0].shape == (live, 2)
+    with pytest.raises(ValueError, match="first axis"):
+        always(tap.Record(), rows=1)(torch.tensor(1.0))
+
+
+# ---- comparing ----
+
+
+def test_the_first_failure_stays():
+    expected = torch.tensor([[1.0, 2], [3, 4]])
+    probe = always(tap.Compare(expected))
+    probe(expected)
+    probe.assert_ok()
+    probe(expected + torch.tensor([[0, 0], [0.5, -2]]))
+    probe(expected + 7)
+    probe(expected)
+    for _ in range(2):  # reading it does not clear it
+        with pytest.raises(tap.CompareFailed, match=r"'mid': 2 of 4 comparisons failed, first replay 1") as caught:
+            probe.assert_ok()
+    failed = caught.value
+    assert isinstance(failed, AssertionError)
+    assert (failed.probe_name, failed.replay_index, failed.invocation) == ("mid", 1, 0)
+    assert (failed.element, failed.actual, failed.expected) == ((1, 0), 3.5, 3.0)
+    assert (failed.differing, failed.elements, failed.largest) == (2, 4, 2.0)
+    assert (failed.failures, failed.comparisons) == (2, 4)
+    probe.close()
+    with pytest.raises(tap.CompareFailed):
+        probe.assert_ok()
+
+
+def agrees(actual, expected, **options):
+    probe = always(tap.Compare(expected, **options))
+    probe(actual)
+    return probe.status()["failures"] == 0
+
+
+def test_what_is_close():
+    one = torch.tensor([1.0], dtype=torch.float64)
+    assert agrees(one + 0.9e-5, one)
+    assert not agrees(one + 1.2e-5, one)
+    assert agrees(one + 0.4, one, rtol=0, atol=0.5)
+    assert agrees(-0.0 * one, 0.0 * one, rtol=0, atol=0)
+
+
+def test_finite_against_infinite_is_a_mismatch_whatever_the_tolerance():
+    inf = torch.tensor([float("inf")])
+    assert not agrees(torch.tensor([1.0]), inf, rtol=1e30)
+    assert not agrees(inf, torch.tensor([1.0]), atol=float("inf"))
+    assert not agrees(inf, -inf, rtol=1)
+    assert agrees(inf, inf)
+
+
+def test_nan_agrees_with_nan_on_request():
+    nan = torch.tensor([float("nan")])
+    assert not agrees(nan, nan)
+    assert agrees(nan, nan, equal_nan=True)
+    assert not agrees(nan, torch.tensor([0.0]), equal_nan=True)
+
+
+def test_integers_are_compared_exactly():
+    large = torch.tensor([2**62 + 1])
+    assert not agrees(large, large - 1, rtol=1, atol=9)  # the same as doubles
+    assert agrees(large, large.clone())
+    with pytest.raises(tap.CompareFailed) as caught:
+        probe = always(tap.Compare(torch.tensor([-(2**63)])))
+        probe(torch.tensor([2**63 - 1]))
+        probe.assert_ok()
+    assert caught.value.actual == 2**63 - 1
+    assert caught.value.largest == 2.0**64
+
+
+def test_both_parts_of_a_complex_number_count():
+    assert not agrees(torch.tensor([1 + 2j]), torch.tensor([1 + 3j]))
+    assert not agrees(torch.tensor([2 + 3j]), torch.tensor([1 + 3j]))
+
+
+def test_numpy_arrays_are_expected_too():
+    expected = np.arange(3, dtype=np.float32)
+    compare = tap.Compare(expected)
+    expected += 1  # it was copied
+    probe = always(compare)
+    probe(torch.arange(3, dtype=torch.float32))
+    probe.assert_ok()
+
+
+@pytest.mark.parametrize("wrong", [torch.ones(3), torch.ones(2, 1), torch.ones(2, dtype=torch.float64)])
+def test_another_shape_or_dtype_is_an_error(wrong):
+    with pytest.raises(ValueError, match=r"'mid': the tensor is .*, the expected one float32 \[2\]"):
+        always(tap.Compare(torch.ones(2)))(wrong)
+
+
+# ---- printing ----
+
+
+def test_a_line_says_what_is_in_the_tensor():
+    out = io.StringIO()
+    probe = always(tap.Print(max_items=3, file=out))
+    probe(torch.tensor([1.0, float("nan"), float("-inf"), 4]))
+    probe(torch.tensor([True, False]))
+    assert out.getvalue() == (
+        "mid #0 [4] float32 cpu: [1, nan, -inf, …] min 1 max 4 mean 2.5 nan 1 inf 1\n"
+        "mid #1 [2] bool cpu: [True, False] min 0 max 1 mean 0.5 nan 0 inf 0\n"
+    )
+
+
+def test_every_so_many_are_printed_and_stderr_is_the_default(capsys):
+    probe = always(tap.Print(every=3))
+    for _ in range(7):
+        probe(torch.ones(1))
+    assert [line.split()[1] for line in capsys.readouterr().err.splitlines()] == ["#0", "#3", "#6"]
+
+
+def test_a_file_that_cannot_be_written_does_not_reach_the_model():
+    closed = io.StringIO()
+    closed.close()
+    x = torch.ones(1)
+    assert always(tap.Print(file=closed))(x) is x
+
+
+# ---- runs ----
+
+
+def test_records_go_to_a_run_directory_as_passes(tmp_path):
+    with always(tap.Record(capacity=1, to=tmp_path / "dump")) as probe:
+        for i in range(3):
+            probe(torch.full((2,), float(i)))
+    (rank,) = tap.open(tmp_path / "dump").ranks
+    assert [recorded["mid"].tolist() for recorded in rank.passes.values()] == [[0, 0], [1, 1], [2, 2]]
+    assert [recorded.ending for recorded in rank.passes.values()] == ["complete"] * 3
+    (event,) = rank.passes[0].events
+    assert (event.name, event.kind) == ("mid", "probe")
+    assert rank.coverage["tensors"] == 3
+    assert probe.status()["overwritten"] == 0  # it is all in the run
+
+
+def test_at_level_fingerprint_the_run_holds_fingerprints(tmp_path):
+    with always(tap.Record(level="fingerprint", to=tmp_path)) as probe:
+        probe(torch.ones(2, 3))
+    (record,) = tap.open(tmp_path).ranks[0].passes[0].records
+    assert (record.level, record.has_bytes, record.shape) == ("fingerprint", False, (2, 3))
+    assert record.stats["l1"] == 6
+    assert record.hash == probe.records()[0].hash
+
+
+def test_two_probes_share_a_run(tmp_path):
+    first = tap.Probe("first", [tap.Record(to=tmp_path)], mode="always")
+    second = tap.Probe("second", [tap.Record(to=str(tmp_path))], mode="always")
+    first(torch.ones(1))
+    first.close()
+    second(torch.zeros(1))
+    second.close()
+    (rank,) = tap.open(tmp_path).ranks
+    assert [list(recorded) for recorded in rank.passes.values()] == [["first"], ["second"]]
+
+
+def test_an_open_recording_takes_them_too(tmp_path):
+    model = torch.nn.Linear(2, 2)
+    with tap.record(model, tmp_path, report=False) as recording:
+        probe = always(tap.Record(to=recording))
+        model(probe(torch.ones(2)))
+        probe.close()
+    (rank,) = tap.open(tmp_path).ranks
+    assert [recorded["mid"].tolist() for recorded in rank.passes.values() if "mid" in recorded] == [[1, 1]]
+    assert len(rank.passes) == 2  # the forward is one of its own
+    with pytest.raises(ValueError, match="closed"):
+        always(tap.Record(to=recording))
+
+
+def test_a_run_is_whole_though_nobody_closed_the_probe(tmp_path):
+    code = """
+import sys, torch, tensortap as tap
+probe = tap.Probe("mid", [tap.Record(to=sys.argv[1])], mode="always")
+probe(torch.ones(2))
+"""
+    result = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+    (rank,) = tap.open(tmp_path).ranks
+    assert rank.passes[0]["mid"].tolist() == [1, 1]
+    assert rank.coverage["tensors"] == 1
+
+
+def test_compare_with_a_recorded_run(tmp_path):
+    with always(tap.Record(to=tmp_path)) as probe:
+        probe(torch.ones(2))
+        probe(torch.full((2,), 5.0))
+    second = always(tap.Compare(run=tmp_path, key="mid", pass_number=1))
+    second(torch.full((2,), 5.0))
+    second.assert_ok()
+    second(torch.ones(2))
+    with pytest.raises(tap.CompareFailed):
+        second.assert_ok()
+
+
+def test_what_a_run_does_not_hold_is_said_at_once(tmp_path):
+    with always(tap.Record(level="fingerprint", to=tmp_path)) as probe:
+        probe(torch.ones(2))
+    with pytest.raises(KeyError, match=r"'mud' is not in .*near it: mid"):
+        tap.Compare(run=tmp_path, key="mud")
+    with pytest.raises(KeyError, match="no pass 7"):
+        tap.Compare(run=tmp_path, key="mid", pass_number=7)
+    with pytest.raises(ValueError, match="no rank 3"):
+        tap.Compare(run=tmp_path, key="mid", rank=3)
+    with pytest.raises(ValueError, match="record it at level full"):
+        tap.Compare(run=tmp_path, key="mid")
+
+
+# ---- gradients ----
+
+
+def test_the_gradient_of_an_activation_and_of_a_parameter():
+    weight = torch.nn.Parameter(torch.tensor([2.0, 3.0]))
+    of_hidden, of_weight = always(tap.Record()), always(tap.Record())
+    hidden = weight * torch.tensor([1.0, 10.0])
+    assert of_hidden.attach_grad(hidden) is hidden
+    of_weight.attach_grad(weight)
+    (hidden * torch.tensor([5.0, 7.0])).sum().backward()
+    assert of_hidden.records()[0].tensor.tolist() == [5, 7]
+    assert of_weight.records()[0].tensor.tolist() == [5, 70]
+    assert weight.grad.tolist() == [5, 70]  # as without
+
+
+def test_a_hook_can_be_taken_off():
+    weight = torch.nn.Parameter(torch.ones(2))
+    probe = always(tap.Record())
+    same, handle = probe.attach_grad(weight, return_handle=True)
+    assert same is weight
+    handle.remove()
+    weight.sum().backward()
+    assert probe.records() == []
+
+
+def test_what_has_no_gradient_cannot_be_attached_to():
+    with pytest.raises(ValueError, match="requires no gradient"):
+        always(tap.Record()).attach_grad(torch.ones(2))
+
+
+# ---- consumers ----
+
+
+def test_drained_records_are_gone():
+    probe = always(tap.Record())
+    for i in range(3):
+        probe(torch.tensor([i]))
+    seen = []
+    assert tap.drain_records(probe, lambda each: seen.append(each.tensor.item())) == 3
+    assert seen == [0, 1, 2]
+    assert probe.records() == []
+
+
+def test_when_the_consumer_fails_nothing_is_lost():
+    probe = always(tap.Record())
+    probe(torch.ones(1))
+    with pytest.raises(ZeroDivisionError):
+        tap.drain_records(probe, lambda each: 1 / 0)
+    assert len(probe.records()) == 1
+
+
+# ---- mistakes ----
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: tap.Probe("", []), "name"),
+        (lambda: tap.Probe("p", [], mode="eager"), "capture, always"),
+        (lambda: tap.Probe("p", [], non_contiguous="ok"), "error, copy"),
+        (lambda: tap.Probe("p", [tap.Record(), tap.Record()]), "one of each kind"),
+        (lambda: tap.Print(every=0), "every"),
+        (lambda: tap.Print(max_items=-1), "max_items"),
+        (lambda: tap.Record(capacity=0), "capacity"),
+        (lambda: tap.Record(level="meta"), "full, fingerprint"),
+        (lambda: tap.Compare(), "either the expected tensor"),
+        (lambda: tap.Compare(torch.ones(1), run="r", key="k"), "either the expected tensor"),
+        (lambda: tap.Compare(run="r"), "key="),
+        (lambda: tap.Compare(torch.ones(1), rtol=-1), "not negative"),
+        (lambda: tap.Compare(torch.ones(1, device="meta")), "on meta"),
+        (lambda: always(tap.Record())(torch.ones(1, device="meta")), "meta tensor has no values"),
+        (lambda: always(tap.Record())(torch.ones(1, 1).to_sparse()), "only dense tensors"),
+        (lambda: tap.Probe("p", [tap.Record()]).prepare(torch.ones(1)), "never part of a CUDA graph"),
+    ],
+)
+def test_a_mistake_is_explained(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_what_is_no_tensor_is_said():
+    with pytest.raises(TypeError, match="list is no tensor"):
+        always(tap.Record())([1, 2])
+    with pytest.raises(TypeError, match="list is expected"):
+        tap.Compare([1, 2])
+
+
+def test_prepare_on_the_cpu_checks_the_tensor():
+    always(tap.Record()).prepare(torch.ones(2))
+    with pytest.raises(ValueError, match="non-contiguous"):
+        always(tap.Record()).prepare(torch.ones(2, 3).t())
