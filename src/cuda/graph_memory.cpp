@@ -1,7 +1,8 @@
 #include "cuda/graph_memory.h"
 
 #include <algorithm>
-#include <atomic>
+
+#include "cuda/kept_by_graphs.h"
 
 namespace ttap::cuda {
 namespace {
@@ -13,52 +14,21 @@ constexpr uint32_t kMostEntries = 1024;
 
 }  // namespace
 
-// What the graph holds on to. When the graph lets go, on a thread that must not call CUDA, the memory only changes
-// hands; it is freed by the next of our own threads that comes along.
+// What the nodes of the graph use, once this object has lost interest in it.
 struct GraphMemory::GraphSide {
-  std::atomic<bool> gone{false};
-  // Everything the nodes of the graph use.
   std::vector<Block> results, copies;
-  std::map<Stream, DeviceMemory> scratches;
+  std::map<Stream, std::shared_ptr<Scratch>> scratches;
   std::shared_ptr<ReplayRing> ring;
-
-  static std::mutex& mutex() {
-    static auto* mutex = new std::mutex;  // the driver may call after static objects are gone
-    return *mutex;
-  }
-  static std::vector<std::shared_ptr<GraphSide>>& to_be_freed() {
-    static auto* waiting = new std::vector<std::shared_ptr<GraphSide>>;
-    return *waiting;
-  }
-  static void release(void* handle) {
-    auto* held = static_cast<std::shared_ptr<GraphSide>*>(handle);
-    (*held)->gone.store(true, std::memory_order_release);
-    {
-      const std::lock_guard lock(mutex());
-      to_be_freed().push_back(std::move(*held));
-    }
-    delete held;
-  }
-  static void free_what_is_left() {
-    std::vector<std::shared_ptr<GraphSide>> freed;
-    const std::lock_guard lock(mutex());
-    freed.swap(to_be_freed());
-    const WhileCapturing freeing;
-    freed.clear();
-  }
 };
 
 Result<std::shared_ptr<GraphMemory>> GraphMemory::create(int device, Stream stream) {
-  GraphSide::free_what_is_left();
+  free_what_graphs_released();
   std::shared_ptr<GraphMemory> memory(new GraphMemory(device));
   memory->graph_side_ = std::make_shared<GraphSide>();
-  auto handle = std::make_unique<std::shared_ptr<GraphSide>>(memory->graph_side_);
-  TTAP_TRY(keep_with_graph(stream, handle.get(), GraphSide::release));
-  (void)handle.release();  // the graph's
+  TTAP_TRY(keep_until_graph_is_gone(stream, memory->graph_side_));
   return memory;
 }
 
-// What the nodes use is the graph's for as long as there is one.
 GraphMemory::~GraphMemory() {
   close();
   graph_side_->results = std::move(results_);
@@ -67,7 +37,7 @@ GraphMemory::~GraphMemory() {
   graph_side_->ring = std::move(ring_);
   const WhileCapturing freeing;
   graph_side_.reset();  // the last one when the graph is gone
-  GraphSide::free_what_is_left();
+  free_what_graphs_released();
 }
 
 Result<GraphMemory::Block*> GraphMemory::room(std::vector<Block>& blocks, uint64_t bytes, uint64_t block_bytes) const {
@@ -101,20 +71,11 @@ Result<GraphMemory::Tap> GraphMemory::add_tap(uint64_t copy_bytes) {
 }
 
 Result<void*> GraphMemory::scratch(Stream stream) {
-  // Nodes that are captured on one stream run one after the other, so they can share it.
-  DeviceMemory& scratch = scratches_[stream];
+  std::shared_ptr<Scratch>& scratch = scratches_[stream];
   if (scratch == nullptr) {
-    const OnDevice on(device_);
-    const WhileCapturing allocating;
-    TTAP_ASSIGN(DeviceMemory memory, device_memory(device_, kScratchBytes));
-    TTAP_ASSIGN(const Stream aside, make_stream());
-    Status cleared = set_to_zero(memory.get(), kScratchBytes, aside);
-    if (cleared.ok()) cleared = synchronize(aside);
-    destroy_stream(aside);
-    TTAP_TRY(std::move(cleared));
-    scratch = std::move(memory);
+    TTAP_ASSIGN(scratch, scratch_for(device_, stream));
   }
-  return static_cast<void*>(scratch.get());
+  return static_cast<void*>(scratch->memory.get());
 }
 
 Status GraphMemory::finish(Stream stream, const RingOptions& options) {
@@ -146,6 +107,9 @@ void GraphMemory::close() {
   if (ring_ != nullptr) ring_->close();
 }
 
-bool GraphMemory::graph_is_gone() const { return graph_side_->gone.load(std::memory_order_acquire); }
+bool GraphMemory::graph_is_gone() const {
+  free_what_graphs_released();
+  return graph_side_.use_count() == 1;
+}
 
 }  // namespace ttap::cuda

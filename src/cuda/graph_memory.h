@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "cuda/replay_ring.h"
+#include "cuda/scratch_table.h"
 
 namespace ttap::cuda {
 
@@ -72,7 +72,7 @@ class TTAP_API GraphMemory {
   std::shared_ptr<GraphSide> graph_side_;
   std::vector<Block> results_;
   std::vector<Block> copies_;
-  std::map<Stream, DeviceMemory> scratches_;
+  std::map<Stream, std::shared_ptr<Scratch>> scratches_;
   uint32_t taps_ = 0;
   uint64_t copied_bytes_ = 0;
   std::vector<Copy> copy_of_tap_;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <utility>
 
+#include "cuda/stream_scratch.h"
 #include "torch/cuda_stream.h"
 
 namespace ttap::torch_source {
@@ -29,12 +30,13 @@ uint64_t GpuTaps::capture_of(int device) {
 cuda::PendingResult GpuTaps::fingerprint(const at::Tensor& tensor, const TensorView& view, bool hold, Deliver deliver) {
   const int device = tensor.device().index();
   const cuda::Stream stream = CudaStreams::current(device);
-  const auto memory = scratch(device, stream);
+  const cuda::OnDevice on(device);
+  const auto memory = cuda::StreamScratch::of_process().of(device, stream);
   if (!memory.ok()) return {};
   const cuda::PendingResult pending = cuda::ResultPool::of_process().take(device);
   if (!pending) return {};
   add(batch_of(device, stream, *memory), tensor, hold,
-      {.job = {.view = view, .result = pending.result, .sequence = pending.sequence},
+      {.job = {.view = view, .rows = rows_of(view), .result = pending.result, .sequence = pending.sequence},
        .pending = pending,
        .deliver = std::move(deliver)});
   return pending;
@@ -51,7 +53,7 @@ Result<GraphPass::Tap> GpuTaps::tap(GraphPass& graph, const at::Tensor& tensor, 
     TTAP_ASSIGN(memory, graph.memory().scratch(stream));
   }
   add(batch_of(device, stream, memory), tensor, hold,
-      {.job = {.view = view, .copy_to = tap.place.copy, .result = tap.place.result}});
+      {.job = {.view = view, .rows = rows_of(view), .copy_to = tap.place.copy, .result = tap.place.result}});
   return tap;
 }
 
@@ -79,18 +81,6 @@ void GpuTaps::add(Batch& batch, const at::Tensor& tensor, bool hold, Waiting wai
     launch(batch);
     std::erase_if(batches_, [&](const auto& each) { return each.get() == &batch; });
   }
-}
-
-Result<void*> GpuTaps::scratch(int device, cuda::Stream stream) {
-  cuda::DeviceMemory& memory = scratches_[{device, stream}];
-  if (memory == nullptr) {
-    const cuda::OnDevice on(device);
-    const cuda::WhileCapturing allocating;
-    TTAP_ASSIGN(cuda::DeviceMemory made, cuda::device_memory(device, cuda::kScratchBytes));
-    TTAP_TRY(cuda::set_to_zero(made.get(), cuda::kScratchBytes, stream));
-    memory = std::move(made);
-  }
-  return static_cast<void*>(memory.get());
 }
 
 // ---- launching ----

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "capture/graph_pass.h"
@@ -32,6 +31,14 @@ class GpuTaps {
   static bool is_capturing();
   // Of the stream that is current on this device.
   static uint64_t capture_of(int device);
+
+  // Of tensors whose first axis is `padded` long only the first rows are read: as many as memory says then, which may
+  // be a device's or pinned.
+  struct RowLimit {
+    int64_t padded = -1;
+    cuda::Rows rows = {};
+  };
+  void set_rows(const RowLimit& limit) { rows_ = limit; }
 
   // A tensor's fingerprint, when its turn comes. `hold` is false where holding its storage would show: autograd adds
   // up gradients in place only when nobody else has them.
@@ -73,21 +80,13 @@ class GpuTaps {
   Batch& batch_of(int device, cuda::Stream stream, void* scratch);
   void add(Batch& batch, const at::Tensor& tensor, bool hold, Waiting waiting);
   void lose(const Waiting& waiting);
+  cuda::Rows rows_of(const TensorView& view) const {
+    return !view.shape.empty() && view.shape[0] == rows_.padded ? rows_.rows : cuda::Rows{};
+  }
   void launch(Batch& batch);
-  Result<void*> scratch(int device, cuda::Stream stream);
 
   std::vector<std::unique_ptr<Batch>> batches_;  // with something in them; hardly ever more than one
-  struct ScratchKey {
-    int device;
-    cuda::Stream stream;
-    bool operator==(const ScratchKey&) const = default;
-  };
-  struct HashOfKey {
-    size_t operator()(const ScratchKey& key) const {
-      return reinterpret_cast<size_t>(key.stream) * 31 + static_cast<size_t>(key.device);
-    }
-  };
-  std::unordered_map<ScratchKey, cuda::DeviceMemory, HashOfKey> scratches_;
+  RowLimit rows_;
   uint64_t lost_ = 0;
 };
 
