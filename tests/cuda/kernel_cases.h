@@ -96,7 +96,8 @@ inline const std::vector<KernelCase>& kernel_cases() {
        [](DType dtype, size_t n) {
          return values_of(dtype, n, [&](size_t i) { return bits_of(dtype, std::fmax(0, 100 * about_normal(4, i))); });
        }},
-      {"constant", [](DType dtype, size_t n) { return values_of(dtype, n, [&](size_t) { return bits_of(dtype, 3); }); }},
+      {"constant",
+       [](DType dtype, size_t n) { return values_of(dtype, n, [&](size_t) { return bits_of(dtype, 3); }); }},
       {"all zero", [](DType dtype, size_t n) { return Bytes(n * size_of(dtype)); }},
       {"all ones", [](DType dtype, size_t n) { return Bytes(n * size_of(dtype), std::byte{0xFF}); }},  // NaN, or −1
       {"one outlier",
@@ -133,7 +134,7 @@ inline ::testing::AssertionResult agrees(const Fingerprint& actual, const Finger
     std::snprintf(text, sizeof text, "%s is %.17g, not %.17g", what, is, should);
     return ::testing::AssertionFailure() << text;
   };
-#define TTAP_SAME(field)                                                   \
+#define TTAP_SAME(field)                                                 \
   if (!same(static_cast<double>(a.field), static_cast<double>(e.field))) \
   return differs(#field, static_cast<double>(a.field), static_cast<double>(e.field))
   TTAP_SAME(count);

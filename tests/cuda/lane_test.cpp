@@ -4,7 +4,7 @@
 
 #include "cuda/kernels/lane_stats.h"
 #include "cuda/kernels/many_parts.h"
-#include "cuda/kernel_cases.h"
+#include "kernel_cases.h"
 
 // The arithmetic of the kernels' lanes, run on the host: vectors are dealt out as a block deals them to its threads.
 namespace ttap::cuda {
@@ -109,9 +109,8 @@ TEST(Lanes, agree_with_the_fingerprint_for_u64) { expect_lanes_agree<LaneU64>(DT
 
 TEST(Lanes, keep_the_spread_of_values_far_from_zero) {
   const auto far = [](DType dtype, double mean, double deviation) {
-    return test::values_of(dtype, 300000, [&](size_t i) {
-      return test::bits_of(dtype, mean + deviation * test::about_normal(9, i));
-    });
+    return test::values_of(dtype, 300000,
+                           [&](size_t i) { return test::bits_of(dtype, mean + deviation * test::about_normal(9, i)); });
   };
   const int64_t shape[] = {300000};
   const auto check = [&](DType dtype, const Bytes& bytes, const StatsPart& part) {

@@ -11,8 +11,8 @@
 //
 // Sums are in double. Squares of 16-bit formats are short (32 bits at most, 22 of a float): their plain sums are exact,
 // or the values so far apart that nothing cancels, as long as a lane takes some thousands. Wider formats are summed
-// relative to a number near the lane's own mean: where an outlier among the lane's first values pulls that number away,
-// it is itself the larger part of the lane's spread.
+// relative to a number near the lane's own mean: where outliers among the lane's first values pull that number away,
+// they are themselves the larger part of the lane's spread.
 namespace ttap::cuda {
 
 // Bits that are no number: they lose every comparison of floats.
@@ -288,22 +288,29 @@ struct WideStats {
       return true;
   }
 
-  // The first finite values say where the mean is about.
+  // The first finite values say where the mean is about: the middle one of three means, so that one outlier does not.
   template <int N>
   TTAP_HD void start(const Vector (&vectors)[N]) {
-    double total = 0;
-    uint32_t count = 0;
+    double total[3] = {};
+    uint32_t count[3] = {};
     TTAP_UNROLL
     for (int i = 0; i < N * kPerVector; ++i) {
       const Word bits = word(vectors, i);
       if (!is_finite(bits)) continue;
       min = max = F::native(bits);
-      total += F::value(bits);
-      ++count;
+      total[i % 3] += F::value(bits);
+      ++count[i % 3];
     }
-    if (count == 0) return;
-    shift = total / static_cast<double>(count);
-    if (!(fabs(shift) < static_cast<double>(INFINITY))) shift = 0;  // the sum was beyond double
+    const uint32_t all = count[0] + count[1] + count[2];
+    if (all == 0) return;
+    const double mean = (total[0] + total[1] + total[2]) / static_cast<double>(all);
+    const double a = count[0] == 0 ? mean : total[0] / static_cast<double>(count[0]);
+    const double b = count[1] == 0 ? mean : total[1] / static_cast<double>(count[1]);
+    const double c = count[2] == 0 ? mean : total[2] / static_cast<double>(count[2]);
+    const double low = a < b ? a : b;
+    const double high = a < b ? b : a;
+    shift = c < low ? low : c > high ? high : c;
+    if (!(fabs(shift) < static_cast<double>(INFINITY))) shift = 0;  // a sum was beyond double
   }
 
   template <bool ALL_FINITE, int N>
