@@ -56,8 +56,8 @@ def is_plain(tensor: torch.Tensor) -> bool:
 def stream_of(tensor: torch.Tensor) -> int | None:
     """The stream on which the recorder can take this tensor as it is: the common case on a GPU. None for any other.
 
-    It is the current one, on which the model's next operation will read the tensor, too, or free it: PyTorch's allocator
-    gives freed memory out again on the same stream only, and there the recorder's kernel comes first.
+    It is the current one, where the model's next operation would read the tensor, too. When the tensor is freed,
+    PyTorch's allocator gives its memory out again on the same stream only, and there the recorder's kernel comes first.
     """
     if not tensor.is_cuda or not _is_bytes(tensor) or not _reads_gpus():
         return None

@@ -19,6 +19,7 @@ TEST(Environment, OverlaysWhatTheProgramPasses) {
   const auto options = overlay({{"TTAP_DIR", "/from/env"},
                                 {"TTAP_LEVEL", "fingerprint"},
                                 {"TTAP_STAGING_BYTES", "3M"},
+                                {"TTAP_DEVICE_STAGING_BYTES", "5M"},
                                 {"TTAP_QUOTA_BYTES", "2g"},
                                 {"TTAP_WHEN_FULL", "drop"},
                                 {"TTAP_WRITE", "direct"},
@@ -28,6 +29,7 @@ TEST(Environment, OverlaysWhatTheProgramPasses) {
   EXPECT_EQ(options->directory, "/from/env");
   EXPECT_EQ(options->level, Level::kFingerprint);
   EXPECT_EQ(options->staging_bytes, 3u << 20);
+  EXPECT_EQ(options->device_staging_bytes, 5u << 20);
   EXPECT_EQ(options->quota_bytes, uint64_t{2} << 30);
   EXPECT_EQ(options->when_full, WhenFull::kDrop);
   EXPECT_EQ(options->write, WriteMode::kDirect);

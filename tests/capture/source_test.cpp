@@ -5,10 +5,28 @@
 #include <set>
 
 #include "capture/recording.h"
+#include "cuda/runtime.h"
 #include "scratch.h"
 
 namespace ttap {
 namespace {
+
+TEST(GpuTensors, WithoutAGpuAreAnErrorThatSaysWhyAndAreCounted) {
+  if (cuda::available()) GTEST_SKIP() << "skipped: there is a GPU";
+  const ScratchDirectory scratch;
+  auto recorder = make({.directory = scratch.path()});
+  const auto values = eight(0);
+  for (const Level level : {Level::kFull, Level::kFingerprint}) {
+    const Status status = recorder->try_capture("x", view_of(values), {.at_most = level, .gpu = OnGpu{}});
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().message.find(cuda::unavailable_reason()), std::string::npos);
+  }
+  // Of this one nothing has to be read.
+  EXPECT_TRUE(recorder->try_capture("x", view_of(values), {.at_most = Level::kMeta, .gpu = OnGpu{}}).ok());
+  ASSERT_TRUE(recorder->close().ok());
+  EXPECT_EQ(recorder->report().drops.unsupported, 2u);
+  EXPECT_EQ(recorder->report().tensors, 1u);
+}
 
 TEST(Source, ItsLevelIsNotAskedOfTheFilter) {
   const ScratchDirectory scratch;

@@ -25,3 +25,9 @@ def test_the_package_is_typed():
 def test_importing_needs_no_torch():
     program = "import sys; sys.modules['torch'] = None; import tensortap"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_library_says_why_it_reads_no_gpu():
+    from tensortap import _core
+
+    assert _core.cuda_available() == (_core.cuda_reason() == "")

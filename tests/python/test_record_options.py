@@ -91,6 +91,8 @@ def test_levels_by_pattern(model, tmp_path):
         ({"ranks": True}, TypeError),
         ({"format": "zip"}, ValueError),
         ({"staging": "many"}, ValueError),
+        ({"device_staging": "many"}, ValueError),
+        ({"device_staging": 5}, ValueError),
         ({"staging": 5}, ValueError),
         ({"when_full": "wait"}, ValueError),
     ],
@@ -159,13 +161,15 @@ def test_levels_by_pattern_in_the_environment(model, tmp_path, monkeypatch):
 
 
 def test_steps_modules_format_and_sizes_in_the_environment(model, tmp_path, monkeypatch):
-    for name, text in {"STEPS": "1", "MODULES": "all", "FORMAT": "pt", "STAGING_BYTES": "1M", "STEP": "auto"}.items():
+    for name, text in {"STEPS": "1", "MODULES": "all", "FORMAT": "pt", "STAGING_BYTES": "1M", "STEP": "auto",
+                       "DEVICE_STAGING_BYTES": "2M"}.items():  # fmt: skip
         monkeypatch.setenv(f"TTAP_{name}", text)
     sequential = nn.Sequential(nn.ReLU())
     with tap.record(sequential, tmp_path, report=False) as recording:
         sequential(torch.ones(1))
         sequential(torch.ones(1))
     assert recording.options.core.staging_bytes == 1 << 20
+    assert recording.options.core.device_staging_bytes == 2 << 20
     passes = tap.open(tmp_path).ranks[0].passes
     assert list(passes) == [1] and passes[1].path.suffix == ".pt"
     assert set(passes[1]) == {"0", "Sequential"}
