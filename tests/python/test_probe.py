@@ -479,6 +479,18 @@ def test_a_mistake_is_explained(make, message):
         make()
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_cuda_tensor_where_there_is_no_gpu_is_an_error_that_says_why():
+    class OnGpu(torch.Tensor):
+        is_cuda = True
+
+    x = torch.ones(2).as_subclass(OnGpu)
+    tap.Probe("mid", [tap.Record()])(x)  # nothing is captured: nothing is asked
+    for look in (tap.Probe("mid", [tap.Record()]).prepare, always(tap.Record())):
+        with pytest.raises(RuntimeError, match="'mid': a CUDA tensor cannot be probed here: (no|built|the) "):
+            look(x)
+
+
 def test_what_is_no_tensor_is_said():
     with pytest.raises(TypeError, match="list is no tensor"):
         always(tap.Record())([1, 2])
