@@ -169,8 +169,8 @@ class Probe:
         """Counts: of places in a graph (`sites`), of replays or calls, of comparisons.
 
         `published` by the device, `read` by the host; `overwritten` before anybody read them; `skipped`: replays that
-        were under way when the probe was closed; `not_printed` for the same reason as overwritten; `comparisons` and how
-        many were `failures`; `problems`: calls outside a graph that could not be looked at.
+        were under way when the probe was closed; `not_printed` for the same reason as overwritten; `comparisons` and
+        how many were `failures`; `problems`: calls outside a graph that could not be looked at.
         """
         with self._lock:
             if self._final is not None:
