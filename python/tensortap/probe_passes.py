@@ -102,6 +102,9 @@ class ProbeRun:
             self._write_pass([(self._names[slot], waiting.popleft()) for slot, waiting in group.items()])
 
     def _write_pass(self, tensors: list[tuple[str, Snapshot]]) -> None:
+        if self._source is None and not self._where.recording:  # type: ignore[attr-defined]
+            self._problems.append("the recording it wrote to was closed before it")
+            return
         core = self._writer.core
         number = core.open_pass()
         for name, snapshot in tensors:

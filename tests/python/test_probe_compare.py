@@ -148,6 +148,14 @@ def test_an_open_recording_takes_them_too(tmp_path):
         always(tap.Record(to=recording))
 
 
+def test_a_recording_that_is_closed_first_is_said(tmp_path):
+    with tap.record(torch.nn.Linear(2, 2), tmp_path, report=False) as recording:
+        probe = always(tap.Record(to=recording))
+    probe(torch.ones(2))
+    with pytest.warns(UserWarning, match="'mid': the recording it wrote to was closed before it"):
+        probe.close()
+
+
 def test_a_run_is_whole_though_nobody_closed_the_probe(tmp_path):
     code = """
 import sys, torch, tensortap as tap
