@@ -168,9 +168,9 @@ class Probe:
     def status(self) -> dict[str, int]:
         """Counts: of places in a graph (`sites`), of replays or calls, of comparisons.
 
-        `published` by the device, `read` by the host; `overwritten` before anybody read them; `skipped`: replayed after
-        the probe was closed; `not_printed` for the same reason as overwritten; `comparisons` and how many were
-        `failures`; `problems`: calls outside a graph that could not be looked at.
+        `published` by the device, `read` by the host; `overwritten` before anybody read them; `skipped`: replays that
+        were under way when the probe was closed; `not_printed` for the same reason as overwritten; `comparisons` and
+        how many were `failures`; `problems`: calls outside a graph that could not be looked at.
         """
         with self._lock:
             if self._final is not None:
@@ -222,7 +222,7 @@ class Probe:
             run, self._run = self._run, None
         probe_reader.closed(self)
         if run is not None:
-            run.remove_slots(devices.capture if devices is not None else 0, sites)
+            run.close_slots(devices.capture if devices is not None else 0, sites)
             problem = run.release()
             if problem is not None:
                 self._problems.append(problem)
@@ -377,7 +377,9 @@ class Probe:
                     taken += 1
             return taken > 0
 
-    def _take(self, site: DeviceSite, index: int, call: Any, fingerprint: Any, looked_at: int, taken: Any) -> None:
+    def _take(
+        self, site: DeviceSite, index: int, call: Any, fingerprint: Any, looked_at: int, taken: torch.Tensor
+    ) -> None:
         from tensortap.probe_sites import as_tensor, live_shape
 
         self._printer.miss(label_of(self.name, site.invocation), site.passed_over(index))

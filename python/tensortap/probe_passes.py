@@ -32,6 +32,7 @@ class ProbeRun:
         self._inside = threading.Lock()
         self._slots: dict[int, dict[object, deque[Snapshot]]] = {}  # by capture, in the order of the calls
         self._names: dict[object, str] = {}
+        self._closed: set[object] = set()
         self._problems: list[str] = []
 
     @classmethod
@@ -79,13 +80,10 @@ class ProbeRun:
             self._slots[capture][slot].append(snapshot)
             self._write_whole_passes(capture)
 
-    def remove_slots(self, capture: int, slots: list[Any]) -> None:
-        """Their probe is closed: the others do not wait for it."""
+    def close_slots(self, capture: int, slots: list[Any]) -> None:
+        """Their probe is closed: what they have delivered is still written, and then nobody waits for them."""
         with self._inside:
-            group = self._slots.get(capture, {})
-            for slot in slots:
-                group.pop(slot, None)
-                self._names.pop(slot, None)
+            self._closed.update(slot for slot in slots if slot in self._slots.get(capture, {}))
             self._write_whole_passes(capture)
 
     def write(self, name: str, snapshot: Snapshot) -> None:
@@ -94,11 +92,19 @@ class ProbeRun:
             self._write_pass([(name, snapshot)])
 
     def _write_whole_passes(self, capture: int) -> None:
-        group = self._slots.get(capture)
-        while group and all(group.values()):
+        group = self._slots.get(capture, {})
+        while True:
+            for slot in [slot for slot, waiting in group.items() if not waiting and slot in self._closed]:
+                del group[slot], self._names[slot]
+                self._closed.remove(slot)
+            if not group or not all(group.values()):
+                return
             self._write_pass([(self._names[slot], waiting.popleft()) for slot, waiting in group.items()])
 
     def _write_pass(self, tensors: list[tuple[str, Snapshot]]) -> None:
+        if self._source is None and not self._where.recording:  # type: ignore[attr-defined]
+            self._problems.append("the recording it wrote to was closed before it")
+            return
         core = self._writer.core
         number = core.open_pass()
         for name, snapshot in tensors:

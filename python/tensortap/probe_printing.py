@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensortap.probe_actions import Print, Snapshot
+
+if TYPE_CHECKING:
+    import torch
 
 
 def label_of(name: str, invocation: int | None) -> str:
@@ -25,7 +28,7 @@ class Printer:
     def wants(self, number: int) -> bool:
         return self._action is not None and number % self._action.every == 0
 
-    def say(self, snapshot: Snapshot, head: Any) -> None:
+    def say(self, snapshot: Snapshot, head: torch.Tensor) -> None:
         """One line; `head` are the bytes of the first elements, or of all."""
         from tensortap.probe_sites import first_values
 

@@ -107,14 +107,14 @@ class DeviceSite:
         if self.eager:
             self.calls.pop(index - self._remembered, None)
 
-    def next(self) -> tuple[int, Call, Any, int, Any] | None:
+    def next(self) -> tuple[int, Call, Any, int, torch.Tensor] | None:
         """What arrived next: index in the ring, call, fingerprint, bytes looked at, and what was taken of them."""
         while (arrived := self.core.next()) is not None:
             index, fingerprint, looked_at, taken = arrived
             call = self.calls.get(index if self.eager else 0)
             if call is not None:
                 self.taken += 1
-                return index, call, fingerprint, looked_at, taken
+                return index, call, fingerprint, looked_at, torch.from_dlpack(taken)
         return None
 
     def passed_over(self, index: int) -> Sequence[int]:
@@ -141,11 +141,9 @@ def live_shape(call: Call, looked_at: int) -> tuple[int, ...]:
     return (looked_at // row, *call.shape[1:]) if call.shape and row > 0 else call.shape
 
 
-def as_tensor(taken: Any, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+def as_tensor(taken: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Bytes that are the tensor's own."""
-    if taken.shape[0] == 0:
-        return torch.empty(shape, dtype=dtype)
-    return torch.from_dlpack(taken).view(dtype).view(shape)
+    return taken.view(dtype).view(shape) if len(taken) > 0 else torch.empty(shape, dtype=dtype)
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:
@@ -155,6 +153,6 @@ def copied(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
-def first_values(taken: Any, dtype: torch.dtype, most: int) -> list[Any]:
+def first_values(taken: torch.Tensor, dtype: torch.dtype, most: int) -> list[Any]:
     """As Python numbers."""
     return _core.values(taken, dtype_name(dtype), most)

@@ -67,7 +67,22 @@ Result<std::shared_ptr<ProbeSite>> ProbeSite::create(const Options& options) {
   return site;
 }
 
-ProbeSite::~ProbeSite() = default;
+// A graph may be captured meanwhile, by anybody: freeing must not end that.
+ProbeSite::~ProbeSite() {
+  const WhileCapturing freeing;
+  kept_.clear();
+  scratch_.reset();
+  ring_.reset();
+  report_memory_.reset();
+  compare_state_.reset();
+  taken_.reset();
+  result_.reset();
+}
+
+ExpectedTensor::~ExpectedTensor() {
+  const WhileCapturing freeing;
+  memory.reset();
+}
 
 Status ProbeSite::enqueue(const TensorView& tensor, const Rows& rows, std::shared_ptr<void> rows_owner,
                           const Expectation* expectation, Stream stream) {

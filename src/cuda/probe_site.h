@@ -17,9 +17,14 @@
 namespace ttap::cuda {
 
 // What a comparison expects, in the memory of a device.
-struct ExpectedTensor {
-  DeviceMemory memory;
+struct TTAP_API ExpectedTensor {
+  DeviceMemory memory = {};
   uint64_t bytes = 0;
+
+  ExpectedTensor() = default;
+  ~ExpectedTensor();
+  ExpectedTensor(const ExpectedTensor&) = delete;
+  ExpectedTensor& operator=(const ExpectedTensor&) = delete;
 };
 // A copy of the elements of a tensor of the host. May be called while a graph is captured.
 TTAP_API Result<std::shared_ptr<ExpectedTensor>> expected_on_device(const TensorView& tensor, int device);

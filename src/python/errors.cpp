@@ -25,6 +25,11 @@ void raise(const Error& error) {
   throw nb::python_error();
 }
 
+void raise_of_device(const Error& error) {
+  PyErr_SetString(PyExc_RuntimeError, error.describe().c_str());
+  throw nb::python_error();
+}
+
 void init_errors(nb::module_& m) {
   format_error = PyErr_NewExceptionWithDoc("tensortap.FormatError",
                                            "A file that cannot be read: damaged, hostile, or of an unknown kind.",

@@ -10,6 +10,9 @@ namespace ttap::python {
 // recorded, and tensortap.FormatError for files that cannot be read.
 [[noreturn]] void raise(const Error& error);
 
+// The same for what a device refused, in a program that asked for one: RuntimeError.
+[[noreturn]] void raise_of_device(const Error& error);
+
 template <class T>
 T value_or_raise(Result<T> result) {
   if (!result.ok()) raise(result.error());

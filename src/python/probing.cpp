@@ -173,7 +173,7 @@ void enqueue(Site& self, nb::handle tensor, uintptr_t stream, nb::object rows, b
     status = self.get()->enqueue(access.view(), live, std::move(owner), expectation ? &*expectation : nullptr,
                                  stream_of(stream));
   }
-  raise_if_failed(status);
+  if (!status.ok()) raise_of_device(status.error());
 }
 
 void init_device(nb::module_& m) {
@@ -186,7 +186,8 @@ void init_device(nb::module_& m) {
               const nb::gil_scoped_release released;
               return cuda::expected_on_device(access.view(), device);
             }();
-            new (self) Expected(value_or_raise(std::move(made)));
+            if (!made.ok()) raise_of_device(made.error());
+            new (self) Expected(std::move(made).value());
           },
           "tensor"_a, "device"_a);
 
@@ -206,7 +207,8 @@ void init_device(nb::module_& m) {
                                               .wait_when_full = wait_when_full,
                                               .compares = compares});
             }();
-            new (self) Site(value_or_raise(std::move(made)));
+            if (!made.ok()) raise_of_device(made.error());
+            new (self) Site(std::move(made).value());
           },
           "device"_a, "bytes"_a, "element_bytes"_a, "keep_bytes"_a, "head_elements"_a, "capacity"_a, "wait_when_full"_a,
           "compares"_a)
