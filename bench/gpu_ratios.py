@@ -209,7 +209,7 @@ def of_dumps(model: Any, scratch: Path) -> list[Row]:
     rate = disk_rate(folder)
     staging = total + (512 << 20)
     held, persisted, written = float("inf"), float("inf"), 0
-    recording = tap.record(model, folder / "run", staging_bytes=staging, device_staging_bytes="1G", report=False)
+    recording = tap.record(model, folder / "run", staging=staging, device_staging="1G", report=False)
     for _ in range(3):
         torch.cuda.synchronize()
         start = time.perf_counter()

@@ -230,6 +230,8 @@ class ModuleSource:
         """One tensor of a call, whatever kind of tensor it is."""
         try:
             if is_plain(tensor):
+                if (live := self._options.live_rows) is not None:
+                    tensor = live.on_host(tensor)
                 self._captured(self.core.capture(call.event, tensor, role, path, "cpu"))
                 return
             stream = stream_of(tensor)
@@ -257,8 +259,9 @@ class ModuleSource:
             self.coverage.cannot_record(reason, f"{call.tap.names[0]}@{role}{path}")
 
     def _capture_gpu(self, call: Call, tensor: torch.Tensor, role: str, path: str, stream: int) -> str | None:
-        index = tensor.get_device()
-        return self.core.capture_gpu(call.event, tensor, role, path, f"cuda:{index}", index, stream)
+        index, live = tensor.get_device(), self._options.live_rows
+        rows = live.rows if live is not None and live.limits(tensor) else None
+        return self.core.capture_gpu(call.event, tensor, role, path, f"cuda:{index}", index, stream, rows)
 
     def _captured(self, error: str | None) -> None:
         # The recorder has counted it.

@@ -10,6 +10,7 @@ from torch import nn
 from tensortap import _core, op_extension
 from tensortap.compiling import Compiling
 from tensortap.kernels import Kernels
+from tensortap.live_rows import row_options
 from tensortap.module_scopes import ModuleScopes
 from tensortap.tensor_kinds import describe
 
@@ -53,6 +54,7 @@ class OpTap:
             hook=None,
             limit_bytes=0,
             recorder=core.address,
+            **row_options(options.live_rows),
         )
         scopes = ModuleScopes(self._source, self._models, self._name_given)
         self._aids = [Compiling(), scopes, Kernels(self._source)]

@@ -7,10 +7,15 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tensortap import _core
 from tensortap.filters import NameFilter, load_function
+from tensortap.live_rows import LiveRows
 from tensortap.number_set import NumberSet
+
+if TYPE_CHECKING:
+    import torch
 
 ROLES = ("out", "in", "grad_out", "grad_in")
 LEVELS = {"meta": 0, "fingerprint": 1, "full": 2}  # as ttap::Level
@@ -94,6 +99,7 @@ class Options:
     ranks: NumberSet | None
     report: bool
     core: _core.RecorderOptions
+    live_rows: LiveRows | None = None
     described: dict[str, object] = field(default_factory=dict)  # for the run's metadata
 
     def wants_rank(self, rank: int) -> bool:
@@ -121,6 +127,8 @@ def options_of(
     strict: bool = False,
     deduplicate: bool = True,
     sync: bool = False,
+    rows: int | torch.Tensor | None = None,
+    padded: int | None = None,
     report: bool = True,
 ) -> Options:
     """Checks what the program passes, then lays the environment over it."""
@@ -179,6 +187,7 @@ def options_of(
         report=_flag(environment, "TTAP_REPORT", report),
         core=core,
         described=described,
+        live_rows=LiveRows.of(rows, padded),
         **chosen,
         **sets,
     )

@@ -17,6 +17,7 @@ from tensortap.options import Options, options_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
     from torch import nn
 
     from tensortap.coverage import Coverage
@@ -285,6 +286,8 @@ def record(
     strict: bool = False,
     deduplicate: bool = True,
     sync: bool = False,
+    rows: int | torch.Tensor | None = None,
+    padded: int | None = None,
     report: bool = True,
 ) -> Recording:
     """Records what the modules of a model produce.
@@ -339,6 +342,9 @@ def record(
         Store the same bytes once per pass.
     sync
         Wait until each pass is on the disk before it gets its final name.
+    rows, padded
+        Of tensors whose first axis is `padded` long only `rows` are alive and recorded: a number, or a CUDA tensor of
+        one integer that holds it when the GPU gets there.
     report
         Print a short report to stderr at the end.
 
@@ -367,6 +373,8 @@ def record(
         strict=strict,
         deduplicate=deduplicate,
         sync=sync,
+        rows=rows,
+        padded=padded,
         report=report,
     )
     models = model if model is None or isinstance(model, Mapping) else {"": model}

@@ -61,8 +61,6 @@ def stream_of(tensor: torch.Tensor) -> int | None:
     """
     if not tensor.is_cuda or not _is_bytes(tensor) or not _reads_gpus():
         return None
-    if torch.cuda.is_current_stream_capturing():
-        return None
     return torch._C._cuda_getCurrentRawStream(tensor.get_device())
 
 

@@ -16,6 +16,7 @@ from tensortap import _core, op_extension
 from tensortap.options import LEVELS
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from tensortap.comparing import Diff
@@ -39,6 +40,7 @@ class Trace:
         self._source = source
         self._make_aids = list(aids)
         self._graphs = graphs
+        self._live_rows: object = None
         self._aids: list[Any] = []
         self._at_work = False
         self._ended = False
@@ -238,6 +240,8 @@ def trace(
     threads: str = "all",
     compilation: bool = False,
     memory: int | str = "4G",
+    rows: int | torch.Tensor | None = None,
+    padded: int | None = None,
 ) -> Trace:
     """Records in memory every operator that PyTorch runs, until the trace ends.
 
@@ -276,6 +280,9 @@ def trace(
         Whether to show what runs while torch.compile compiles.
     memory : int or str
         How much memory the log may take; calls beyond it are counted.
+    rows, padded : int or tensor, int
+        Of CUDA tensors whose first axis is `padded` long only `rows` are alive and fingerprinted: a number, or a CUDA
+        tensor of one integer that holds it when the GPU gets there.
     """
     ops = op_extension.load()
     import torch
@@ -291,6 +298,7 @@ def trace(
         raise ValueError("hashes are asked for, and level is 'meta': choose 'fingerprint' or 'full'")
     from tensortap.compiling import Compiling
     from tensortap.kernels import Kernels
+    from tensortap.live_rows import LiveRows, row_options
     from tensortap.module_scopes import ModuleScopes
     from tensortap.options import _size
     from tensortap.tensor_kinds import describe
@@ -310,6 +318,7 @@ def trace(
         hook=guarded_hook(hooks) if hooks is not None else None,
         limit_bytes=_size(memory, "memory"),
         recorder=0,
+        **row_options(live := LiveRows.of(rows, padded)),
     )
     options = {"level": level, "view": view, "inputs": inputs, "outputs": outputs, "ids": ids, "stacks": stacks,
                "modules": modules, "filter": str(filter), "show_inputs": inputs and level != "meta"}  # fmt: skip
@@ -324,4 +333,6 @@ def trace(
 
         graphs = OfTrace(source)
         aids.append(lambda: CudaGraphs(graphs))
-    return Trace(options, source, aids, graphs)
+    made = Trace(options, source, aids, graphs)
+    made._live_rows = live  # the GPU reads it
+    return made

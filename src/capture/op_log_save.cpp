@@ -91,6 +91,16 @@ class OpLog::Saving {
       record.has_fingerprint = true;
       record.fingerprint = replay_->fingerprints[tensor.tap];
     }
+    // Where its rows were limited the statistics know how many values there were.
+    std::vector<int64_t> live_shape;
+    const uint64_t values = meta.byte_count / size_of(meta.dtype) * info(meta.dtype).values;
+    if (record.has_fingerprint && record.fingerprint.stats.count < values && !meta.shape.empty()) {
+      live_shape = meta.shape;
+      live_shape[0] =
+          live_shape[0] * static_cast<int64_t>(record.fingerprint.stats.count) / static_cast<int64_t>(values);
+      record.shape = live_shape;
+      record.byte_count = meta.byte_count / static_cast<uint64_t>(meta.shape[0]) * static_cast<uint64_t>(live_shape[0]);
+    }
     // What was asked for did not come: of a captured call, only its replays have it.
     if (!record.has_fingerprint) record.level = Level::kMeta;
     std::span<const std::byte> bytes;

@@ -39,6 +39,9 @@ class GpuTaps {
     cuda::Rows rows = {};
   };
   void set_rows(const RowLimit& limit) { rows_ = limit; }
+  cuda::Rows rows_of(const TensorView& view) const {
+    return !view.shape.empty() && view.shape[0] == rows_.padded ? rows_.rows : cuda::Rows{};
+  }
 
   // A tensor's fingerprint, when its turn comes. `hold` is false where holding its storage would show: autograd adds
   // up gradients in place only when nobody else has them.
@@ -80,9 +83,6 @@ class GpuTaps {
   Batch& batch_of(int device, cuda::Stream stream, void* scratch);
   void add(Batch& batch, const at::Tensor& tensor, bool hold, Waiting waiting);
   void lose(const Waiting& waiting);
-  cuda::Rows rows_of(const TensorView& view) const {
-    return !view.shape.empty() && view.shape[0] == rows_.padded ? rows_.rows : cuda::Rows{};
-  }
   void launch(Batch& batch);
 
   std::vector<std::unique_ptr<Batch>> batches_;  // with something in them; hardly ever more than one

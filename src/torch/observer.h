@@ -95,6 +95,8 @@ class Observer {
     sink_ = sink;
     owner_ = std::move(owner);
   }
+  // Of padded tensors on a GPU; before start().
+  void set_rows(const GpuTaps::RowLimit& limit) { gpu_.set_rows(limit); }
   void start();
   void stop();
 

@@ -147,7 +147,11 @@ bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
       TensorBytes bytes;
       if (each.way == Frame::Way::kCopied) {
         const int device = each.tensor.device().index();
-        source.gpu = OnGpu{.device = device, .stream = CudaStreams::current(device)};
+        const cuda::Rows rows = gpu_.rows_of(view);
+        source.gpu = OnGpu{.device = device,
+                           .stream = CudaStreams::current(device),
+                           .rows = rows.count,
+                           .rows_are_64_bit = rows.is_64_bit};
         source.view.data = each.tensor.const_data_ptr();
       } else if (each.way == Frame::Way::kRead && each.tensor.defined()) {
         source.view.data = bytes.of(each.tensor, source.view);
