@@ -13,10 +13,11 @@ namespace {
 constexpr uint64_t kSmallBytes = uint64_t{4} << 20;
 constexpr uint64_t kRoundBytes = 2 * kHashBlockBytes;  // what a block of work_by_slices() takes at a time
 constexpr uint64_t kMostRounds = 8;
+constexpr int kSmallBlocksPerMultiprocessor = 2;
 // Of a large tensor, for each warp: plain sums of short squares are good for some thousands of values.
 constexpr uint64_t kHashBlocksPerWarp = 64;
 
-__global__ void __launch_bounds__(kBlockThreads, 2)
+__global__ void __launch_bounds__(kBlockThreads, kSmallBlocksPerMultiprocessor)
     fingerprint_small(const __grid_constant__ Batch batch, Scratch* scratch) {
   __shared__ Unconstructed<BlockShared> shared;
   __shared__ ByteLane<8>::Shared counters;
@@ -93,7 +94,9 @@ class Launcher {
 
   Status flush() {
     if (batch_.count == 0) return {};
-    const uint64_t per_block = std::clamp<uint64_t>(parts(rounds_, multiprocessors_ * 4), 1, kMostRounds);
+    // As many blocks as run at once.
+    const uint64_t resident = multiprocessors_ * kSmallBlocksPerMultiprocessor;
+    const uint64_t per_block = std::clamp<uint64_t>(parts(rounds_, resident), 1, kMostRounds);
     uint32_t blocks = 0;
     for (uint32_t i = 0; i < batch_.count; ++i) {
       DeviceJob& job = batch_.jobs[i];

@@ -21,6 +21,15 @@ TTAP_HD constexpr uint32_t nothing_of_16_bits_twice() {
   return F::kKind == LaneKind::kFloat ? 0x7FFF7FFFu : 0;
 }
 
+// A product that is not fused with what is added to it, where what rounding took off it is asked for.
+TTAP_HD inline double rounded_product(double a, double b) {
+#if defined(__CUDA_ARCH__)
+  return __dmul_rn(a, b);
+#else
+  return a * b;  // the host fuses nothing by itself
+#endif
+}
+
 // One value at a time: the odd values at the end of a tensor.
 struct ScalarStats {
   StatsPart part = {};
@@ -130,8 +139,8 @@ struct PackedStats {
     const double n = static_cast<double>(part.finite);
     part.mean = sum / n;
     part.mean_rest = fma(-part.mean, n, sum) / n;
-    const double a = n * squares;
-    const double b = sum * sum;
+    const double a = rounded_product(n, squares);
+    const double b = rounded_product(sum, sum);
     const double a_rest = fma(n, squares, -a);
     const double b_rest = fma(sum, sum, -b);
     part.m2 = ((a - b) + (a_rest - b_rest)) / n;
@@ -328,8 +337,13 @@ struct WideStats {
         }
       }
       const Native value = F::native(bits);
-      min = value < min ? value : min;
-      max = value > max ? value : max;
+      if constexpr (sizeof(Word) == 4 && kFloat) {  // one instruction each
+        min = fminf(value, min);
+        max = fmaxf(value, max);
+      } else {
+        min = value < min ? value : min;
+        max = value > max ? value : max;
+      }
       const Word less_one = magnitude_less_one<F>(bits);
       batch_least = less_one < batch_least ? less_one : batch_least;
       if (less_one != ~Word{0}) ++non_zero;
