@@ -101,7 +101,7 @@ struct DropCounts {
   uint64_t quota = 0;         // the quota had no room; the fingerprint is kept where even that fitted
   uint64_t disk_full = 0;     // the disk had no room; the fingerprint is kept where even that fitted
   uint64_t io_error = 0;      // a write failed for another reason
-  uint64_t unsupported = 0;   // a tensor that could not be read (dtype, dimensions) or has no proper key
+  uint64_t unsupported = 0;   // a tensor that could not be read (dtype, dimensions, a GPU that failed) or has no key
   uint64_t late = 0;          // tensors and events whose pass had ended; in no pass, only in the rank's coverage
   uint64_t events = 0;        // events lost, for whatever other reason; the others count tensors
 

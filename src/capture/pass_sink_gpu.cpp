@@ -18,14 +18,10 @@ const Error kNothingCame{.code = ErrorCode::kIo,
 void PassSink::take_awaited(Open& pass, const StagedTensor& staged) {
   StagedTensor tensor = staged;
   if (tensor.bytes != nullptr) device_staging_ = tensor.bytes;
-  // The stream may wait for memory that the batch holds.
-  const auto make_room = [this] {
-    if (device_staging_ == nullptr || !device_staging_->waits_for_release()) return;
-    flush();
-    device_staging_->release();
-  };
+  // Its stream does not wait for memory that the batch holds: a snapshot that stands before it there has its record
+  // before this one, so what frees the room for that snapshot was handed out already.
   std::optional<cuda::DeviceResult> result;
-  if (tensor.later) result = cuda::ResultPool::of_process().wait(tensor.later, make_room);
+  if (tensor.later) result = cuda::ResultPool::of_process().wait(tensor.later);
   if (!result) {
     for (bool more = tensor.bytes != nullptr; more;) more = !next_part(*tensor.bytes).last;
     const std::optional<Error> why = tensor.bytes != nullptr ? tensor.bytes->first_error() : std::nullopt;

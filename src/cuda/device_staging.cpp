@@ -277,11 +277,6 @@ std::optional<DeviceStaging::Part> DeviceStaging::next() {
   return Part{moved.bytes, moved.last, last_arrival_sound_};
 }
 
-bool DeviceStaging::waits_for_release() const {
-  const std::lock_guard lock(mutex_);
-  return mover_waits_ && released_ < handed_out_;
-}
-
 void DeviceStaging::release() {
   const std::lock_guard lock(mutex_);
   released_ = handed_out_;

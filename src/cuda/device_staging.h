@@ -77,8 +77,6 @@ class DeviceStaging {
   };
   // Waits for the next part. Nothing: it cannot come before release().
   std::optional<Part> next();
-  // Whether nothing moves on before release().
-  bool waits_for_release() const;
   // Everything that next() has given is done with.
   void release();
 

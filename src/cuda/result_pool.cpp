@@ -61,7 +61,7 @@ bool ResultPool::has_failed(int device) const {
   return std::ranges::find(failed_devices_, device) != failed_devices_.end();
 }
 
-std::optional<DeviceResult> ResultPool::wait(const PendingResult& pending, FunctionRef<void()> meanwhile) {
+std::optional<DeviceResult> ResultPool::wait(const PendingResult& pending) {
   // A kernel of somebody's may have failed: then nothing arrives any more, and the place is not used again.
   if (!has_arrived(pending) && has_failed(pending.device)) return std::nullopt;
   auto pause = kShortest;
@@ -69,7 +69,6 @@ std::optional<DeviceResult> ResultPool::wait(const PendingResult& pending, Funct
   while (!has_arrived(pending)) {
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, kLongest);
-    meanwhile();
     if (std::chrono::steady_clock::now() < next_look) continue;
     if (!health(pending.device).ok()) {
       const std::lock_guard lock(mutex_);

@@ -5,7 +5,6 @@
 #include <optional>
 #include <vector>
 
-#include "core/function_ref.h"
 #include "cuda/device_result.h"
 #include "cuda/runtime.h"
 
@@ -36,9 +35,7 @@ class TTAP_API ResultPool {
   // Waits until it has arrived, and gives it back. Nothing when its launch has failed, or the device, and then from
   // then on at once. Never
   // call it on the model's thread.
-  // `meanwhile` is called now and then, so that waiting holds up nothing that the device in turn waits for.
-  std::optional<DeviceResult> wait(
-      const PendingResult& pending, FunctionRef<void()> meanwhile = [] {});
+  std::optional<DeviceResult> wait(const PendingResult& pending);
 
   uint64_t outstanding();  // taken and not given back
 

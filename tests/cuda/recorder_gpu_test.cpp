@@ -156,11 +156,12 @@ TEST_P(GpuRecorderRings, FingerprintsBehindASnapshotThatWaitsForRoomComeToo) {
   const ScratchDirectory scratch;
   const TestStream stream;
   const TestTensor tensor(15'000);
-  auto recorder = recorder_in(scratch, {.staging_bytes = kTiny, .device_staging_bytes = kTiny, .deduplicate = false});
+  auto recorder = recorder_in(scratch, {.staging_bytes = kTiny, .device_staging_bytes = kTiny});
+  // The same bytes again and again: nothing of them has to be written, so the writer has no other reason to free them.
+  tensor.fill(1, stream);
   for (int i = 0; i < 200; ++i) {
-    tensor.fill(static_cast<uint8_t>(i), stream);
     Place place = stream.place();
-    if (i % 3 == 0) place.at_most = Level::kFingerprint;
+    if (i % 3 == 2) place.at_most = Level::kFingerprint;
     recorder->capture("x", tensor.view(), place);
   }
   ASSERT_TRUE(recorder->close().ok());
@@ -361,6 +362,25 @@ TEST(GpuRecorder, ACopyThatIsRefusedLosesBytesAndNoStreamWaitsForEver) {
   for (size_t i = 0; i < pass.tensor_count(); ++i) EXPECT_TRUE(pass.tensor(i).has_fingerprint);
 }
 
+TEST(GpuRecorder, BytesBeyondTheQuotaAreLeftOutAndHoldUpNothing) {
+  const ScratchDirectory scratch;
+  const TestStream stream;
+  const TestTensor small(10'000), large(100'000);
+  auto recorder = recorder_in(
+      scratch, {.staging_bytes = kTiny, .device_staging_bytes = kTiny, .quota_bytes = 50'000, .deduplicate = false});
+  for (int i = 0; i < 10; ++i) {
+    recorder->capture("large", large.view(), stream.place());
+    recorder->capture("small", small.view(), stream.place());
+  }
+  ASSERT_TRUE(recorder->close().ok());
+  EXPECT_GT(recorder->report().tensors, 10u);  // fingerprints go on for a while
+  EXPECT_GE(recorder->report().drops.quota, 16u);
+  const Pass pass = pass_of(*recorder);
+  EXPECT_TRUE(pass.tensor(0).has_fingerprint);
+  EXPECT_FALSE(pass.tensor(0).has_bytes);
+  EXPECT_TRUE(pass.tensor(1).has_bytes);
+}
+
 TEST(GpuRecorder, ClosingWaitsForAllThatIsOnItsWayAndFreesTheMemory) {
   const ScratchDirectory scratch;
   const TestStream stream, second(1);
@@ -385,14 +405,13 @@ TEST(GpuRecorder, ClosingWaitsForAllThatIsOnItsWayAndFreesTheMemory) {
     for (const char* name : {"x", "y"}) EXPECT_EQ(bytes_of(pass, {.name = name, .call = i + 1u}), filled(30'000, i));
 }
 
-TEST(GpuRecorder, TenThousandSequencesOnTwoStreamsOfTwoThreads) {
+TEST(GpuRecorder, TwentyThousandSequencesOfFourThreadsOnThreeStreamsOfTwoDevices) {
   const ScratchDirectory scratch;
   constexpr int kEach = 5000;
   auto recorder = recorder_in(scratch, {.staging_bytes = 256 << 10, .device_staging_bytes = kTiny});
-  // Each thread has a stream and a cache of memory that it uses again in stream order, as PyTorch's allocator does; one
-  // of the two has a device of its own.
-  const auto work = [&](const char* name, int device, unsigned seed) {
-    const TestStream stream(device);
+  // Each thread has a cache of memory that it uses again in stream order, as PyTorch's allocator does.
+  const TestStream one, other, of_another_device(1);
+  const auto work = [&](const char* name, int device, const TestStream& stream, unsigned seed) {
     std::vector<std::unique_ptr<TestTensor>> cache;
     for (const size_t bytes : {100, 4000, 17'000, 70'000}) cache.push_back(std::make_unique<TestTensor>(bytes, device));
     std::mt19937 random(seed);
@@ -407,14 +426,16 @@ TEST(GpuRecorder, TenThousandSequencesOnTwoStreamsOfTwoThreads) {
     }
     ASSERT_TRUE(synchronize(stream).ok());
   };
-  std::thread first(work, "first", 0, 1), second(work, "second", 0, 2);
-  first.join();
-  second.join();
-  std::thread(work, "third", 1, 3).join();
+  std::vector<std::thread> threads;
+  threads.emplace_back([&] { work("first", 0, one, 1); });
+  threads.emplace_back([&] { work("second", 0, other, 2); });
+  threads.emplace_back([&] { work("third", 0, other, 3); });  // two threads on one stream
+  threads.emplace_back([&] { work("fourth", 1, of_another_device, 4); });
+  for (std::thread& thread : threads) thread.join();
   ASSERT_TRUE(recorder->close().ok());
   EXPECT_EQ(recorder->report().drops, DropCounts{});
   const Pass pass = pass_of(*recorder);
-  ASSERT_EQ(pass.tensor_count(), 3u * kEach);
+  ASSERT_EQ(pass.tensor_count(), 4u * kEach);
   for (size_t i = 0; i < pass.tensor_count(); ++i) {
     const TensorRecord record = pass.tensor(i);
     const auto expected = filled(record.byte_count, static_cast<uint8_t>(record.call - 1));
