@@ -42,33 +42,37 @@ void OpLog::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& sou
 }
 
 void OpLog::end(OpCall& call) {
+  const auto use_count = static_cast<uint16_t>(std::min<size_t>(call.uses.size(), 0xFFFF));
+  const auto tensor_count = static_cast<uint16_t>(std::min<size_t>(call.tensors.size(), 0xFFFF));
   const uint64_t duration = call.end_ns - call.start_ns;
-  Call logged{.number = call.number,
-              .name = call.name,
-              .parent = call.parent,
-              .forward = call.forward,
-              .stack = call.stack,
-              .arguments = call.arguments,
-              .results = call.results,
-              .notes = call.notes,
-              .thread = thread_of(call.thread),
-              .first_use = static_cast<uint32_t>(uses_.size()),
-              .first_tensor = static_cast<uint32_t>(tensors_.size()),
-              .use_count = static_cast<uint16_t>(std::min<size_t>(call.uses.size(), 0xFFFF)),
-              .tensor_count = static_cast<uint16_t>(std::min<size_t>(call.tensors.size(), 0xFFFF)),
-              .kind = call.kind,
-              .duration_ns = static_cast<uint32_t>(std::min<uint64_t>(duration, std::numeric_limits<uint32_t>::max())),
-              .start_ns = call.start_ns};
-  for (size_t i = 0; i < logged.use_count; ++i) {
+  calls_.append() = {
+      .number = call.number,
+      .name = call.name,
+      .parent = call.parent,
+      .forward = call.forward,
+      .stack = call.stack,
+      .arguments = call.arguments,
+      .results = call.results,
+      .notes = call.notes,
+      .thread = thread_of(call.thread),
+      .first_use = static_cast<uint32_t>(uses_.size()),
+      .first_tensor = static_cast<uint32_t>(tensors_.size()),
+      .use_count = use_count,
+      .tensor_count = tensor_count,
+      .kind = call.kind,
+      .duration_ns = static_cast<uint32_t>(std::min<uint64_t>(duration, std::numeric_limits<uint32_t>::max())),
+      .start_ns = call.start_ns};
+  for (size_t i = 0; i < use_count; ++i) {
     const OpUse& use = call.uses[i];
-    uses_.push_back({use.place, use.tensor, use.value << 1 | (use.written ? 1U : 0U)});
+    uses_.append() = {use.place, use.tensor, use.value << 1 | (use.written ? 1U : 0U)};
   }
-  for (size_t i = 0; i < logged.tensor_count; ++i) {
+  for (size_t i = 0; i < tensor_count; ++i) {
     const OpTensor& tensor = call.tensors[i];
-    Tensor row{tensor.place, tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked};
+    Tensor& row = tensors_.append();
+    row = {tensor.place, tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked};
     if (tensor.fingerprint != kNoNumber) {
       row.fingerprint = static_cast<uint32_t>(fingerprints_.size());
-      fingerprints_.push_back(call.fingerprints[tensor.fingerprint]);
+      fingerprints_.append() = call.fingerprints[tensor.fingerprint];
       bytes_ += sizeof(Fingerprint);
     }
     if (tensor.blob != kNoNumber) {
@@ -76,10 +80,8 @@ void OpLog::end(OpCall& call) {
       bytes_ += call.blobs[tensor.blob].size();
       blobs_.push_back(std::move(call.blobs[tensor.blob]));
     }
-    tensors_.push_back(row);
   }
-  calls_.push_back(logged);
-  bytes_ += sizeof(Call) + logged.use_count * sizeof(Use) + logged.tensor_count * sizeof(Tensor);
+  bytes_ += sizeof(Call) + use_count * sizeof(Use) + tensor_count * sizeof(Tensor);
 }
 
 }  // namespace ttap

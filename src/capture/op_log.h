@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "capture/op_sink.h"
+#include "capture/row_blocks.h"
 #include "ttap/api.h"
 #include "ttap/result.h"
 
@@ -90,11 +91,11 @@ class TTAP_API OpLog : public OpSink {
   uint64_t started_ns_;
   uint32_t begun_ = 0;
   uint64_t bytes_ = 0;
-  // In deques nothing is copied when they grow.
-  std::deque<Call> calls_;  // in the order in which they ended
-  std::deque<Use> uses_;
-  std::deque<Tensor> tensors_;
-  std::deque<Fingerprint> fingerprints_;
+  RowMemory memory_;
+  RowBlocks<Call> calls_{memory_};  // in the order in which they ended
+  RowBlocks<Use> uses_{memory_};
+  RowBlocks<Tensor> tensors_{memory_};
+  RowBlocks<Fingerprint> fingerprints_{memory_};
   std::deque<std::vector<std::byte>> blobs_;
   std::vector<uint64_t> threads_;
 };

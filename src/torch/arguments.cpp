@@ -4,6 +4,7 @@
 #include <ATen/core/jit_type.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -290,10 +291,13 @@ void add_tensors(const IValue& value, int32_t& item, const Add& add) {
 
 void collect_tensors(c10::ArrayRef<const IValue> values, std::vector<TensorPlace>& places,
                      std::vector<at::Tensor>& held) {
+  const bool any_list = std::any_of(values.begin(), values.end(),
+                                    [](const IValue& value) { return value.isList() || value.isTuple(); });
   // `held` must not move what is pointed to, so it has its size before.
   size_t in_lists = 0;
-  for (const IValue& value : values)
-    if (!value.isTensor()) in_lists += tensors_in(value);
+  if (any_list)
+    for (const IValue& value : values)
+      if (!value.isTensor()) in_lists += tensors_in(value);
   if (in_lists > 0) held.reserve(held.size() + in_lists);
   for (uint32_t i = 0; i < values.size(); ++i) {
     const IValue& value = values[i];
@@ -301,6 +305,7 @@ void collect_tensors(c10::ArrayRef<const IValue> values, std::vector<TensorPlace
       if (value.toTensor().defined() && !is_number(value.toTensor())) places.push_back({&value.toTensor(), i, -1});
       continue;
     }
+    if (!any_list) continue;
     int32_t item = 0;
     add_tensors(value, item, [&](const at::Tensor& tensor, int32_t place) {
       if (!tensor.defined()) return;

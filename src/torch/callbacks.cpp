@@ -33,7 +33,13 @@ struct SlotState {
   uint64_t generation = 0;
   ThreadState state;
 };
-thread_local std::array<std::unique_ptr<SlotState>, Callbacks::kSlots> thread_states;
+// Plain pointers: asking for anything with a destructor costs twice as much.
+thread_local SlotState* thread_states[Callbacks::kSlots] = {};
+struct OwnedStates {
+  std::unique_ptr<SlotState> of_slot[Callbacks::kSlots];
+  ~OwnedStates() { std::fill(std::begin(thread_states), std::end(thread_states), nullptr); }
+};
+thread_local OwnedStates owned_states;
 
 // Autograd takes itself out of the way before it calls what an operator does.
 bool is_above_autograd() {
@@ -41,7 +47,6 @@ bool is_above_autograd() {
 }
 
 SlotState& refresh(int slot) {
-  std::unique_ptr<SlotState>& mine = thread_states[slot];
   auto fresh = std::make_unique<SlotState>();
   {
     const std::lock_guard lock(slots_mutex);
@@ -51,15 +56,16 @@ SlotState& refresh(int slot) {
   // Collectives copy on threads of their own: no operators of the program.
   if (c10::getThreadName().rfind("pt_gloo", 0) == 0) fresh->state.link = nullptr;
   fresh->state.thread = thread_number();
-  fresh->state.deaf = deaf_counter();
-  mine = std::move(fresh);
-  return *mine;
+  fresh->state.flags = &thread_flags();
+  thread_states[slot] = fresh.get();
+  owned_states.of_slot[slot] = std::move(fresh);
+  return *thread_states[slot];
 }
 
 ThreadState& state_of(int slot) {
-  SlotState* mine = thread_states[slot].get();
+  SlotState* mine = thread_states[slot];
   // In code of our own somebody further up the stack still uses what is there.
-  if (mine != nullptr && *mine->state.deaf > 0) return mine->state;
+  if (mine != nullptr && mine->state.flags->deaf > 0) return mine->state;
   if (mine == nullptr || mine->generation != slots[slot].generation.load(std::memory_order_relaxed))
     mine = &refresh(slot);
   return mine->state;
@@ -77,7 +83,7 @@ struct CallbackBody {
     Observer* observer = thread.link->observer;
     if (observer == nullptr) return true;
     bool done = false;
-    ++*thread.deaf;
+    ++thread.flags->deaf;
     try {
       work(*observer, lock);
       done = true;
@@ -86,7 +92,7 @@ struct CallbackBody {
     } catch (...) {
       if (thread.link->observer == observer) observer->fail("an unknown exception");
     }
-    --*thread.deaf;
+    --thread.flags->deaf;
     return done;
   }
 
@@ -94,7 +100,7 @@ struct CallbackBody {
     ThreadState& thread = state_of(slot);
     // The common case inside a visible operator costs no lock.
     const bool hidden = thread.opaque > 0 && !(thread.top().autograd && is_above_autograd());
-    if (hidden || *thread.deaf > 0 || thread.link == nullptr) {
+    if (hidden || thread.flags->deaf > 0 || thread.link == nullptr) {
       thread.marks.push_back(ThreadState::Mark::kIgnored);
       return;
     }

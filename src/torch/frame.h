@@ -96,7 +96,7 @@ struct Observer::ThreadState {
   };
 
   std::shared_ptr<Link> link;
-  int* deaf = nullptr;  // whether the thread is in code of our own: of all observers
+  ThreadFlags* flags = nullptr;
   uint64_t thread = 0;
   std::vector<Mark> marks;
   std::vector<std::unique_ptr<Frame>> frames;

@@ -15,17 +15,15 @@
 namespace ttap::torch_source {
 namespace {
 
-thread_local int deaf = 0;
-thread_local int compiling_now = 0;
+thread_local ThreadFlags flags_of_thread;
 constexpr size_t kMostForwards = size_t{1} << 22;
-constexpr size_t kMostTexts = size_t{1} << 16;  // of one operator: its scalars change all the time
 constexpr uint64_t kLargestGap = 1 << 20;       // between two numbers of autograd's sequence that we see
 
 // What runs in our own code, and what that calls, is not recorded.
 class Deaf {
  public:
-  Deaf() { ++deaf; }
-  ~Deaf() { --deaf; }
+  Deaf() { ++flags_of_thread.deaf; }
+  ~Deaf() { --flags_of_thread.deaf; }
   Deaf(const Deaf&) = delete;
   Deaf& operator=(const Deaf&) = delete;
 };
@@ -60,12 +58,10 @@ Observer::Observer(const ObserverOptions& options, PythonSide python)
 
 Observer::~Observer() { stop(); }
 
-void Observer::deafen(int by) { deaf += by; }
-void Observer::compiling(int by) { compiling_now += by; }
+void Observer::deafen(int by) { flags_of_thread.deaf += by; }
+void Observer::compiling(int by) { flags_of_thread.compiling += by; }
 
-bool is_deaf() { return deaf > 0; }
-int* deaf_counter() { return &deaf; }
-bool is_compiling() { return compiling_now > 0; }
+ThreadFlags& thread_flags() { return flags_of_thread; }
 
 Observer::Counts Observer::counts() const {
   const std::lock_guard lock(link_->mutex);
@@ -102,7 +98,7 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   Operator& op = operators_.of(function);
   if (op.is_engine) thread.engine.push_back(thread.nodes.size());
   if (!op.dispatched) return function.seqNr() >= 0;  // an autograd.Function of the program
-  if (compiling_now > 0 && !options_.compilation) {
+  if (thread.flags->compiling > 0 && !options_.compilation) {
     ++counts_.compilation;
     return false;
   }
@@ -133,13 +129,8 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
     return false;
   }
   if (!begin_call(frame, thread, parent, OpKind::kOp, *name, 0, lock)) return false;
-  const uint64_t like = signature(arguments);
-  if (op.argument_texts.size() > kMostTexts) op.argument_texts.clear();
-  const auto text = op.argument_texts.find(like);
   frame.call.arguments =
-      text != op.argument_texts.end()
-          ? text->second
-          : op.argument_texts.emplace(like, texts_.intern(arguments_text(op, arguments))).first->second;
+      op.argument_texts.of(signature(arguments), [&] { return texts_.intern(arguments_text(op, arguments)); });
   frame.trains = op.training_flag < 0 || arguments[static_cast<size_t>(op.training_flag)].toBool();
   if (python_.hook) frame.arguments.assign(arguments.begin(), arguments.end());
   if (op.group_argument >= 0) note_group(frame, arguments);
@@ -170,14 +161,13 @@ bool Observer::begin_call(Frame& frame, const ThreadState& thread, const Frame* 
   call.parent = parent != nullptr && parent->logged ? parent->call.number
                 : thread.scopes.empty()             ? kNoEvent
                                                     : thread.scopes.back().event;
-  if (!take_stack(call, lock, own_frames)) return false;
+  if (options_.stacks && !take_stack(call, lock, own_frames)) return false;
   call.start_ns = ticks_.now_ns();
   sink_->begin(call);
   return true;
 }
 
 bool Observer::take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t own_frames) {
-  if (!options_.stacks) return true;
   const std::shared_ptr<Link> link = link_;
   std::string text;
   {
@@ -198,11 +188,10 @@ void Observer::end(const at::RecordFunction& function, ThreadState& thread, std:
   if (!frame.logged || (options_.view == OpView::kLeaf && frame.has_children)) return;
   frame.call.end_ns = ticks_.now_ns();
   if (function.seqNr() >= 0) remember_forward(function, {frame.call.number, frame.scope, frame.call.pass});
-  const Operator& op = *frame.op;
+  const size_t count = frame.op->result_count;
   c10::ArrayRef<c10::IValue> results(function.outputs());
-  if (const size_t count = op.schema->returns().size(); results.size() > count)
-    results = results.slice(results.size() - count);
-  if (results.empty() && !op.schema->returns().empty()) frame.notes.add("raised", "true");
+  if (results.size() > count) results = results.slice(results.size() - count);
+  if (results.empty() && count > 0) frame.notes.add("raised", "true");
   if (!note_results(frame, results, lock)) return;
   if (python_.hook && !call_hook(frame, results, lock)) return;
   thread.last_event = frame.call.number;

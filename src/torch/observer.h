@@ -91,6 +91,7 @@ class Observer {
   // The sink outlives the observer's activity.
   void set_sink(OpSink* sink, OwnerSide owner = {}) {
     sink_ = sink;
+    keeps_meta_ = sink->keeps_meta();
     owner_ = std::move(owner);
   }
   void start();
@@ -190,6 +191,7 @@ class Observer {
   PythonSide python_;
   OwnerSide owner_;
   OpSink* sink_ = nullptr;
+  bool keeps_meta_ = false;  // the sink
   std::shared_ptr<Link> link_;
   std::atomic<int> slot_{-1};
 
@@ -207,9 +209,11 @@ class Observer {
   Counts counts_;
 };
 
-// Whether this thread is in code of our own.
-bool is_deaf();
-int* deaf_counter();
-bool is_compiling();
+// Of the calling thread, for all observers; each nests.
+struct ThreadFlags {
+  int deaf = 0;       // in code of our own
+  int compiling = 0;  // torch.compile is at work
+};
+ThreadFlags& thread_flags();
 
 }  // namespace ttap::torch_source

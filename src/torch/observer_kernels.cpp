@@ -24,7 +24,7 @@ std::string escaped(std::string_view text) {
 
 void Observer::begin_kernel(std::string_view library, std::string_view name, std::vector<KernelArgument> arguments) {
   ThreadState* thread = thread_state();
-  if (thread == nullptr || is_deaf()) return;
+  if (thread == nullptr || thread->flags->deaf > 0) return;
   const std::shared_ptr<Link> link = link_;
   std::unique_lock lock(link->mutex);
   if (link->observer != this) return;
@@ -32,7 +32,7 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
   Frame& frame = thread->push();
   ++thread->opaque;  // what a launcher calls is not the program's
   thread->kernels.push_back(thread->depth);
-  if (is_compiling() && !options_.compilation) {
+  if (thread->flags->compiling > 0 && !options_.compilation) {
     ++counts_.compilation;  // autotuning
     return;
   }

@@ -39,6 +39,13 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
   }
   use.value = next_value_++;
   if (options_.ids) tensors_.set_value(tensor, meta, use.value);
+  if (how.level == Level::kMeta && keeps_meta_) {
+    OpTensor& kept = frame.call.tensors.emplace_back();
+    kept.place = place;
+    kept.meta = meta;
+    kept.value = use.value;
+    return;
+  }
   OpTensor record{.place = place, .meta = meta, .value = use.value, .asked = how.level};
   if (how.level != Level::kMeta) {
     if (reason.empty()) reason = unreadable(tensor);
@@ -47,7 +54,7 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
       note_unread(frame, place, reason);
     }
   }
-  if (record.asked == Level::kMeta && sink_->keeps_meta()) {
+  if (record.asked == Level::kMeta && keeps_meta_) {
     frame.call.tensors.push_back(record);
     return;
   }
@@ -110,14 +117,9 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   }
   for (const Frame::Written& written : frame.written)
     if (!written.returned) use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
-  if (!results.empty()) {
-    const uint64_t like = signature(results) + first_result;
-    const auto known = op.result_texts.find(like);
-    frame.call.results =
-        known != op.result_texts.end()
-            ? known->second
-            : op.result_texts.emplace(like, texts_.intern(results_text(op, results, first_result))).first->second;
-  }
+  if (!results.empty())
+    frame.call.results = op.result_texts.of(signature(results) + first_result,
+                                            [&] { return texts_.intern(results_text(op, results, first_result)); });
   const bool attached = take_pending(frame, lock);
   frame.held.clear();
   frame.places.clear();
