@@ -18,12 +18,10 @@ OpLog::OpLog(const TextTable& texts, const std::deque<TensorMeta>& metas, const 
       started_unix_ns_(unix_ns()),
       started_ns_(steady_ns()) {}
 
-uint32_t OpLog::thread_of(uint64_t number) {
-  // The last thread is nearly always the same; there are few.
-  for (size_t i = threads_.size(); i-- > 0;)
-    if (threads_[i] == number) return static_cast<uint32_t>(i);
-  threads_.push_back(number);
-  return static_cast<uint32_t>(threads_.size() - 1);
+uint32_t OpLog::find_thread(uint64_t number) {
+  const auto index = static_cast<uint32_t>(std::find(threads_.begin(), threads_.end(), number) - threads_.begin());
+  if (index == threads_.size()) threads_.push_back(number);
+  return last_thread_ = index;
 }
 
 void OpLog::begin(OpCall& call) { call.number = begun_++; }

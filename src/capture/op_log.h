@@ -81,7 +81,11 @@ class TTAP_API OpLog : public OpSink {
   };
   class Saving;
 
-  uint32_t thread_of(uint64_t number);
+  // The last thread is nearly always the same.
+  uint32_t thread_of(uint64_t number) {
+    return !threads_.empty() && threads_[last_thread_] == number ? last_thread_ : find_thread(number);
+  }
+  uint32_t find_thread(uint64_t number);
 
   const TextTable& texts_;
   const std::deque<TensorMeta>& metas_;
@@ -98,6 +102,7 @@ class TTAP_API OpLog : public OpSink {
   RowBlocks<Fingerprint> fingerprints_{memory_};
   std::deque<std::vector<std::byte>> blobs_;
   std::vector<uint64_t> threads_;
+  uint32_t last_thread_ = 0;
 };
 
 }  // namespace ttap

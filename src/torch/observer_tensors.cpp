@@ -13,6 +13,12 @@ namespace {
 constexpr std::string_view kUnderWay = "a collective that has not been waited for";
 constexpr std::string_view kUninitialised = "not initialised";
 
+bool any_subclass(const std::vector<TensorPlace>& places) {
+  for (const TensorPlace& place : places)
+    if (place.tensor->key_set().has(c10::DispatchKey::Python)) return true;
+  return false;
+}
+
 }  // namespace
 
 PlaceId Observer::place_of(const Operator& op, const TensorPlace& place) {
@@ -59,7 +65,7 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
     return;
   }
   Frame::Pending& pending =
-      frame.pending.emplace_back(Frame::Pending{.record = record, .meta = &tensors_.metas()[meta]});
+      frame.rare().pending.emplace_back(Frame::Pending{.record = record, .meta = &tensors_.metas()[meta]});
   const OpPlace& words = places_.all()[place];
   pending.role = texts_.text(words.role);
   pending.path = texts_.text(words.path);
@@ -74,7 +80,7 @@ void Observer::note_unread(Frame& frame, PlaceId place, std::string_view reason)
   const OpPlace& words = places_.all()[place];
   std::string where(words.role == places_.in() ? std::string_view{} : texts_.text(words.role));
   where += texts_.text(words.path);
-  frame.unread.add(where, json_text(reason));
+  frame.rare().unread.add(where, json_text(reason));
 }
 
 bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
@@ -86,23 +92,23 @@ bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
     const bool written = argument.written && frame.trains;
     // What is in the target of an out= before is of no interest, and not the same in two runs.
     use_tensor(frame, *place.tensor, where, {.level = argument.target ? Level::kMeta : level, .written = written});
-    if (written) frame.written.push_back({.tensor = *place.tensor, .path = places_.all()[where].path});
+    if (written) [[unlikely]]
+      frame.rare().written.push_back({.tensor = *place.tensor, .path = places_.all()[where].path});
   }
-  const bool attached = take_pending(frame, lock);
-  frame.held.clear();
-  frame.places.clear();
+  const bool attached = !frame.has_rare || take_pending(frame, lock);
+  frame.forget_places();
   return attached;
 }
 
 bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock) {
   Operator& op = *frame.op;
   if (op.is_c10d && !wait_for_collective(frame, results, lock)) return false;
-  if (options_.ids)
-    for (const Frame::Written& written : frame.written) tensors_.written(written.tensor);
+  if (options_.ids && frame.has_rare)
+    for (const Frame::Written& written : frame.rare().written) tensors_.written(written.tensor);
   const size_t first_result = frame.call.uses.size();
-  collect_tensors(results, frame.places, frame.held);
-  frame.result_count = results.size();
-  if (!describe_subclasses(frame, true, lock)) return false;
+  frame.collect(results);
+  frame.result_count = static_cast<uint32_t>(results.size());
+  if (any_subclass(frame.places) && !describe_subclasses(frame, true, lock)) return false;
   if (op.is_wait)
     for (const TensorPlace& place : frame.places) tensors_.written(*place.tensor);
   UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
@@ -111,27 +117,29 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   if (op.fills_nothing) how.reason = kUninitialised;
   for (const TensorPlace& place : frame.places) {
     use_tensor(frame, *place.tensor, places_.of_result(place.argument, results.size(), place.item), how);
-    for (Frame::Written& written : frame.written) written.returned |= written.tensor.is_same(*place.tensor);
+    if (frame.has_rare)
+      for (Frame::Written& written : frame.rare().written) written.returned |= written.tensor.is_same(*place.tensor);
     if (op.fills_nothing && options_.ids) tensors_.set_uninitialised(*place.tensor, true);
     if (op.result_comes_later) tensors_.set_under_way(*place.tensor);
   }
-  for (const Frame::Written& written : frame.written)
-    if (!written.returned) use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
+  if (frame.has_rare)
+    for (const Frame::Written& written : frame.rare().written)
+      if (!written.returned) use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
   if (!results.empty())
     frame.call.results = op.result_texts.of(signature(results) + first_result,
                                             [&] { return texts_.intern(results_text(op, results, first_result)); });
-  const bool attached = take_pending(frame, lock);
-  frame.held.clear();
-  frame.places.clear();
-  frame.written.clear();
+  const bool attached = !frame.has_rare || take_pending(frame, lock);
+  frame.forget_places();
+  if (frame.has_rare) frame.rare().written.clear();
   return attached;
 }
 
 bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
-  if (frame.pending.empty()) return true;
+  std::vector<Frame::Pending>& all = frame.rare().pending;
+  if (all.empty()) return true;
   const size_t first = frame.call.tensors.size();
   const auto take_all = [&] {
-    for (Frame::Pending& each : frame.pending) {
+    for (Frame::Pending& each : all) {
       TensorView view{nullptr, each.meta->dtype, each.meta->shape, each.meta->strides};
       TensorBytes bytes;
       if (each.tensor.defined()) view.data = bytes.of(each.tensor, view);
@@ -144,7 +152,7 @@ bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
                    .known = each.known ? &*each.known : nullptr});
     }
   };
-  const bool reads = std::any_of(frame.pending.begin(), frame.pending.end(),
+  const bool reads = std::any_of(all.begin(), all.end(),
                                  [](const Frame::Pending& each) { return each.tensor.defined() && !each.known; });
   if (!reads) {
     take_all();
@@ -155,19 +163,19 @@ bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
       take_all();
     }
     if (link->observer != this) {
-      frame.pending.clear();
+      all.clear();
       return false;
     }
   }
   if (options_.ids)
-    for (size_t i = 0; i < frame.pending.size(); ++i) {
-      const Frame::Pending& each = frame.pending[i];
+    for (size_t i = 0; i < all.size(); ++i) {
+      const Frame::Pending& each = all[i];
       if (each.record.asked != Level::kMeta) tensors_.set_read(each.tensor, each.record.meta);
       const OpTensor* taken = first + i < frame.call.tensors.size() ? &frame.call.tensors[first + i] : nullptr;
       if (taken != nullptr && taken->fingerprint != kNoNumber)
         tensors_.set_fingerprint(each.tensor, taken->meta, frame.call.fingerprints[taken->fingerprint]);
     }
-  frame.pending.clear();
+  all.clear();
   return true;
 }
 

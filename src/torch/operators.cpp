@@ -16,9 +16,7 @@ std::atomic<uint64_t> removals{0};
 class CountRemovals : public c10::OpRegistrationListener {
  public:
   void onOperatorRegistered(const c10::OperatorHandle&) override {}
-  void onOperatorDeregistered(const c10::OperatorHandle&) override {
-    removals.fetch_add(1, std::memory_order_relaxed);
-  }
+  void onOperatorDeregistered(const c10::OperatorHandle&) override { removals.fetch_add(1, std::memory_order_relaxed); }
 };
 void count_removals() {
   // Never destroyed: operators go after everything of ours.

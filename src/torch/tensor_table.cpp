@@ -27,8 +27,9 @@ uint64_t stirred(uint64_t hash, uint64_t value) {
 }
 uint64_t hash_of(const at::Tensor& tensor, c10::IntArrayRef shape, c10::IntArrayRef strides) {
   const c10::Device device = tensor.device();
-  uint64_t hash = stirred(shape.size(), static_cast<uint64_t>(tensor.scalar_type()) << 32 | uint64_t{marks_of(tensor)} << 16 |
-                          static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
+  uint64_t hash =
+      stirred(shape.size(), static_cast<uint64_t>(tensor.scalar_type()) << 32 | uint64_t{marks_of(tensor)} << 16 |
+                                static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
   if (strides.empty()) {
     for (const int64_t size : shape) hash = stirred(hash, static_cast<uint64_t>(size));
   } else {

@@ -13,8 +13,9 @@ class Ticks {
   uint64_t now_ns() const {
 #if defined(__x86_64__)
     if (ns_per_tick_ > 0)
-      return start_ns_ + static_cast<uint64_t>(
-                             static_cast<__uint128_t>(__builtin_ia32_rdtsc() - start_ticks_) * ns_per_tick_ >> kFraction);
+      return start_ns_ +
+             static_cast<uint64_t>(static_cast<__uint128_t>(__builtin_ia32_rdtsc() - start_ticks_) * ns_per_tick_ >>
+                                   kFraction);
 #endif
     return steady_ns();
   }
