@@ -40,7 +40,8 @@ bool Observer::call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results,
   {
     const Unlocked unlocked(*link, lock);
     const std::vector<c10::IValue>& arguments = frame.rare().arguments;
-    json = python_.hook(frame.op->full_name, {arguments.data(), arguments.size()}, *frame.op, results);
+    json = python_.hook(frame.op->full_name, c10::ArrayRef<const c10::IValue>(arguments.data(), arguments.size()),
+                        *frame.op, results);
   }
   if (link->observer != this) return false;
   if (!json.empty()) frame.rare().notes.add("hook", json);
