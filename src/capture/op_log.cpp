@@ -25,12 +25,10 @@ OpLog::OpLog(const TextTable& texts, const std::deque<TensorMeta>& metas, const 
       started_ns_(steady_ns()),
       graphs_([this](GraphPass& graph) { return take_replay(graph); }, {.bytes = kReplayRingBytes}, 0) {}
 
-uint32_t OpLog::thread_of(uint64_t number) {
-  // The last thread is nearly always the same; there are few.
-  for (size_t i = threads_.size(); i-- > 0;)
-    if (threads_[i] == number) return static_cast<uint32_t>(i);
-  threads_.push_back(number);
-  return static_cast<uint32_t>(threads_.size() - 1);
+uint32_t OpLog::find_thread(uint64_t number) {
+  const auto index = static_cast<uint32_t>(std::find(threads_.begin(), threads_.end(), number) - threads_.begin());
+  if (index == threads_.size()) threads_.push_back(number);
+  return last_thread_ = index;
 }
 
 void OpLog::begin(OpCall& call) { call.number = begun_++; }
@@ -52,35 +50,39 @@ void OpLog::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& sou
 }
 
 void OpLog::end(OpCall& call) {
+  const auto use_count = static_cast<uint16_t>(std::min<size_t>(call.uses.size(), 0xFFFF));
+  const auto tensor_count = static_cast<uint16_t>(std::min<size_t>(call.tensors.size(), 0xFFFF));
   const uint64_t duration = call.end_ns - call.start_ns;
-  Call logged{.number = call.number,
-              .name = call.name,
-              .parent = call.parent,
-              .forward = call.forward,
-              .stack = call.stack,
-              .arguments = call.arguments,
-              .results = call.results,
-              .notes = call.notes,
-              .thread = thread_of(call.thread),
-              .first_use = static_cast<uint32_t>(uses_.size()),
-              .first_tensor = static_cast<uint32_t>(tensors_.size()),
-              .use_count = static_cast<uint16_t>(std::min<size_t>(call.uses.size(), 0xFFFF)),
-              .tensor_count = static_cast<uint16_t>(std::min<size_t>(call.tensors.size(), 0xFFFF)),
-              .kind = call.kind,
-              .graph = call.graph != nullptr ? graph_index(*call.graph) : uint16_t{0},
-              .duration_ns = static_cast<uint32_t>(std::min<uint64_t>(duration, std::numeric_limits<uint32_t>::max())),
-              .start_ns = call.start_ns};
-  for (size_t i = 0; i < logged.use_count; ++i) {
+  calls_.append() = {
+      .number = call.number,
+      .name = call.name,
+      .parent = call.parent,
+      .forward = call.forward,
+      .stack = call.stack,
+      .arguments = call.arguments,
+      .results = call.results,
+      .notes = call.notes,
+      .thread = thread_of(call.thread),
+      .first_use = static_cast<uint32_t>(uses_.size()),
+      .first_tensor = static_cast<uint32_t>(tensors_.size()),
+      .use_count = use_count,
+      .tensor_count = tensor_count,
+      .kind = call.kind,
+      .graph = call.graph != nullptr ? graph_index(*call.graph) : uint16_t{0},
+      .duration_ns = static_cast<uint32_t>(std::min<uint64_t>(duration, std::numeric_limits<uint32_t>::max())),
+      .start_ns = call.start_ns};
+  for (size_t i = 0; i < use_count; ++i) {
     const OpUse& use = call.uses[i];
-    uses_.push_back({use.place, use.tensor, use.value << 1 | (use.written ? 1U : 0U)});
+    uses_.append() = {use.place, use.tensor, use.value << 1 | (use.written ? 1U : 0U)};
   }
-  for (size_t i = 0; i < logged.tensor_count; ++i) {
+  for (size_t i = 0; i < tensor_count; ++i) {
     const OpTensor& tensor = call.tensors[i];
-    Tensor row{tensor.place, tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked, tensor.tap};
-    if (tensor.later) awaited_.push_back({tensors_.size(), tensor.later});
+    Tensor& row = tensors_.append();
+    row = {tensor.place, tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked, tensor.tap};
+    if (tensor.later) awaited_.push_back({tensors_.size() - 1, tensor.later});
     if (tensor.fingerprint != kNoNumber) {
       row.fingerprint = static_cast<uint32_t>(fingerprints_.size());
-      fingerprints_.push_back(call.fingerprints[tensor.fingerprint]);
+      fingerprints_.append() = call.fingerprints[tensor.fingerprint];
       bytes_ += sizeof(Fingerprint);
     }
     if (tensor.blob != kNoNumber) {
@@ -88,11 +90,9 @@ void OpLog::end(OpCall& call) {
       bytes_ += call.blobs[tensor.blob].size();
       blobs_.push_back(std::move(call.blobs[tensor.blob]));
     }
-    tensors_.push_back(row);
   }
-  calls_.push_back(logged);
   if (awaited_.size() >= kMostAwaited) take_what_has_arrived(false);
-  bytes_ += sizeof(Call) + logged.use_count * sizeof(Use) + logged.tensor_count * sizeof(Tensor);
+  bytes_ += sizeof(Call) + use_count * sizeof(Use) + tensor_count * sizeof(Tensor);
 }
 
 }  // namespace ttap

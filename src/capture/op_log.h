@@ -8,6 +8,7 @@
 
 #include "capture/graph_passes.h"
 #include "capture/op_sink.h"
+#include "capture/row_blocks.h"
 #include "ttap/api.h"
 #include "ttap/result.h"
 
@@ -101,7 +102,11 @@ class TTAP_API OpLog : public OpSink {
   };
   class Saving;
 
-  uint32_t thread_of(uint64_t number);
+  // The last thread is nearly always the same.
+  uint32_t thread_of(uint64_t number) {
+    return !threads_.empty() && threads_[last_thread_] == number ? last_thread_ : find_thread(number);
+  }
+  uint32_t find_thread(uint64_t number);
   uint16_t graph_index(const GraphPass& graph);
   void take_what_has_arrived(bool wait);
   bool take_replay(GraphPass& graph);
@@ -116,13 +121,14 @@ class TTAP_API OpLog : public OpSink {
   uint64_t started_ns_;
   uint32_t begun_ = 0;
   uint64_t bytes_ = 0;
-  // In deques nothing is copied when they grow.
-  std::deque<Call> calls_;  // in the order in which they ended
-  std::deque<Use> uses_;
-  std::deque<Tensor> tensors_;
-  std::deque<Fingerprint> fingerprints_;
+  RowMemory memory_;
+  RowBlocks<Call> calls_{memory_};  // in the order in which they ended
+  RowBlocks<Use> uses_{memory_};
+  RowBlocks<Tensor> tensors_{memory_};
+  RowBlocks<Fingerprint> fingerprints_{memory_};
   std::deque<std::vector<std::byte>> blobs_;
   std::vector<uint64_t> threads_;
+  uint32_t last_thread_ = 0;
   std::deque<Awaited> awaited_;  // in the order in which they were asked for
   uint64_t lost_fingerprints_ = 0;
 

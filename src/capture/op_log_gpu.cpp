@@ -15,7 +15,7 @@ void OpLog::take_what_has_arrived(bool wait) {
       continue;
     }
     tensors_[awaited.tensor].fingerprint = static_cast<uint32_t>(fingerprints_.size());
-    fingerprints_.push_back(cuda::to_fingerprint(*result));
+    fingerprints_.append() = cuda::to_fingerprint(*result);
     bytes_ += sizeof(Fingerprint);
   }
 }

@@ -84,13 +84,24 @@ struct OpCall {
   TextId arguments = 0;
   TextId results = 0;
   TextId notes = 0;
+  int64_t pass = -1;  // the recorder's; -1: none is open
   std::vector<OpUse> uses = {};
   std::vector<OpTensor> tensors = {};  // taken, and not yet handed over
   std::vector<Fingerprint> fingerprints = {};
   std::vector<std::vector<std::byte>> blobs = {};  // in C order
-  Event event = {};                                // the recorder's
-  int64_t pass = -1;                               // the recorder's; -1: none is open
-  GraphPass* graph = nullptr;                      // the call is captured into this graph
+  Event event = {};                                // the recorder's, from begin() on
+  GraphPass* graph = nullptr;                      // the call is captured into this graph; set before begin()
+
+  // As new, but for what is set in any case before begin(); the vectors keep their memory.
+  void clear() {
+    parent = forward = kNoEvent;
+    stack = 0;
+    arguments = results = notes = 0;
+    uses.clear();
+    tensors.clear();
+    fingerprints.clear();
+    blobs.clear();
+  }
 };
 
 class OpSink {

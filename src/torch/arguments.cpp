@@ -28,12 +28,6 @@ uint64_t mixed(uint64_t hash, uint64_t value) {
 
 uint64_t text_hash(std::string_view text) { return std::hash<std::string_view>{}(text); }
 
-// `x + 1` comes as a tensor that holds the number.
-bool is_number(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number() && tensor.is_cpu() &&
-         tensor.dim() == 0 && tensor.has_storage() && tensor.const_data_ptr() != nullptr;
-}
-
 uint64_t number_bits(const at::Tensor& tensor) {
   uint64_t bits[2] = {0, 0};
   std::memcpy(bits, tensor.const_data_ptr(), std::min<size_t>(tensor.itemsize(), sizeof bits));
@@ -43,7 +37,8 @@ uint64_t number_bits(const at::Tensor& tensor) {
 uint64_t value_hash(uint64_t hash, const IValue& value) {
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
-    return is_number(tensor) ? mixed(hash, number_bits(tensor)) : mixed(hash, tensor.defined() ? 2 : 3);
+    if (!tensor.defined()) return mixed(hash, 3);
+    return is_number(tensor) ? mixed(hash, number_bits(tensor)) : mixed(hash, 2);
   }
   if (value.isNone()) return mixed(hash, 4);
   if (value.isInt()) return mixed(mixed(hash, 5), static_cast<uint64_t>(value.toInt()));
@@ -140,8 +135,8 @@ class Writer {
   std::string text(const IValue& value, TypeKind kind) {
     if (value.isTensor()) {
       const at::Tensor& tensor = value.toTensor();
-      if (is_number(tensor)) return wrapped_text(tensor);
-      return tensor.defined() ? fmt::format("%{}", use_++) : "None";
+      if (!tensor.defined()) return "None";
+      return is_number(tensor) ? wrapped_text(tensor) : fmt::format("%{}", use_++);
     }
     if (value.isNone()) return "None";
     if (value.isBool()) return value.toBool() ? "True" : "False";

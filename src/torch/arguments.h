@@ -20,6 +20,26 @@ struct TensorPlace {
   int32_t item;  // in a list; -1: not in one
 };
 
+// `x + 1` comes as a tensor that holds the number.
+inline bool is_number(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->is_wrapped_number() && tensor.is_cpu() && tensor.dim() == 0 &&
+         tensor.has_storage() && tensor.const_data_ptr() != nullptr;
+}
+
+// The tensors of `values`, if there are no lists among these: else false, and none.
+inline bool collect_lone_tensors(c10::ArrayRef<const c10::IValue> values, std::vector<TensorPlace>& places) {
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    const c10::IValue& value = values[i];
+    if (value.isTensor()) {
+      if (value.toTensor().defined() && !is_number(value.toTensor())) places.push_back({&value.toTensor(), i, -1});
+    } else if (value.isList() || value.isTuple()) {
+      places.clear();
+      return false;
+    }
+  }
+  return true;
+}
+
 // Every tensor of `values`; those in lists are kept alive by `held`.
 void collect_tensors(c10::ArrayRef<const c10::IValue> values, std::vector<TensorPlace>& places,
                      std::vector<at::Tensor>& held);

@@ -19,8 +19,8 @@ using Link = Observer::Link;
 using ThreadState = Observer::ThreadState;
 
 struct Slot {
-  std::shared_ptr<Link> link;           // null: free; guarded by slots_mutex
   std::atomic<uint64_t> generation{0};  // grows whenever it is taken
+  std::shared_ptr<Link> link;           // null: free; guarded by slots_mutex
   at::CallbackHandle calls = 0;
   at::CallbackHandle nodes = 0;
   uint64_t thread = 0;  // that the callbacks are of; 0: all
@@ -33,7 +33,18 @@ struct SlotState {
   uint64_t generation = 0;
   ThreadState state;
 };
-thread_local std::array<std::unique_ptr<SlotState>, Callbacks::kSlots> thread_states;
+// What every callback asks for, in one place. Plain pointers: a variable with a destructor is asked for at twice the
+// cost.
+struct alignas(64) PerThread {
+  ThreadFlags flags;
+  SlotState* states[Callbacks::kSlots];
+};
+thread_local PerThread per_thread = {};
+struct OwnedStates {
+  std::unique_ptr<SlotState> of_slot[Callbacks::kSlots];
+  ~OwnedStates() { std::fill(std::begin(per_thread.states), std::end(per_thread.states), nullptr); }
+};
+thread_local OwnedStates owned_states;
 
 // Autograd takes itself out of the way before it calls what an operator does.
 bool is_above_autograd() {
@@ -41,7 +52,6 @@ bool is_above_autograd() {
 }
 
 SlotState& refresh(int slot) {
-  std::unique_ptr<SlotState>& mine = thread_states[slot];
   auto fresh = std::make_unique<SlotState>();
   {
     const std::lock_guard lock(slots_mutex);
@@ -51,21 +61,25 @@ SlotState& refresh(int slot) {
   // Collectives copy on threads of their own: no operators of the program.
   if (c10::getThreadName().rfind("pt_gloo", 0) == 0) fresh->state.link = nullptr;
   fresh->state.thread = thread_number();
-  fresh->state.deaf = deaf_counter();
-  mine = std::move(fresh);
-  return *mine;
+  fresh->state.flags = &thread_flags();
+  per_thread.states[slot] = fresh.get();
+  owned_states.of_slot[slot] = std::move(fresh);
+  return *per_thread.states[slot];
 }
 
 ThreadState& state_of(int slot) {
-  SlotState* mine = thread_states[slot].get();
+  const PerThread& here = per_thread;
+  SlotState* mine = here.states[slot];
+  const bool current = mine != nullptr && mine->generation == slots[slot].generation.load(std::memory_order_relaxed);
   // In code of our own somebody further up the stack still uses what is there.
-  if (mine != nullptr && *mine->state.deaf > 0) return mine->state;
-  if (mine == nullptr || mine->generation != slots[slot].generation.load(std::memory_order_relaxed))
+  if (!current && (mine == nullptr || here.flags.deaf == 0)) [[unlikely]]
     mine = &refresh(slot);
   return mine->state;
 }
 
 }  // namespace
+
+ThreadFlags& thread_flags() { return per_thread.flags; }
 
 Observer::ThreadState& Callbacks::state(int slot) { return state_of(slot); }
 
@@ -77,7 +91,7 @@ struct CallbackBody {
     Observer* observer = thread.link->observer;
     if (observer == nullptr) return true;
     bool done = false;
-    ++*thread.deaf;
+    ++thread.flags->deaf;
     try {
       work(*observer, lock);
       done = true;
@@ -86,7 +100,7 @@ struct CallbackBody {
     } catch (...) {
       if (thread.link->observer == observer) observer->fail("an unknown exception");
     }
-    --*thread.deaf;
+    --thread.flags->deaf;
     return done;
   }
 
@@ -94,7 +108,7 @@ struct CallbackBody {
     ThreadState& thread = state_of(slot);
     // The common case inside a visible operator costs no lock.
     const bool hidden = thread.opaque > 0 && !(thread.top().autograd && is_above_autograd());
-    if (hidden || *thread.deaf > 0 || thread.link == nullptr) {
+    if (hidden || thread.flags->deaf > 0 || thread.link == nullptr) {
       thread.marks.push_back(ThreadState::Mark::kIgnored);
       return;
     }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "capture/op_sink.h"
@@ -46,6 +47,27 @@ struct Observer::Frame {
     uint32_t use = 0;                    // of a kernel's argument, before
     std::optional<Hash128> before = {};  // of a kernel's argument
   };
+  // What few calls have. It stays out of the caches: most of the cost of an operator is fetching what is asked for.
+  struct Rare {
+    std::vector<at::Tensor> held;
+    std::vector<Pending> pending;
+    std::vector<Written> written;
+    JsonObject notes;
+    JsonObject unread;                             // path to reason
+    std::map<std::string, JsonObject> subclasses;  // by note: path to what Python says
+    std::vector<c10::IValue> arguments;            // kept for the user's hook only
+
+    void clear() {
+      held.clear();
+      pending.clear();
+      written.clear();
+      notes.clear();
+      unread.clear();
+      subclasses.clear();
+      arguments.clear();
+    }
+  };
+
   OpCall call;
   Operator* op = nullptr;
   bool logged = false;    // false: only hides what it calls
@@ -55,38 +77,34 @@ struct Observer::Frame {
   bool trains = true;  // false: what it writes only when training, it does not write
   bool has_children = false;
   TextId scope = 0;
+  bool has_rare = false;  // false: rare() is empty
+  uint32_t result_count = 0;
   std::vector<TensorPlace> places;
-  std::vector<at::Tensor> held;
-  std::vector<Pending> pending;
-  std::vector<Written> written;
-  JsonObject notes;
-  JsonObject unread;                             // path to reason
-  std::map<std::string, JsonObject> subclasses;  // by note: path to what Python says
-  size_t result_count = 0;
-  std::vector<c10::IValue> arguments;  // kept for the user's hook only
 
+  Rare& rare() {
+    has_rare = true;
+    return rare_;
+  }
+  void collect(c10::ArrayRef<const c10::IValue> values) {
+    if (!collect_lone_tensors(values, places)) [[unlikely]]
+      collect_tensors(values, places, rare().held);
+  }
+  // Places point to what may be gone soon.
+  void forget_places() {
+    places.clear();
+    if (has_rare) rare_.held.clear();
+  }
   void clear() {
-    call.uses.clear();
-    call.tensors.clear();
-    call.fingerprints.clear();
-    call.blobs.clear();
-    call.parent = call.forward = kNoEvent;
-    call.stack = 0;
-    call.arguments = call.results = call.notes = 0;
-    call.event = {};
-    call.graph = nullptr;
+    call.clear();
     op = nullptr;
     logged = has_children = autograd = backward = false;
     opaque = true;
     places.clear();
-    held.clear();
-    pending.clear();
-    written.clear();
-    notes.clear();
-    unread.clear();
-    subclasses.clear();
-    arguments.clear();
+    if (std::exchange(has_rare, false)) rare_.clear();
   }
+
+ private:
+  Rare rare_;
 };
 
 struct Observer::Scope {
@@ -101,6 +119,7 @@ struct Observer::ThreadState {
   enum class Mark : uint8_t { kIgnored, kFrame, kEngine, kFunction };
   struct Node {
     std::string name;
+    TextId notes = 0;  // that say so
     uint32_t forward = kNoEvent;
     TextId scope = 0;
     int64_t pass = -1;
@@ -108,7 +127,7 @@ struct Observer::ThreadState {
   };
 
   std::shared_ptr<Link> link;
-  int* deaf = nullptr;  // whether the thread is in code of our own: of all observers
+  ThreadFlags* flags = nullptr;
   uint64_t thread = 0;
   std::vector<Mark> marks;
   std::vector<std::unique_ptr<Frame>> frames;

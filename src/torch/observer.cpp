@@ -15,17 +15,14 @@
 namespace ttap::torch_source {
 namespace {
 
-thread_local int deaf = 0;
-thread_local int compiling_now = 0;
 constexpr size_t kMostForwards = size_t{1} << 22;
-constexpr size_t kMostTexts = size_t{1} << 16;  // of one operator: its scalars change all the time
-constexpr uint64_t kLargestGap = 1 << 20;       // between two numbers of autograd's sequence that we see
+constexpr uint64_t kLargestGap = 1 << 20;  // between two numbers of autograd's sequence that we see
 
 // What runs in our own code, and what that calls, is not recorded.
 class Deaf {
  public:
-  Deaf() { ++deaf; }
-  ~Deaf() { --deaf; }
+  Deaf() { ++thread_flags().deaf; }
+  ~Deaf() { --thread_flags().deaf; }
   Deaf(const Deaf&) = delete;
   Deaf& operator=(const Deaf&) = delete;
 };
@@ -60,12 +57,8 @@ Observer::Observer(const ObserverOptions& options, PythonSide python)
 
 Observer::~Observer() { stop(); }
 
-void Observer::deafen(int by) { deaf += by; }
-void Observer::compiling(int by) { compiling_now += by; }
-
-bool is_deaf() { return deaf > 0; }
-int* deaf_counter() { return &deaf; }
-bool is_compiling() { return compiling_now > 0; }
+void Observer::deafen(int by) { thread_flags().deaf += by; }
+void Observer::compiling(int by) { thread_flags().compiling += by; }
 
 Observer::Counts Observer::counts() const {
   const std::lock_guard lock(link_->mutex);
@@ -80,10 +73,8 @@ void Observer::fail(const char* what) {
 
 // ---- names ----
 
-const Observer::Name* Observer::name_of(TextId scope, bool backward, const std::string& op, uint64_t key,
-                                        std::unique_lock<SpinLock>& lock) {
-  const auto found = names_.find(key);
-  if (found != names_.end()) return &found->second;
+const Observer::Name* Observer::new_name(TextId scope, bool backward, const std::string& op, uint64_t key,
+                                         std::unique_lock<SpinLock>& lock) {
   const std::string name = join_op_name({.scope = texts_.text(scope), .backward = backward, .op = op});
   std::optional<Level> level = options_.level;
   if (python_.decide) {
@@ -102,16 +93,18 @@ const Observer::Name* Observer::name_of(TextId scope, bool backward, const std::
 
 bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock) {
   Operator& op = operators_.of(function);
-  if (op.is_engine) thread.engine.push_back(thread.nodes.size());
-  if (!op.dispatched) return function.seqNr() >= 0;  // an autograd.Function of the program
-  if (compiling_now > 0 && !options_.compilation) {
+  if (!op.dispatched) [[unlikely]] {
+    if (op.is_engine) thread.engine.push_back(thread.nodes.size());
+    return function.seqNr() >= 0;  // an autograd.Function of the program
+  }
+  if (thread.flags->compiling > 0 && !options_.compilation) [[unlikely]] {
     ++counts_.compilation;
     return false;
   }
   Frame* parent = thread.depth > 0 ? &thread.top() : nullptr;
   Frame& frame = thread.push();
   const auto arguments = arguments_of(function, op);
-  collect_tensors(arguments, frame.places, frame.held);
+  frame.collect(arguments);
   if (gpu_.waiting()) launch_before(op, frame);
   const auto [keys, modes_off] = keys_of(frame.places);
   if (options_.view == OpView::kDispatch &&
@@ -126,26 +119,22 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   frame.autograd = op.has_autograd && keys.has_any(c10::autograd_dispatch_keyset);
   const Name* name = place_call(frame, thread, op.full_name, op.number, lock);
   if (name == nullptr) return false;
-  if (!name->level || sink_->full()) {
+  if (!name->level || sink_->full()) [[unlikely]] {
     ++(name->level ? counts_.no_room : counts_.rejected);
     if (op.writes && options_.ids)  // what it writes holds another value then, recorded or not
       for (const TensorPlace& place : frame.places)
-        if (op.arguments[place.argument].written) frame.written.push_back({.tensor = *place.tensor, .path = 0});
-    frame.held.clear();
-    frame.places.clear();
+        if (op.arguments[place.argument].written) frame.rare().written.push_back({.tensor = *place.tensor, .path = 0});
+    frame.forget_places();
     return false;
   }
   if (!begin_call(frame, thread, parent, OpKind::kOp, *name, 0, lock)) return false;
-  const uint64_t like = signature(arguments);
-  if (op.argument_texts.size() > kMostTexts) op.argument_texts.clear();
-  const auto text = op.argument_texts.find(like);
   frame.call.arguments =
-      text != op.argument_texts.end()
-          ? text->second
-          : op.argument_texts.emplace(like, texts_.intern(arguments_text(op, arguments))).first->second;
+      op.argument_texts.of(signature(arguments), [&] { return texts_.intern(arguments_text(op, arguments)); });
   frame.trains = op.training_flag < 0 || arguments[static_cast<size_t>(op.training_flag)].toBool();
-  if (python_.hook) frame.arguments.assign(arguments.begin(), arguments.end());
-  if (op.group_argument >= 0) note_group(frame, arguments);
+  if (python_.hook) [[unlikely]]
+    frame.rare().arguments.assign(arguments.begin(), arguments.end());
+  if (op.group_argument >= 0) [[unlikely]]
+    note_group(frame, arguments);
   if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, false, lock)) return false;
   (void)note_inputs(frame, lock);
   return false;
@@ -156,7 +145,8 @@ const Observer::Name* Observer::place_call(Frame& frame, const ThreadState& thre
   frame.backward = !thread.nodes.empty() && thread.scopes.size() <= thread.nodes.back().scopes_below;
   frame.scope = frame.backward ? thread.nodes.back().scope : thread.scopes.empty() ? 0 : thread.scopes.back().name;
   const uint64_t key = uint64_t{frame.scope} << 32 | number << 1 | (frame.backward ? 1 : 0);
-  return name_of(frame.scope, frame.backward, operation, key, lock);
+  const auto found = names_.find(key);
+  return found != names_.end() ? &found->second : new_name(frame.scope, frame.backward, operation, key, lock);
 }
 
 bool Observer::begin_call(Frame& frame, const ThreadState& thread, const Frame* parent, OpKind kind, const Name& name,
@@ -173,7 +163,7 @@ bool Observer::begin_call(Frame& frame, const ThreadState& thread, const Frame* 
   call.parent = parent != nullptr && parent->logged ? parent->call.number
                 : thread.scopes.empty()             ? kNoEvent
                                                     : thread.scopes.back().event;
-  if (!take_stack(call, lock, own_frames)) return false;
+  if (options_.stacks && !take_stack(call, lock, own_frames)) return false;
   call.graph = graph_here();
   call.start_ns = ticks_.now_ns();
   sink_->begin(call);
@@ -181,7 +171,6 @@ bool Observer::begin_call(Frame& frame, const ThreadState& thread, const Frame* 
 }
 
 bool Observer::take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t own_frames) {
-  if (!options_.stacks) return true;
   const std::shared_ptr<Link> link = link_;
   std::string text;
   {
@@ -197,30 +186,39 @@ bool Observer::take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t
 
 void Observer::end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock) {
   Frame& frame = thread.top();
-  if (!frame.logged)
-    for (const Frame::Written& written : frame.written) tensors_.written(written.tensor);
+  if (!frame.logged && frame.has_rare)
+    for (const Frame::Written& written : frame.rare().written) tensors_.written(written.tensor);
   if (!frame.logged || (options_.view == OpView::kLeaf && frame.has_children)) return;
   frame.call.end_ns = ticks_.now_ns();
   if (function.seqNr() >= 0) remember_forward(function, {frame.call.number, frame.scope, frame.call.pass});
-  const Operator& op = *frame.op;
+  const size_t count = frame.op->result_count;
   c10::ArrayRef<c10::IValue> results(function.outputs());
-  if (const size_t count = op.schema->returns().size(); results.size() > count)
-    results = results.slice(results.size() - count);
-  if (results.empty() && !op.schema->returns().empty()) frame.notes.add("raised", "true");
+  if (results.size() > count) results = results.slice(results.size() - count);
+  if (results.empty() && count > 0) frame.rare().notes.add("raised", "true");
   if (!note_results(frame, results, lock)) return;
   if (python_.hook && !call_hook(frame, results, lock)) return;
   thread.last_event = frame.call.number;
   thread.last_scope = frame.scope;
-  if (frame.backward && !thread.nodes.empty()) frame.notes.add("node", json_text(thread.nodes.back().name));
+  if (frame.backward && !thread.nodes.empty()) {
+    if (frame.has_rare)
+      frame.rare().notes.add("node", json_text(thread.nodes.back().name));
+    else
+      frame.call.notes = thread.nodes.back().notes;
+  }
   finish(frame);
 }
 
 void Observer::finish(Frame& frame) {
-  if (!frame.unread.empty()) frame.notes.add("unread", frame.unread.str());
-  for (const auto& [note, subclasses] : frame.subclasses)
-    frame.notes.add(note, note == "fake" ? "true" : subclasses.str());
-  if (!frame.notes.empty()) frame.call.notes = texts_.intern(frame.notes.str());
+  if (frame.has_rare) note_rare(frame);
   sink_->end(frame.call);
+}
+
+void Observer::note_rare(Frame& frame) {
+  Frame::Rare& rare = frame.rare();
+  if (!rare.unread.empty()) rare.notes.add("unread", rare.unread.str());
+  for (const auto& [note, subclasses] : rare.subclasses)
+    rare.notes.add(note, note == "fake" ? "true" : subclasses.str());
+  if (!rare.notes.empty()) frame.call.notes = texts_.intern(rare.notes.str());
 }
 
 // The node of autograd that this operator may have made has the number that was the next one when it began; the last
@@ -253,6 +251,13 @@ void Observer::drop_values(Frame& frame) {
 
 void Observer::enter_node(const at::RecordFunction& function, ThreadState& thread) {
   ThreadState::Node node{.name = function.name(), .scopes_below = thread.scopes.size()};
+  TextId& notes = node_notes_[node.name];
+  if (notes == 0) {
+    JsonObject text;
+    text.add("node", json_text(node.name));
+    notes = texts_.intern(text.str());
+  }
+  node.notes = notes;
   const auto found = forwards_.find(function.forwardThreadId());
   const auto number = static_cast<uint64_t>(function.seqNr());
   if (found != forwards_.end() && function.seqNr() >= 0 && number >= found->second.first &&

@@ -93,6 +93,7 @@ class Observer {
   // The sink outlives the observer's activity.
   void set_sink(OpSink* sink, OwnerSide owner = {}) {
     sink_ = sink;
+    keeps_meta_ = sink->keeps_meta();
     owner_ = std::move(owner);
   }
   // Of padded tensors on a GPU; before start().
@@ -170,12 +171,13 @@ class Observer {
   bool begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock);
   void end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock);
   void finish(Frame& frame);
+  void note_rare(Frame& frame);
   void enter_node(const at::RecordFunction& function, ThreadState& thread);
   void remember_forward(const at::RecordFunction& function, const Forward& forward);
   void end_function(const at::RecordFunction& function, const ThreadState& thread);
   void drop_values(Frame& frame);
-  const Name* name_of(TextId scope, bool backward, const std::string& op, uint64_t key,
-                      std::unique_lock<SpinLock>& lock);
+  const Name* new_name(TextId scope, bool backward, const std::string& op, uint64_t key,
+                       std::unique_lock<SpinLock>& lock);
   // Where a call stands, and its name; then its beginning, with what is the same for operators and kernels.
   const Name* place_call(Frame& frame, const ThreadState& thread, const std::string& operation, uint64_t number,
                          std::unique_lock<SpinLock>& lock);
@@ -206,6 +208,7 @@ class Observer {
   PythonSide python_;
   OwnerSide owner_;
   OpSink* sink_ = nullptr;
+  bool keeps_meta_ = false;  // the sink
   std::shared_ptr<Link> link_;
   std::atomic<int> slot_{-1};
 
@@ -218,15 +221,18 @@ class Observer {
   Ticks ticks_;
   ska::flat_hash_map<uint64_t, Name> names_;  // by scope, backward and operator
   std::unordered_map<std::string, uint64_t> kernel_numbers_;
-  std::unordered_map<uint64_t, Forwards> forwards_;  // by thread
+  std::unordered_map<std::string, TextId> node_notes_;  // by the name of autograd's node
+  std::unordered_map<uint64_t, Forwards> forwards_;     // by thread
   uint32_t next_value_ = 1;
   std::unordered_set<uint32_t> dropped_values_;  // of a leaf view
   Counts counts_;
 };
 
-// Whether this thread is in code of our own.
-bool is_deaf();
-int* deaf_counter();
-bool is_compiling();
+// Of the calling thread, for all observers; each nests.
+struct ThreadFlags {
+  int deaf = 0;       // in code of our own
+  int compiling = 0;  // torch.compile is at work
+};
+ThreadFlags& thread_flags();
 
 }  // namespace ttap::torch_source

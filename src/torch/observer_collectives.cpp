@@ -27,7 +27,7 @@ void Observer::note_group(Frame& frame, c10::ArrayRef<const c10::IValue> argumen
     if (!group->getGroupDesc().empty()) text += " (" + group->getGroupDesc() + ")";
     text += ", rank " + std::to_string(group->getRank()) + " of " + std::to_string(group->getSize());
   }
-  if (!text.empty()) frame.notes.add("group", json_text(text));
+  if (!text.empty()) frame.rare().notes.add("group", json_text(text));
 }
 
 // Reading the result of a collective before it is there would give what was there before. All ranks call their
@@ -47,7 +47,7 @@ bool Observer::wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue
     }
     if (!work) continue;
     if (!waits) {
-      frame.notes.add("work", json_text("not waited for"));
+      frame.rare().notes.add("work", json_text("not waited for"));
       continue;
     }
     const std::shared_ptr<Link> link = link_;

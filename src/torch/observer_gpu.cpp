@@ -29,7 +29,7 @@ GraphPass* Observer::graph_here() {
 }
 
 void Observer::send_to_gpu(Frame& frame) {
-  for (Frame::Pending& each : frame.pending) {
+  for (Frame::Pending& each : frame.rare().pending) {
     const at::Tensor& tensor = each.tensor;
     if (!tensor.defined() || !tensor.is_cuda() || tensor.is_conj() || tensor.is_neg() || each.known) continue;
     const TensorView view{tensor.const_data_ptr(), each.meta->dtype, each.meta->shape, each.meta->strides};

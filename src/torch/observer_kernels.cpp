@@ -24,7 +24,7 @@ std::string escaped(std::string_view text) {
 
 void Observer::begin_kernel(std::string_view library, std::string_view name, std::vector<KernelArgument> arguments) {
   ThreadState* thread = thread_state();
-  if (thread == nullptr || is_deaf()) return;
+  if (thread == nullptr || thread->flags->deaf > 0) return;
   const std::shared_ptr<Link> link = link_;
   std::unique_lock lock(link->mutex);
   if (link->observer != this) return;
@@ -33,7 +33,7 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
   Frame& frame = thread->push();
   ++thread->opaque;  // what a launcher calls is not the program's
   thread->kernels.push_back(thread->depth);
-  if (is_compiling() && !options_.compilation) {
+  if (thread->flags->compiling > 0 && !options_.compilation) {
     ++counts_.compilation;  // autotuning
     return;
   }
@@ -61,12 +61,12 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
     text += "%" + std::to_string(call.uses.size());
     const TextId path = texts_.intern("/" + argument.name);
     use_tensor(frame, argument.tensor, places_.of(places_.in(), path), {.level = level, .written = false});
-    frame.written.push_back(
+    frame.rare().written.push_back(
         {.tensor = std::move(argument.tensor), .path = path, .use = static_cast<uint32_t>(call.uses.size() - 1)});
   }
   call.arguments = texts_.intern(text);
   if (!take_pending(frame, lock)) return;
-  for (Frame::Written& each : frame.written)
+  for (Frame::Written& each : frame.rare().written)
     if (const Fingerprint* known = tensors_.fingerprint_of(each.tensor, tensors_.meta_of(each.tensor)))
       each.before = known->hash;
 }
@@ -74,8 +74,9 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
 // A kernel does not say which of its arguments it writes: those that are not what they were.
 void Observer::keep_what_changed(Frame& frame, size_t first_use, size_t first_tensor) {
   OpCall& call = frame.call;
-  for (size_t i = 0; i < frame.written.size(); ++i) {
-    const Frame::Written& each = frame.written[i];
+  const std::vector<Frame::Written>& arguments = frame.rare().written;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Frame::Written& each = arguments[i];
     OpUse& after = call.uses[first_use + i];
     const auto taken = std::find_if(call.tensors.begin() + static_cast<ptrdiff_t>(first_tensor), call.tensors.end(),
                                     [&](const OpTensor& tensor) { return tensor.value == after.value; });
@@ -105,11 +106,11 @@ void Observer::end_kernel() {
   if (link->observer == this && frame.logged) {
     frame.call.end_ns = ticks_.now_ns();
     // It reaches memory through its arguments only.
-    for (const Frame::Written& written : frame.written) tensors_.written(written.tensor);
+    for (const Frame::Written& written : frame.rare().written) tensors_.written(written.tensor);
     const UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
     const size_t first_use = frame.call.uses.size();
     const size_t first_tensor = frame.call.tensors.size();
-    for (const Frame::Written& written : frame.written)
+    for (const Frame::Written& written : frame.rare().written)
       use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
     if (take_pending(frame, lock)) {
       keep_what_changed(frame, first_use, first_tensor);

@@ -29,7 +29,7 @@ bool Observer::describe_subclasses(Frame& frame, bool results, std::unique_lock<
                                   : place_of(*frame.op, *each.place);
     std::string where(results ? "out" : "");
     where += texts_.text(places_.all()[place].path);
-    frame.subclasses[each.told.note].add(where, each.told.json);
+    frame.rare().subclasses[each.told.note].add(where, each.told.json);
   }
   return true;
 }
@@ -39,12 +39,12 @@ bool Observer::call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results,
   std::string json;
   {
     const Unlocked unlocked(*link, lock);
-    json = python_.hook(frame.op->full_name,
-                        c10::ArrayRef<const c10::IValue>(frame.arguments.data(), frame.arguments.size()), *frame.op,
-                        results);
+    const std::vector<c10::IValue>& arguments = frame.rare().arguments;
+    json = python_.hook(frame.op->full_name, c10::ArrayRef<const c10::IValue>(arguments.data(), arguments.size()),
+                        *frame.op, results);
   }
   if (link->observer != this) return false;
-  if (!json.empty()) frame.notes.add("hook", json);
+  if (!json.empty()) frame.rare().notes.add("hook", json);
   return true;
 }
 

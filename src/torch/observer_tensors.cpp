@@ -14,6 +14,12 @@ namespace {
 constexpr std::string_view kUnderWay = "a collective that has not been waited for";
 constexpr std::string_view kUninitialised = "not initialised";
 
+bool any_subclass(const std::vector<TensorPlace>& places) {
+  for (const TensorPlace& place : places)
+    if (place.tensor->key_set().has(c10::DispatchKey::Python)) return true;
+  return false;
+}
+
 }  // namespace
 
 PlaceId Observer::place_of(const Operator& op, const TensorPlace& place) {
@@ -40,6 +46,13 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
   }
   use.value = next_value_++;
   if (options_.ids) tensors_.set_value(tensor, meta, use.value);
+  if (how.level == Level::kMeta && keeps_meta_) {
+    OpTensor& kept = frame.call.tensors.emplace_back();
+    kept.place = place;
+    kept.meta = meta;
+    kept.value = use.value;
+    return;
+  }
   OpTensor record{.place = place, .meta = meta, .value = use.value, .asked = how.level};
   if (how.level != Level::kMeta) {
     if (reason.empty()) reason = unreadable(tensor);
@@ -48,12 +61,12 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
       note_unread(frame, place, reason);
     }
   }
-  if (record.asked == Level::kMeta && sink_->keeps_meta()) {
+  if (record.asked == Level::kMeta && keeps_meta_) {
     frame.call.tensors.push_back(record);
     return;
   }
   Frame::Pending& pending =
-      frame.pending.emplace_back(Frame::Pending{.record = record, .meta = &tensors_.metas()[meta]});
+      frame.rare().pending.emplace_back(Frame::Pending{.record = record, .meta = &tensors_.metas()[meta]});
   const OpPlace& words = places_.all()[place];
   pending.role = texts_.text(words.role);
   pending.path = texts_.text(words.path);
@@ -68,7 +81,7 @@ void Observer::note_unread(Frame& frame, PlaceId place, std::string_view reason)
   const OpPlace& words = places_.all()[place];
   std::string where(words.role == places_.in() ? std::string_view{} : texts_.text(words.role));
   where += texts_.text(words.path);
-  frame.unread.add(where, json_text(reason));
+  frame.rare().unread.add(where, json_text(reason));
 }
 
 bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
@@ -80,23 +93,23 @@ bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
     const bool written = argument.written && frame.trains;
     // What is in the target of an out= before is of no interest, and not the same in two runs.
     use_tensor(frame, *place.tensor, where, {.level = argument.target ? Level::kMeta : level, .written = written});
-    if (written) frame.written.push_back({.tensor = *place.tensor, .path = places_.all()[where].path});
+    if (written) [[unlikely]]
+      frame.rare().written.push_back({.tensor = *place.tensor, .path = places_.all()[where].path});
   }
-  const bool attached = take_pending(frame, lock);
-  frame.held.clear();
-  frame.places.clear();
+  const bool attached = !frame.has_rare || take_pending(frame, lock);
+  frame.forget_places();
   return attached;
 }
 
 bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock) {
   Operator& op = *frame.op;
   if (op.is_c10d && !wait_for_collective(frame, results, lock)) return false;
-  if (options_.ids)
-    for (const Frame::Written& written : frame.written) tensors_.written(written.tensor);
+  if (options_.ids && frame.has_rare)
+    for (const Frame::Written& written : frame.rare().written) tensors_.written(written.tensor);
   const size_t first_result = frame.call.uses.size();
-  collect_tensors(results, frame.places, frame.held);
-  frame.result_count = results.size();
-  if (!describe_subclasses(frame, true, lock)) return false;
+  frame.collect(results);
+  frame.result_count = static_cast<uint32_t>(results.size());
+  if (any_subclass(frame.places) && !describe_subclasses(frame, true, lock)) return false;
   if (op.is_wait)
     for (const TensorPlace& place : frame.places) tensors_.written(*place.tensor);
   UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
@@ -105,33 +118,30 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   if (op.fills_nothing) how.reason = kUninitialised;
   for (const TensorPlace& place : frame.places) {
     use_tensor(frame, *place.tensor, places_.of_result(place.argument, results.size(), place.item), how);
-    for (Frame::Written& written : frame.written) written.returned |= written.tensor.is_same(*place.tensor);
+    if (frame.has_rare)
+      for (Frame::Written& written : frame.rare().written) written.returned |= written.tensor.is_same(*place.tensor);
     if (op.fills_nothing && options_.ids) tensors_.set_uninitialised(*place.tensor, true);
     if (op.result_comes_later) tensors_.set_under_way(*place.tensor);
   }
-  for (const Frame::Written& written : frame.written)
-    if (!written.returned) use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
-  if (!results.empty()) {
-    const uint64_t like = signature(results) + first_result;
-    const auto known = op.result_texts.find(like);
-    frame.call.results =
-        known != op.result_texts.end()
-            ? known->second
-            : op.result_texts.emplace(like, texts_.intern(results_text(op, results, first_result))).first->second;
-  }
-  const bool attached = take_pending(frame, lock);
-  frame.held.clear();
-  frame.places.clear();
-  frame.written.clear();
+  if (frame.has_rare)
+    for (const Frame::Written& written : frame.rare().written)
+      if (!written.returned) use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
+  if (!results.empty())
+    frame.call.results = op.result_texts.of(signature(results) + first_result,
+                                            [&] { return texts_.intern(results_text(op, results, first_result)); });
+  const bool attached = !frame.has_rare || take_pending(frame, lock);
+  frame.forget_places();
+  if (frame.has_rare) frame.rare().written.clear();
   return attached;
 }
 
 bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
-  if (frame.pending.empty()) return true;
+  std::vector<Frame::Pending>& all = frame.rare().pending;
+  if (all.empty()) return true;
   if (GpuTaps::work()) send_to_gpu(frame);
   const size_t first = frame.call.tensors.size();
   const auto take_all = [&] {
-    for (Frame::Pending& each : frame.pending) {
+    for (Frame::Pending& each : all) {
       if (each.way == Frame::Way::kDelivered) {
         frame.call.tensors.push_back(each.record);
         continue;
@@ -160,7 +170,7 @@ bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
       sink_->take(frame.call, each.record, source);
     }
   };
-  const bool reads = std::any_of(frame.pending.begin(), frame.pending.end(), [](const Frame::Pending& each) {
+  const bool reads = std::any_of(all.begin(), all.end(), [](const Frame::Pending& each) {
     return each.tensor.defined() && !each.known && (each.way == Frame::Way::kRead || each.way == Frame::Way::kCopied);
   });
   if (!reads) {
@@ -172,19 +182,19 @@ bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
       take_all();
     }
     if (link->observer != this) {
-      frame.pending.clear();
+      all.clear();
       return false;
     }
   }
   if (options_.ids)
-    for (size_t i = 0; i < frame.pending.size(); ++i) {
-      const Frame::Pending& each = frame.pending[i];
+    for (size_t i = 0; i < all.size(); ++i) {
+      const Frame::Pending& each = all[i];
       if (each.record.asked != Level::kMeta) tensors_.set_read(each.tensor, each.record.meta);
       const OpTensor* taken = first + i < frame.call.tensors.size() ? &frame.call.tensors[first + i] : nullptr;
       if (taken != nullptr && taken->fingerprint != kNoNumber)
         tensors_.set_fingerprint(each.tensor, taken->meta, frame.call.fingerprints[taken->fingerprint]);
     }
-  frame.pending.clear();
+  all.clear();
   return true;
 }
 

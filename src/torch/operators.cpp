@@ -2,13 +2,28 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <cstring>
+#include <atomic>
 #include <string_view>
 
 namespace ttap::torch_source {
 namespace {
 
 using c10::DispatchKey;
+
+// How many operators of the process have been taken away.
+std::atomic<uint64_t> removals{0};
+
+class CountRemovals : public c10::OpRegistrationListener {
+ public:
+  void onOperatorRegistered(const c10::OperatorHandle&) override {}
+  void onOperatorDeregistered(const c10::OperatorHandle&) override { removals.fetch_add(1, std::memory_order_relaxed); }
+};
+void count_removals() {
+  // Never destroyed: operators go after everything of ours.
+  static auto* const listening = new c10::RegistrationHandleRAII(
+      c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<CountRemovals>()));
+  (void)listening;
+}
 
 bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 
@@ -59,15 +74,20 @@ bool has_kernel_of_its_own(const c10::OperatorHandle& op, DispatchKey backend) {
 
 }  // namespace
 
+OperatorTable::OperatorTable(PlaceTable& places) : places_(places) { count_removals(); }
+
 Operator& OperatorTable::of(const at::RecordFunction& function) {
   const char* name = function.name();
+  const uint64_t now = removals.load(std::memory_order_relaxed);
+  Found& found = by_name_[name];
+  if (found.op != nullptr && found.removals == now && found.op->dispatched) return *found.op;
   const char* overload = function.overload_name();
-  const auto found = by_name_.find(name);
-  if (found != by_name_.end() && found->second->name == name && found->second->overload == overload)
-    return *found->second;
-  operators_.push_back(make(function, name, overload));
-  by_name_[name] = operators_.back().get();
-  return *operators_.back();
+  if (found.op == nullptr || found.op->name != name || found.op->overload != overload) {
+    operators_.push_back(make(function, name, overload));
+    found.op = operators_.back().get();
+  }
+  found.removals = now;
+  return *found.op;
 }
 
 std::unique_ptr<Operator> OperatorTable::make(const at::RecordFunction& function, const char* name,
@@ -81,6 +101,7 @@ std::unique_ptr<Operator> OperatorTable::make(const at::RecordFunction& function
   op->dispatched = op->schema.has_value() && !starts_with(op->name, "profiler::");
   op->is_engine = !op->dispatched && starts_with(op->name, "autograd::engine::evaluate_function");
   if (!op->dispatched) return op;
+  op->result_count = op->schema->returns().size();
   describe_schema(*op, places_);
   describe_dispatch(*op);
   op->computes = op->name != "aten::detach_" && op->name != "aten::requires_grad_" && op->name != "aten::set_data" &&

@@ -17,6 +17,27 @@
 
 namespace ttap::torch_source {
 
+// The texts of an operator's arguments, or of its results, by what two calls with the same text have in common.
+class SignatureTexts {
+ public:
+  template <class Make>
+  TextId of(uint64_t signature, const Make& make) {
+    if (signature == last_signature_ && !texts_.empty()) return last_;
+    if (texts_.size() > kMost) texts_.clear();
+    auto found = texts_.find(signature);
+    if (found == texts_.end()) found = texts_.emplace(signature, make()).first;
+    last_signature_ = signature;
+    return last_ = found->second;
+  }
+
+ private:
+  static constexpr size_t kMost = size_t{1} << 16;  // scalars may be others in every call
+
+  ska::flat_hash_map<uint64_t, TextId> texts_;
+  uint64_t last_signature_ = 0;
+  TextId last_ = 0;
+};
+
 // What is known of one operator of the dispatcher, once per trace.
 struct Operator {
   struct Argument {
@@ -34,6 +55,7 @@ struct Operator {
   bool is_engine = false;   // such a range: autograd evaluates a node, and fits its results afterwards
   std::optional<c10::FunctionSchema> schema;
   std::vector<Argument> arguments;
+  size_t result_count = 0;
   bool writes = false;              // to any argument
   int training_flag = -1;           // the argument that says whether it does
   bool result_comes_later = false;  // a collective that is waited for by another operator
@@ -52,23 +74,27 @@ struct Operator {
 
   bool computes = true;  // false: it only changes what autograd knows of a tensor
 
-  ska::flat_hash_map<uint64_t, TextId> argument_texts;  // by signature
-  ska::flat_hash_map<uint64_t, TextId> result_texts;
+  SignatureTexts argument_texts;
+  SignatureTexts result_texts;
 };
 
 // Finds the operator of a RecordFunction without copying its schema or name.
 class OperatorTable {
  public:
-  explicit OperatorTable(PlaceTable& places) : places_(places) {}
+  explicit OperatorTable(PlaceTable& places);
   Operator& of(const at::RecordFunction& function);
 
  private:
   std::unique_ptr<Operator> make(const at::RecordFunction& function, const char* name, const char* overload);
 
   PlaceTable& places_;
-  // By where the schema keeps its name: an operator that is registered anew may get the place of another one, so the
-  // names are compared too.
-  ska::flat_hash_map<const char*, Operator*> by_name_;
+  // By where the schema keeps its name. Once an operator has been taken away another one may get the place, and what is
+  // no operator keeps its name anywhere: then the names are compared too.
+  struct Found {
+    Operator* op = nullptr;
+    uint64_t removals = 0;  // of operators, when the names were the same
+  };
+  ska::flat_hash_map<const char*, Found> by_name_;
   std::vector<std::unique_ptr<Operator>> operators_;
 };
 

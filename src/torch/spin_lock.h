@@ -1,48 +1,60 @@
 #pragma once
 
-#include <Python.h>
+#include <pthread.h>
 
 #include <atomic>
-#include <thread>
 
 namespace ttap::torch_source {
 
-// For sections of some hundred nanoseconds that threads hardly ever enter together: half the cost of a mutex. Whoever
-// has to wait lets go of the GIL meanwhile: some tensors ask Python for their sizes, and the thread that holds the lock
-// then waits for the GIL.
+// For sections of some hundred nanoseconds that threads hardly ever enter together.
+//
+// It belongs to the first thread that takes it, and costs that one no more than plain stores. When a second thread
+// comes this ends, for good, and it is a spin lock. The second one takes it away, then has every thread of the process
+// pass a barrier (membarrier): after that it sees whether the owner is inside, or else the owner sees that it owns it
+// no more.
+//
+// Whoever has to wait lets go of the GIL meanwhile: some tensors ask Python for their sizes, and the thread that holds
+// the lock then waits for the GIL.
 class SpinLock {
  public:
   void lock() {
-    if (try_lock()) return;
-    if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) {
-      wait();
-      return;
+    const pthread_t self = ::pthread_self();
+    if (owner_.load(std::memory_order_relaxed) == self) {
+      owner_inside_.store(true, std::memory_order_relaxed);
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // the barrier is the other thread's
+      if (owner_.load(std::memory_order_relaxed) == self) {
+        held_by_owner_ = true;
+        return;
+      }
+      owner_inside_.store(false, std::memory_order_release);
     }
-    PyThreadState* const state = PyEval_SaveThread();
-    wait();
-    PyEval_RestoreThread(state);
+    lock_shared();
   }
-  bool try_lock() { return !taken_.exchange(true, std::memory_order_acquire); }
-  void unlock() { taken_.store(false, std::memory_order_release); }
+  void unlock() {
+    if (held_by_owner_) {
+      held_by_owner_ = false;
+      owner_inside_.store(false, std::memory_order_release);
+    } else {
+      taken_.store(false, std::memory_order_release);
+    }
+  }
 
   // In a forked child, where whoever held it does not exist.
-  void reset() { taken_.store(false, std::memory_order_relaxed); }
+  void reset();
 
  private:
-  static constexpr int kSpins = 64;
-  void wait() {
-    while (taken_.exchange(true, std::memory_order_acquire)) {
-      for (int i = 0; i < kSpins && taken_.load(std::memory_order_relaxed); ++i) pause();
-      if (taken_.load(std::memory_order_relaxed)) std::this_thread::yield();
-    }
-  }
-  static void pause() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-  }
+  // No thread has these numbers.
+  static constexpr pthread_t kNobodyYet = 0;
+  static constexpr pthread_t kNobodyAnyMore = 1;
 
-  std::atomic<bool> taken_{false};
+  void lock_shared();
+  void wait();
+  bool take_from_owner();
+
+  std::atomic<pthread_t> owner_{kNobodyYet};
+  std::atomic<bool> owner_inside_{false};
+  std::atomic<bool> taken_{false};  // by whoever is not the owner
+  bool held_by_owner_ = false;      // of whoever holds the lock
 };
 
 }  // namespace ttap::torch_source

@@ -4,6 +4,7 @@
 #include <c10/core/TensorImpl.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "core/mix64.h"
@@ -14,7 +15,29 @@ namespace {
 constexpr size_t kViewsPerStorage = 16;
 constexpr size_t kFirstSweep = 4096;
 
-uint64_t stirred(uint64_t hash, uint64_t value) { return (hash ^ value) * 0x9E3779B97F4A7C15; }
+// The same memory is another value when it is to be read as its conjugate or negative.
+uint8_t marks_of(const at::Tensor& tensor) {
+  return static_cast<uint8_t>((tensor.is_conj() ? 1 : 0) | (tensor.is_neg() ? 2 : 0));
+}
+
+constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;
+uint64_t stirred(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * kOdd;
+  return hash ^ hash >> 29;
+}
+uint64_t hash_of(const at::Tensor& tensor, c10::IntArrayRef shape, c10::IntArrayRef strides) {
+  const c10::Device device = tensor.device();
+  uint64_t hash =
+      stirred(shape.size(), static_cast<uint64_t>(tensor.scalar_type()) << 32 | uint64_t{marks_of(tensor)} << 16 |
+                                static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
+  if (strides.empty()) {
+    for (const int64_t size : shape) hash = stirred(hash, static_cast<uint64_t>(size));
+  } else {
+    for (size_t i = 0; i < shape.size(); ++i)
+      hash = stirred(hash, static_cast<uint64_t>(shape[i]) ^ std::rotl(static_cast<uint64_t>(strides[i]) * kOdd, 32));
+  }
+  return hash;
+}
 
 bool has_sizes(const at::Tensor& tensor) {
   return !tensor.is_nested() && !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
@@ -88,25 +111,24 @@ std::string_view unreadable(const at::Tensor& tensor) {
 
 MetaId TensorTable::meta_of(const at::Tensor& tensor) {
   const bool sized = has_sizes(tensor);
-  const bool strided = sized && has_strides(tensor);
   const c10::IntArrayRef shape = sized ? tensor.sizes() : c10::IntArrayRef{};
-  const c10::IntArrayRef strides = strided ? tensor.strides() : c10::IntArrayRef{};
-  const c10::Device device = tensor.device();
-  uint64_t hash = stirred(static_cast<uint64_t>(tensor.scalar_type()) << 32 | shape.size(),
-                          static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
-  for (const int64_t size : shape) hash = stirred(hash ^ hash >> 29, static_cast<uint64_t>(size));
-  for (const int64_t stride : strides) hash = stirred(hash ^ hash >> 29, static_cast<uint64_t>(stride));
-  // The same memory is another value when it is to be read as its conjugate or negative.
-  const int marks = (tensor.is_conj() ? 1 : 0) | (tensor.is_neg() ? 2 : 0);
-  if (marks != 0) hash = stirred(hash ^ hash >> 29, static_cast<uint64_t>(marks));
+  const c10::IntArrayRef strides = sized && has_strides(tensor) ? tensor.strides() : c10::IntArrayRef{};
+  const uint64_t hash = hash_of(tensor, shape, strides);
+  RecentMeta& recent = recent_metas_[hash >> 56];
+  if (recent.hash != hash) recent = {hash, find_or_add_meta(tensor, shape, strides, hash)};
+  return recent.meta;
+}
+
+MetaId TensorTable::find_or_add_meta(const at::Tensor& tensor, c10::IntArrayRef shape, c10::IntArrayRef strides,
+                                     uint64_t hash) {
   const auto [found, is_new] = meta_numbers_.emplace(mix64(hash), static_cast<MetaId>(metas_.size()));
   if (!is_new) return found->second;
   TensorMeta meta;
   meta.dtype = dtype_of(tensor.scalar_type()).value_or(DType::kU8);
-  meta.device = texts_.intern(device.str());
+  meta.device = texts_.intern(tensor.device().str());
   meta.shape.assign(shape.begin(), shape.end());
-  if (strided && !in_c_order(shape, strides)) meta.strides.assign(strides.begin(), strides.end());
-  meta.marks = static_cast<uint8_t>(marks);
+  if (!strides.empty() && !in_c_order(shape, strides)) meta.strides.assign(strides.begin(), strides.end());
+  meta.marks = marks_of(tensor);
   meta.byte_count = size_of(meta.dtype);
   for (const int64_t size : shape) meta.byte_count *= static_cast<uint64_t>(size);
   metas_.push_back(std::move(meta));

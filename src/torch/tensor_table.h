@@ -113,6 +113,7 @@ class TensorTable {
     size_t next_ = 0;
   };
 
+  MetaId find_or_add_meta(const at::Tensor& tensor, c10::IntArrayRef shape, c10::IntArrayRef strides, uint64_t hash);
   View* find_view(const at::Tensor& tensor, MetaId meta);
   Storage* storage_of(const at::Tensor& tensor);
   void drop_dead();
@@ -120,6 +121,11 @@ class TensorTable {
   TextTable& texts_;
   std::deque<TensorMeta> metas_;
   ska::flat_hash_map<uint64_t, MetaId> meta_numbers_;
+  struct RecentMeta {
+    uint64_t hash = 0;
+    MetaId meta = 0;
+  };
+  RecentMeta recent_metas_[256];  // by the first byte of the hash; asked before the map
   ska::flat_hash_map<const void*, Object> objects_;
   ska::flat_hash_map<const void*, Storage> storages_;
   uint32_t next_number_ = 0;

@@ -33,7 +33,7 @@ double measured_ns_per_tick() {
 
 Ticks::Ticks() : start_ns_(steady_ns()) {
 #if defined(__x86_64__)
-  ns_per_tick_ = measured_ns_per_tick();
+  ns_per_tick_ = static_cast<uint64_t>(measured_ns_per_tick() * static_cast<double>(uint64_t{1} << kFraction));
   start_ticks_ = __builtin_ia32_rdtsc();
   start_ns_ = steady_ns();
 #endif

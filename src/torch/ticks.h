@@ -14,7 +14,8 @@ class Ticks {
 #if defined(__x86_64__)
     if (ns_per_tick_ > 0)
       return start_ns_ +
-             static_cast<uint64_t>(static_cast<double>(__builtin_ia32_rdtsc() - start_ticks_) * ns_per_tick_);
+             static_cast<uint64_t>(static_cast<__uint128_t>(__builtin_ia32_rdtsc() - start_ticks_) * ns_per_tick_ >>
+                                   kFraction);
 #endif
     return steady_ns();
   }
@@ -22,7 +23,8 @@ class Ticks {
  private:
   uint64_t start_ns_ = 0;
   uint64_t start_ticks_ = 0;
-  double ns_per_tick_ = 0;  // 0: not to be had
+  uint64_t ns_per_tick_ = 0;  // with so many binary places; 0: not to be had
+  static constexpr int kFraction = 32;
 };
 
 }  // namespace ttap::torch_source
