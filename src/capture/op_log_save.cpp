@@ -32,6 +32,7 @@ class OpLog::Saving {
       if (replay_ == nullptr || log_.calls_[i].graph == replay_->graph) order.push_back(static_cast<uint32_t>(i));
     std::sort(order.begin(), order.end(),
               [&](uint32_t a, uint32_t b) { return log_.calls_[a].number < log_.calls_[b].number; });
+    find_unchanged(order);
     for (const uint32_t index : order) {
       add(log_.calls_[index]);
       if (writer_.pending_rows() >= kRowsPerFlush || writer_.pending_blob_bytes() >= kBlobBytesPerFlush)
@@ -59,8 +60,63 @@ class OpLog::Saving {
                             .time_ns = call.start_ns - log_.started_ns_,
                             .stack = stack_of(call)};
     writer_.add_event(call.number, event);
-    for (uint32_t i = 0; i < call.tensor_count; ++i) add_tensor(call, event, log_.tensors_[call.first_tensor + i]);
+    for (uint32_t i = 0; i < call.tensor_count; ++i) {
+      const Tensor& tensor = log_.tensors_[call.first_tensor + i];
+      if (!unchanged_.contains(tensor.value)) add_tensor(call, event, tensor);
+    }
     add_call(call);
+  }
+
+  // Null when it has none: it was not asked for, or has not come.
+  const Fingerprint* fingerprint_of(const Tensor& tensor) const {
+    if (replay_ != nullptr && tensor.tap < replay_->fingerprints.size()) return &replay_->fingerprints[tensor.tap];
+    return tensor.fingerprint != kNoNumber ? &log_.fingerprints_[tensor.fingerprint] : nullptr;
+  }
+
+  // A kernel does not say which of its arguments it writes, and on a GPU nobody waits to see: those that are afterwards
+  // what they were before hold the same value.
+  void find_unchanged(const std::vector<uint32_t>& order) {
+    const auto is_kernel = [&](uint32_t index) { return log_.calls_[index].kind == OpKind::kKernel; };
+    if (std::none_of(order.begin(), order.end(), is_kernel)) return;
+    std::unordered_map<uint32_t, const Fingerprint*> known;
+    for (const uint32_t index : order) {
+      const Call& call = log_.calls_[index];
+      for (uint32_t i = 0; i < call.tensor_count; ++i) {
+        const Tensor& tensor = log_.tensors_[call.first_tensor + i];
+        if (const Fingerprint* found = fingerprint_of(tensor)) known.emplace(tensor.value, found);
+      }
+      if (call.kind != OpKind::kKernel) continue;
+      for (uint32_t i = 0; i < call.use_count; ++i) {
+        const OpLog::Use& before = log_.uses_[call.first_use + i];
+        for (uint32_t j = i + 1; j < call.use_count; ++j) {
+          const OpLog::Use& after = log_.uses_[call.first_use + j];
+          const bool same_place = log_.places_[before.place].path == log_.places_[after.place].path;
+          if (!same_place || log_.texts_.text(log_.places_[after.place].role) != "after") continue;
+          const uint32_t was = value_of(before);
+          const uint32_t is = after.value_written >> 1;
+          const auto old_one = known.find(was);
+          const auto new_one = known.find(is);
+          if (is != was && old_one != known.end() && new_one != known.end() &&
+              old_one->second->hash == new_one->second->hash)
+            unchanged_.emplace(is, was);
+        }
+      }
+    }
+  }
+  uint32_t value_of(const OpLog::Use& use) const {
+    const auto found = unchanged_.find(use.value_written >> 1);
+    return found == unchanged_.end() ? use.value_written >> 1 : found->second;
+  }
+  // Of a kernel's argument, as it came: whether it left as something else.
+  bool is_written(const Call& call, const OpLog::Use& use) const {
+    if (call.kind == OpKind::kKernel)
+      for (uint32_t i = 0; i < call.use_count; ++i) {
+        const OpLog::Use& after = log_.uses_[call.first_use + i];
+        if (&after != &use && log_.places_[after.place].path == log_.places_[use.place].path &&
+            unchanged_.contains(after.value_written >> 1))
+          return false;
+      }
+    return (use.value_written & 1) != 0;
   }
 
   std::string_view stack_of(const Call& call) const {
@@ -81,15 +137,14 @@ class OpLog::Saving {
                         .strides = meta.strides,
                         .device = log_.texts_.text(meta.device),
                         .level = tensor.asked,
-                        .has_fingerprint = tensor.fingerprint != kNoNumber,
+                        .has_fingerprint = false,
                         .fingerprint = {},
                         .has_bytes = tensor.bytes != kNoNumber,
                         .byte_count = meta.byte_count,
                         .value = tensor.value};
-    if (record.has_fingerprint) record.fingerprint = log_.fingerprints_[tensor.fingerprint];
-    if (replay_ != nullptr && tensor.tap < replay_->fingerprints.size()) {
+    if (const Fingerprint* found = fingerprint_of(tensor)) {
       record.has_fingerprint = true;
-      record.fingerprint = replay_->fingerprints[tensor.tap];
+      record.fingerprint = *found;
     }
     // Where its rows were limited the statistics know how many values there were.
     std::vector<int64_t> live_shape;
@@ -117,8 +172,8 @@ class OpLog::Saving {
       uses_.push_back({.role = or_out(log_.texts_.text(place.role)),
                        .path = log_.texts_.text(place.path),
                        .tensor = use.tensor,
-                       .value = use.value_written >> 1,
-                       .written = (use.value_written & 1) != 0});
+                       .value = value_of(use),
+                       .written = is_written(call, use)});
     }
     writer_.add_call(call.number, {.arguments = log_.texts_.text(call.arguments),
                                    .results = log_.texts_.text(call.results),
@@ -132,6 +187,7 @@ class OpLog::Saving {
   const std::vector<std::string>& stacks_;
   SegmentWriter& writer_;
   const Replay* replay_;
+  std::unordered_map<uint32_t, uint32_t> unchanged_;  // a kernel's argument: its value afterwards to that before
   std::unordered_map<TextId, uint32_t> calls_of_name_;
   std::vector<ttap::Use> uses_;
   uint64_t tensor_bytes_ = 0;
