@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import threading
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import torch
 
+from tensortap import _core
 from tensortap.patching import Patch
 
 
@@ -73,17 +76,29 @@ def _count(by: int) -> None:
     global _under_way
     with _lock:
         _under_way += by
-    with contextlib.suppress(ImportError):
-        from tensortap import _ops
+    _core.capturing(by)
 
-        _ops.capturing(by)
+
+@contextlib.contextmanager
+def _unheard() -> Iterator[None]:
+    """Work of PyTorch's own, such as the state of random generators, which is not the program's."""
+    ops = sys.modules.get("tensortap._ops")
+    if ops is not None:
+        ops.deafen(1)
+    try:
+        yield
+    finally:
+        if ops is not None:
+            ops.deafen(-1)
 
 
 def _begins(begin: Any) -> Any:
     @functools.wraps(begin)
     def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
         _tell("before_capture")
-        result = begin(graph, *args, **kwargs)
+        free_device_memory()
+        with _unheard():
+            result = begin(graph, *args, **kwargs)
         _count(1)
         return result
 
@@ -109,9 +124,16 @@ def _replays(replay: Any) -> Any:
     @functools.wraps(replay)
     def replayed(graph: Any) -> Any:
         _tell("before_replay")
-        return replay(graph)
+        with _unheard():
+            return replay(graph)
 
     return replayed
+
+
+def free_device_memory() -> None:
+    """Gives back what is not used any more, unless that would end somebody's capture."""
+    if torch.cuda.is_available() and not torch.cuda.is_current_stream_capturing():
+        _core.free_device_memory()
 
 
 def wait_for_replays() -> None:

@@ -228,10 +228,10 @@ class Probe:
                 self._problems.append(problem)
         sites.clear()
         if devices is not None:
-            from tensortap import _core
+            from tensortap.cuda_graphs import free_device_memory
 
             devices.clear()
-            _core.free_probe_memory()
+            free_device_memory()
         if self._problems:
             warnings.warn(f"tensortap: probe {self.name!r}: {self._problems[0]}", stacklevel=2)
 

@@ -159,12 +159,14 @@ class Recording:
 
     def _release(self) -> None:
         from tensortap.coverage import report_lines
+        from tensortap.cuda_graphs import free_device_memory
 
         writer, self._writer = self._writer, None
         coverage = self.coverage
         error, lines = None, []
         if writer is not None:
             error = writer.release(self)
+            free_device_memory()
             totals = writer.core.report()
             lines = report_lines(writer.directory, totals, coverage, error)
             dropped = [cause.replace("_", " ") for cause, count in totals["drops"].items() if count]

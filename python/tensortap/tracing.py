@@ -74,11 +74,14 @@ class Trace:
         """Ends it. What other threads are in the middle of is counted, not recorded."""
         if not self._at_work:
             return
+        from tensortap.cuda_graphs import free_device_memory
+
         self._source.stop()
         self._remove_aids()
         self._at_work, self._ended = False, True
         if self._graphs is not None and self._graphs.captured > 0:
             self._source.settle()  # what is replayed from now on is not recorded
+            free_device_memory()
         if (failed := self._source.counts()["failed"]) > 0:
             first = self._source.counts()["first_failure"]
             print(f"tensortap: {failed} operators were not recorded: {first}", file=sys.stderr)

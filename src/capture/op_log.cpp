@@ -91,7 +91,7 @@ void OpLog::end(OpCall& call) {
       blobs_.push_back(std::move(call.blobs[tensor.blob]));
     }
   }
-  if (awaited_.size() >= kMostAwaited) take_what_has_arrived(false);
+  if (awaited_.size() >= kMostAwaited) take_what_has_arrived(Wait::kForNone);
   bytes_ += sizeof(Call) + use_count * sizeof(Use) + tensor_count * sizeof(Tensor);
 }
 

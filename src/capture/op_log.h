@@ -108,7 +108,8 @@ class TTAP_API OpLog : public OpSink {
   }
   uint32_t find_thread(uint64_t number);
   uint16_t graph_index(const GraphPass& graph);
-  void take_what_has_arrived(bool wait);
+  enum class Wait : uint8_t { kForNone, kForAll };
+  void take_what_has_arrived(Wait wait);
   bool take_replay(GraphPass& graph);
   Status save_pass(const std::filesystem::path& path, uint32_t number, const std::string& metadata_json,
                    const SaveOptions& options, const Replay* replay, Report& report) const;

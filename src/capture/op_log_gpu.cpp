@@ -4,9 +4,9 @@
 // What comes to an operator log later than its calls: fingerprints from a GPU, and replays of captured graphs.
 namespace ttap {
 
-void OpLog::take_what_has_arrived(bool wait) {
+void OpLog::take_what_has_arrived(Wait wait) {
   cuda::ResultPool& pool = cuda::ResultPool::of_process();
-  while (!awaited_.empty() && (wait || has_arrived(awaited_.front().result))) {
+  while (!awaited_.empty() && (wait == Wait::kForAll || has_arrived(awaited_.front().result))) {
     const Awaited awaited = awaited_.front();
     awaited_.pop_front();
     const auto result = pool.wait(awaited.result);
@@ -21,7 +21,7 @@ void OpLog::take_what_has_arrived(bool wait) {
 }
 
 void OpLog::settle() {
-  take_what_has_arrived(true);
+  take_what_has_arrived(Wait::kForAll);
   graphs_.stop();
 }
 

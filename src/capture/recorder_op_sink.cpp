@@ -66,9 +66,12 @@ void RecorderOpSink::take(OpCall& call, const OpTensor& tensor, const OpTensorSo
 }
 
 void RecorderOpSink::deliver(const Event& event, const OpTensor& tensor, const OpTensorSource& source) {
-  if (!event.wanted()) return cuda::ResultPool::of_process().abandon(source.later);
+  if (!event.wanted()) {
+    if (source.later) cuda::ResultPool::of_process().abandon(source.later);
+    return;
+  }
   Place place = place_of(tensor, source);
-  place.later = &source.later;
+  if (source.later) place.later = &source.later;
   recorder_.capture(event, source.view, place);
 }
 

@@ -14,6 +14,7 @@
 
 #include "cuda/device_ring.h"
 #include "cuda/kernels/launch.h"
+#include "cuda/memory.h"
 #include "cuda/runtime.h"
 
 namespace ttap::cuda {

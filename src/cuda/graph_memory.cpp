@@ -22,10 +22,9 @@ struct GraphMemory::GraphSide {
 };
 
 Result<std::shared_ptr<GraphMemory>> GraphMemory::create(int device, Stream stream) {
-  free_what_graphs_released();
   std::shared_ptr<GraphMemory> memory(new GraphMemory(device));
   memory->graph_side_ = std::make_shared<GraphSide>();
-  TTAP_TRY(keep_until_graph_is_gone(stream, memory->graph_side_));
+  TTAP_TRY(keep_until_graph_is_gone(stream, memory->graph_side_, memory->gone_));
   return memory;
 }
 
@@ -35,9 +34,6 @@ GraphMemory::~GraphMemory() {
   graph_side_->copies = std::move(copies_);
   graph_side_->scratches = std::move(scratches_);
   graph_side_->ring = std::move(ring_);
-  const WhileCapturing freeing;
-  graph_side_.reset();  // the last one when the graph is gone
-  free_what_graphs_released();
 }
 
 Result<GraphMemory::Block*> GraphMemory::room(std::vector<Block>& blocks, uint64_t bytes, uint64_t block_bytes) const {
@@ -107,9 +103,6 @@ void GraphMemory::close() {
   if (ring_ != nullptr) ring_->close();
 }
 
-bool GraphMemory::graph_is_gone() const {
-  free_what_graphs_released();
-  return graph_side_.use_count() == 1;
-}
+bool GraphMemory::graph_is_gone() const { return gone_->load(std::memory_order_acquire); }
 
 }  // namespace ttap::cuda

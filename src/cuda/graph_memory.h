@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -70,6 +71,7 @@ class TTAP_API GraphMemory {
 
   int device_;
   std::shared_ptr<GraphSide> graph_side_;
+  std::shared_ptr<std::atomic<bool>> gone_ = std::make_shared<std::atomic<bool>>(false);
   std::vector<Block> results_;
   std::vector<Block> copies_;
   std::map<Stream, std::shared_ptr<Scratch>> scratches_;

@@ -29,9 +29,6 @@ Result<void*> allocate_on_device(size_t) { return none(); }
 void free_on_device(void*) {}
 Result<void*> allocate_pinned(size_t) { return none(); }
 void free_pinned(void*) {}
-void FreeOnDevice::operator()(std::byte*) const {}
-Result<DeviceMemory> device_memory(int, size_t) { return none(); }
-Result<PinnedMemory> pinned_memory(size_t) { return none(); }
 Status copy(void*, const void*, size_t, Stream) { return none(); }
 Status set_to_zero(void*, size_t, Stream) { return none(); }
 

@@ -67,23 +67,6 @@ Result<std::shared_ptr<ProbeSite>> ProbeSite::create(const Options& options) {
   return site;
 }
 
-// A graph may be captured meanwhile, by anybody: freeing must not end that.
-ProbeSite::~ProbeSite() {
-  const WhileCapturing freeing;
-  kept_.clear();
-  scratch_.reset();
-  ring_.reset();
-  report_memory_.reset();
-  compare_state_.reset();
-  taken_.reset();
-  result_.reset();
-}
-
-ExpectedTensor::~ExpectedTensor() {
-  const WhileCapturing freeing;
-  memory.reset();
-}
-
 Status ProbeSite::enqueue(const TensorView& tensor, const Rows& rows, std::shared_ptr<void> rows_owner,
                           const Expectation* expectation, Stream stream) {
   TTAP_TRY(check(tensor));
@@ -147,6 +130,5 @@ std::string probe_device_reason() {
   const std::string reason = unavailable_reason();
   return reason.empty() ? "no GPU" : reason;
 }
-void free_probe_memory() { free_what_graphs_released(); }
 
 }  // namespace ttap::cuda

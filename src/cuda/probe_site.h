@@ -22,7 +22,6 @@ struct TTAP_API ExpectedTensor {
   uint64_t bytes = 0;
 
   ExpectedTensor() = default;
-  ~ExpectedTensor();
   ExpectedTensor(const ExpectedTensor&) = delete;
   ExpectedTensor& operator=(const ExpectedTensor&) = delete;
 };
@@ -48,7 +47,7 @@ class TTAP_API ProbeSite : public std::enable_shared_from_this<ProbeSite> {
   };
   // Allocates; may be called while a graph is captured.
   static Result<std::shared_ptr<ProbeSite>> create(const Options& options);
-  ~ProbeSite();
+  ~ProbeSite() = default;
   ProbeSite(const ProbeSite&) = delete;
   ProbeSite& operator=(const ProbeSite&) = delete;
 
@@ -99,7 +98,5 @@ class TTAP_API ProbeSite : public std::enable_shared_from_this<ProbeSite> {
 TTAP_API uint64_t probe_capture_number(Stream stream);
 // Why nothing on a device can be probed; empty when it can.
 TTAP_API std::string probe_device_reason();
-// Frees what graphs that are gone had kept. May wait for a device.
-TTAP_API void free_probe_memory();
 
 }  // namespace ttap::cuda

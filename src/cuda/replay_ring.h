@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda/kernels/launch.h"
+#include "cuda/memory.h"
 #include "cuda/runtime.h"
 
 namespace ttap::cuda {

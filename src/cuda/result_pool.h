@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/device_result.h"
+#include "cuda/memory.h"
 #include "cuda/runtime.h"
 
 namespace ttap::cuda {

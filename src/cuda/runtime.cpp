@@ -4,7 +4,7 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
 
 // Over CUDA's runtime, linked statically: it looks for the driver when it is first asked, so a program that loads this
 // library needs neither driver nor device. Functions of the driver are looked up by name for the same reason.
@@ -137,23 +137,6 @@ Result<void*> allocate_pinned(size_t bytes) {
 }
 void free_pinned(void* memory) { (void)cudaFreeHost(memory); }
 
-void FreeOnDevice::operator()(std::byte* memory) const {
-  const OnDevice on(device);
-  free_on_device(memory);
-}
-
-Result<DeviceMemory> device_memory(int device, size_t bytes) {
-  const OnDevice on(device);
-  TTAP_ASSIGN(void* memory, allocate_on_device(bytes));
-  return DeviceMemory(static_cast<std::byte*>(memory), FreeOnDevice{device});
-}
-
-Result<PinnedMemory> pinned_memory(size_t bytes) {
-  TTAP_ASSIGN(void* memory, allocate_pinned(bytes));
-  std::memset(memory, 0, bytes);
-  return PinnedMemory(static_cast<std::byte*>(memory));
-}
-
 Status copy(void* to, const void* from, size_t bytes, Stream stream) {
   return status_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "copying");
 }
@@ -241,7 +224,7 @@ uint64_t capture_number(Stream stream) {
     (void)cudaGetLastError();
     return 0;
   }
-  return info.status == cudaStreamCaptureStatusActive ? info.number : 0;
+  return info.status == cudaStreamCaptureStatusNone ? 0 : std::max<uint64_t>(info.number, 1);
 }
 
 Status keep_with_graph(Stream stream, void* object, void (*release)(void*)) {

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -52,7 +51,7 @@ class TTAP_API WhileCapturing {
   int before_;
 };
 
-// ---- memory ----
+// ---- memory ---- (memory.h has it with owners)
 
 // Of the current device; not from PyTorch's allocator, whose figures stay those of the model.
 Result<void*> allocate_on_device(size_t bytes);
@@ -60,18 +59,6 @@ void free_on_device(void* memory);
 // Pinned, and at the same address for the host and every device.
 Result<void*> allocate_pinned(size_t bytes);
 void free_pinned(void* memory);
-
-struct TTAP_API FreeOnDevice {
-  int device = 0;
-  void operator()(std::byte* memory) const;  // waits for the device, as CUDA does
-};
-struct FreePinned {
-  void operator()(std::byte* memory) const { free_pinned(memory); }
-};
-using DeviceMemory = std::unique_ptr<std::byte, FreeOnDevice>;
-using PinnedMemory = std::unique_ptr<std::byte, FreePinned>;
-TTAP_API Result<DeviceMemory> device_memory(int device, size_t bytes);
-Result<PinnedMemory> pinned_memory(size_t bytes);  // zeroed
 
 // In stream order; any two of host (pinned) and device memory.
 Status copy(void* to, const void* from, size_t bytes, Stream stream);
@@ -104,7 +91,8 @@ Status health(int device);
 
 // ---- capture of graphs ----
 
-// Of a stream: the number of the capture it takes part in, unique in the process, or 0.
+// Of a stream: the number of the capture it takes part in, unique in the process, or 0. A capture that has failed and
+// was not ended yet counts.
 TTAP_API uint64_t capture_number(Stream stream);
 // The graph being captured on `stream` keeps `object`: `release` is called, on a thread of the driver's that must not
 // call CUDA, when the graph and all that was made of it are gone.

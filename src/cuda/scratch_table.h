@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "cuda/memory.h"
 #include "cuda/runtime.h"
 
 namespace ttap::cuda {

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "cuda/memory.h"
 #include "cuda/runtime.h"
 
 namespace ttap::cuda {

@@ -15,6 +15,7 @@
 
 #include "core/compare_tensors.h"
 #include "core/element.h"
+#include "cuda/kept_by_graphs.h"
 #include "cuda/probe_site.h"
 #include "python/errors.h"
 #include "python/stats_dict.h"
@@ -226,8 +227,9 @@ void init_device(nb::module_& m) {
       "probe_capture_number", [](uintptr_t stream) { return cuda::probe_capture_number(stream_of(stream)); },
       "stream"_a, "Of the graph being captured on a stream, or 0.");
   m.def("probe_device_reason", &cuda::probe_device_reason, "Why nothing on a device can be probed; empty when it can.");
-  m.def("free_probe_memory", &cuda::free_probe_memory, nb::call_guard<nb::gil_scoped_release>(),
-        "Frees what graphs that are gone had kept.");
+  m.def("free_device_memory", &cuda::free_what_was_put_aside, nb::call_guard<nb::gil_scoped_release>(),
+        "Frees what probes, recordings and graphs that are gone had; not while a graph is captured.");
+  m.def("capturing", &cuda::capturing, "by"_a, "A CUDA graph is being captured; nests.");
 }
 
 }  // namespace

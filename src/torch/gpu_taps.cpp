@@ -14,13 +14,10 @@ constexpr size_t kMostWaiting = 32;
 constexpr uint64_t kMostWaitingBytes = 16 << 20;  // more than this is not held back from the model's allocator
 constexpr uint64_t kLargeBytes = 1 << 20;         // worth a launch of its own
 
-std::atomic<int> captures{0};
-
 }  // namespace
 
 bool GpuTaps::work() { return cuda::available() && CudaStreams::found(); }
-void GpuTaps::capturing(int by) { captures.fetch_add(by, std::memory_order_relaxed); }
-bool GpuTaps::is_capturing() { return captures.load(std::memory_order_relaxed) > 0; }
+bool GpuTaps::is_capturing() { return cuda::is_capturing(); }
 uint64_t GpuTaps::capture_of(int device) {
   return is_capturing() && work() ? cuda::capture_number(CudaStreams::current(device)) : 0;
 }

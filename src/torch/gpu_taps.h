@@ -10,6 +10,7 @@
 #include "capture/graph_pass.h"
 #include "capture/op_sink.h"
 #include "cuda/kernels/launch.h"
+#include "cuda/memory.h"
 #include "cuda/result_pool.h"
 #include "cuda/runtime.h"
 
@@ -26,8 +27,7 @@ class GpuTaps {
  public:
   // Whether fingerprints are taken on the device at all; else tensors are copied to the host.
   static bool work();
-  // Graphs are being captured, somewhere in the process; nests.
-  static void capturing(int by);
+  // Graphs are being captured, somewhere in the process.
   static bool is_capturing();
   // Of the stream that is current on this device.
   static uint64_t capture_of(int device);

@@ -186,7 +186,6 @@ void init_tracing(nb::module_& m) {
       .def("save", &OpSource::save, "directory"_a, "metadata_json"_a, "source_json"_a)
       .def("counts", &OpSource::counts);
   m.def("deafen", &Observer::deafen, "by"_a, "What this thread does meanwhile is not recorded; nests.");
-  m.def("capturing", &GpuTaps::capturing, "by"_a, "A CUDA graph is being captured; nests.");
   m.def("taps_on_gpu", &GpuTaps::work, "Whether fingerprints of CUDA tensors are taken on the device.");
   m.def(
       "current_stream", [](int device) { return reinterpret_cast<uintptr_t>(CudaStreams::current(device)); },

@@ -101,6 +101,7 @@ bool available() { return true; }
 std::string unavailable_reason() { return {}; }
 int device_count() { return 1; }
 int multiprocessors(int) { return 1; }
+int current_device() { return 0; }
 OnDevice::OnDevice(int) : before_(-1) {}
 OnDevice::~OnDevice() = default;
 WhileCapturing::WhileCapturing() : before_(0) {}
@@ -110,15 +111,6 @@ Result<void*> allocate_on_device(size_t bytes) { return allocate(bytes); }
 void free_on_device(void* memory) { give_back(memory); }
 Result<void*> allocate_pinned(size_t bytes) { return allocate(bytes); }
 void free_pinned(void* memory) { give_back(memory); }
-void FreeOnDevice::operator()(std::byte* memory) const { give_back(memory); }
-Result<DeviceMemory> device_memory(int device, size_t bytes) {
-  return DeviceMemory(static_cast<std::byte*>(allocate(bytes)), FreeOnDevice{device});
-}
-Result<PinnedMemory> pinned_memory(size_t bytes) {
-  PinnedMemory memory(static_cast<std::byte*>(allocate(bytes)));
-  std::memset(memory.get(), 0, bytes);
-  return memory;
-}
 // On streams of our own only, which are never captured.
 Status copy(void* to, const void* from, size_t bytes, Stream) {
   std::memcpy(to, from, bytes);

@@ -90,7 +90,7 @@ struct CUevent_st {
 namespace ttap::cuda {
 namespace {
 
-thread_local int current_device = 0;
+thread_local int device_here = 0;
 thread_local uint64_t synchronizing = 0;
 std::atomic<int64_t> copies_left{-1};
 std::atomic<bool> streams_can_wait{true};
@@ -105,7 +105,7 @@ CUstream_st& stream_of(Stream stream) {
   static std::mutex mutex;
   static auto* defaults = new std::map<int, CUstream_st>;  // never destroyed, as the driver's are not
   const std::lock_guard lock(mutex);
-  return defaults->try_emplace(current_device, current_device).first->second;
+  return defaults->try_emplace(device_here, device_here).first->second;
 }
 
 Status put(Stream stream, std::function<void()> work) {
@@ -164,8 +164,9 @@ std::string unavailable_reason() { return {}; }
 int device_count() { return host::kDevices; }
 int multiprocessors(int) { return 1; }
 
-OnDevice::OnDevice(int device) : before_(current_device) { current_device = device; }
-OnDevice::~OnDevice() { current_device = before_; }
+int current_device() { return device_here; }
+OnDevice::OnDevice(int device) : before_(device_here) { device_here = device; }
+OnDevice::~OnDevice() { device_here = before_; }
 WhileCapturing::WhileCapturing() : before_(0) {}
 WhileCapturing::~WhileCapturing() = default;
 
@@ -175,19 +176,6 @@ Result<void*> allocate_on_device(size_t bytes) { return allocate(bytes, bytes_on
 void free_on_device(void* memory) { release(memory, bytes_on_devices); }
 Result<void*> allocate_pinned(size_t bytes) { return allocate(bytes, bytes_pinned); }
 void free_pinned(void* memory) { release(memory, bytes_pinned); }
-void FreeOnDevice::operator()(std::byte* memory) const { free_on_device(memory); }
-
-Result<DeviceMemory> device_memory(int device, size_t bytes) {
-  const OnDevice on(device);
-  TTAP_ASSIGN(void* memory, allocate_on_device(bytes));
-  return DeviceMemory(static_cast<std::byte*>(memory), FreeOnDevice{device});
-}
-Result<PinnedMemory> pinned_memory(size_t bytes) {
-  TTAP_ASSIGN(void* memory, allocate_pinned(bytes));
-  std::memset(memory, 0, bytes);
-  return PinnedMemory(static_cast<std::byte*>(memory));
-}
-
 Status copy(void* to, const void* from, size_t bytes, Stream stream) {
   if (copies_left == 0) return failure("the copy was refused");
   if (copies_left > 0) --copies_left;
@@ -199,7 +187,7 @@ Status set_to_zero(void* memory, size_t bytes, Stream stream) {
 
 // ---- order ----
 
-Result<Stream> make_stream() { return new CUstream_st(current_device); }
+Result<Stream> make_stream() { return new CUstream_st(device_here); }
 void destroy_stream(Stream stream) { delete stream; }
 uint64_t stream_number(Stream stream) { return reinterpret_cast<uintptr_t>(&stream_of(stream)); }
 Status synchronize(Stream stream) {

@@ -1,4 +1,5 @@
 #include "cuda/probe_site.h"
+#include "cuda/kept_by_graphs.h"
 
 #include <gtest/gtest.h>
 
@@ -111,7 +112,7 @@ TEST(ProbeSite, ClosingLetsAReplayGoOnThatWaits) {
 }
 
 TEST(ProbeSite, ItLivesAsLongAsTheGraphAndIsFreedByUs) {
-  free_probe_memory();
+  free_what_was_put_aside();
   const int64_t before = graphs::allocations();
   const Tensor tensor{{1, 2, 3}};
   auto rows_owner = std::make_shared<int64_t>(2);
@@ -125,7 +126,7 @@ TEST(ProbeSite, ItLivesAsLongAsTheGraphAndIsFreedByUs) {
   EXPECT_FALSE(rows.expired());
   graphs::destroy(graph);
   EXPECT_GT(graphs::allocations(), before);  // the driver's thread frees nothing
-  free_probe_memory();
+  free_what_was_put_aside();
   EXPECT_EQ(graphs::allocations(), before);
   EXPECT_TRUE(rows.expired());
 }
@@ -136,7 +137,7 @@ TEST(ProbeSite, WhatArrivedOutlivesTheGraph) {
   const uint64_t graph = capture(site, tensor);
   graphs::replay(graph);
   graphs::destroy(graph);
-  free_probe_memory();
+  free_what_was_put_aside();
   EXPECT_EQ(read_next(site)->values, std::vector<float>{7});
 }
 

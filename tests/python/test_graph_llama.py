@@ -1,4 +1,4 @@
-"""A Llama under CUDA graphs: a thousand replays of a decode step, each recorded, in order, with an eager run's values."""
+"""A Llama under CUDA graphs: every replay is recorded, in order, with the values of an eager run."""
 
 import pytest
 import tensortap as tap
