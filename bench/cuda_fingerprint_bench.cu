@@ -22,6 +22,7 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr unsigned kThreads = 512;
+constexpr int kLargeLaunches = 12;
 
 void must(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
@@ -99,7 +100,7 @@ double time_of(cudaStream_t stream, int launches, const std::function<void(int)>
   must(cudaEventCreate(&begin), "event");
   must(cudaEventCreate(&end), "event");
   std::vector<float> times;
-  for (int i = 0; i < 9; ++i) {
+  for (int i = 0; i < 7; ++i) {
     must(cudaEventRecord(begin, stream), "record");
     must(cudaGraphLaunch(replay, stream), "replay");
     must(cudaEventRecord(end, stream), "record");
@@ -127,12 +128,12 @@ struct Bench {
 
   double plain(uint64_t bytes) {
     const uint64_t places = pool_bytes / bytes;
-    return time_of(stream, 20, [&](int i) {
+    return time_of(stream, kLargeLaunches, [&](int i) {
       plain_sum<<<blocks, kThreads, 0, stream>>>(reinterpret_cast<const uint4*>(pool + i % places * bytes), bytes / 16,
                                                  sums);
     });
   }
-  double fingerprint(DType dtype, uint64_t bytes, int count = 1, int launches = 20) {
+  double fingerprint(DType dtype, uint64_t bytes, int count = 1, int launches = kLargeLaunches) {
     const uint64_t places = pool_bytes / (bytes * count);
     const int64_t shape[] = {static_cast<int64_t>(bytes / size_of(dtype))};
     return time_of(stream, launches, [&](int launch) {
@@ -145,7 +146,9 @@ struct Bench {
   }
 };
 
-void large(Bench& bench) {
+// Gives a line of the ratios that count, for the end of the output.
+std::string large(Bench& bench) {
+  std::string summary = "ratios at 1024 MiB, normal:";
   std::printf("%-10s %9s %-10s %16s %16s %6s\n", "dtype", "MiB", "data", "fingerprint GB/s", "plain sum GB/s", "ratio");
   for (DType dtype :
        {DType::kBF16, DType::kF16, DType::kF32, DType::kF64, DType::kU8, DType::kF8E4M3FN, DType::kI32, DType::kI64})
@@ -157,8 +160,13 @@ void large(Bench& bench) {
         std::printf("%-10s %9llu %-10s %16.0f %16.0f %6.3f\n", std::string(name(dtype)).c_str(),
                     static_cast<unsigned long long>(size / kMiB), half_zeros ? "half zeros" : "normal",
                     static_cast<double>(size) / ours / 1000, static_cast<double>(size) / plain / 1000, plain / ours);
+        if (half_zeros || size != 1024 * kMiB) continue;
+        char ratio[32];
+        std::snprintf(ratio, sizeof ratio, " %.3f", plain / ours);
+        summary += " " + std::string(name(dtype)) + ratio;
       }
     }
+  return summary;
 }
 
 __global__ void nothing() {}
@@ -195,6 +203,14 @@ void strided(Bench& bench) {
   time("rows of a wider matrix", {9216, 1}, 0);
   time("one element off", {8192, 1}, 2);
   time("transposed", {1, 8192}, 0);
+  for (const int64_t edge : {128, 724}) {
+    const int64_t square[] = {edge, edge}, transposed[] = {1, edge};
+    const double us = time_of(bench.stream, 200, [&](int) {
+      const FingerprintJob job{.view = {bench.pool, DType::kBF16, square, transposed}, .result = bench.results};
+      (void)launch_fingerprints({&job, 1}, bench.scratch, bench.stream);
+    });
+    std::printf("%-34s %10.2f µs\n", ("transposed, " + std::to_string(2 * edge * edge / 1024) + " KiB").c_str(), us);
+  }
 }
 
 int run() {
@@ -215,9 +231,10 @@ int run() {
   must(cudaMemset(bench.scratch, 0, kScratchBytes), "memory");
   must(cudaMalloc(&bench.results, 64 * sizeof(DeviceResult)), "memory");
   must(cudaMalloc(&bench.sums, sizeof(unsigned)), "memory");
-  large(bench);
+  const std::string summary = large(bench);
   small(bench);
   strided(bench);
+  std::printf("\n%s\n", summary.c_str());
   return 0;
 }
 

@@ -37,7 +37,16 @@ struct ValueLane {
   // The vectors are used up.
   template <int N>
   __device__ void add(Vector (&vectors)[N]) {
-    stats.add(vectors);
+    if constexpr (F::kBits > 16 && F::kKind == LaneKind::kFloat && N == 4) {
+      // Fewer at a time need fewer registers.
+      Vector half[2] = {vectors[0], vectors[1]};
+      stats.add(half);
+      asm volatile("" ::: "memory");
+      Vector rest[2] = {vectors[2], vectors[3]};
+      stats.add(rest);
+    } else {
+      stats.add(vectors);
+    }
   }
 
   // The first `valid` bytes of a vector.
