@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/kernels/launch.h"
@@ -123,6 +124,7 @@ struct Bench {
   uint64_t pool_bytes = 0;
   void* scratch = nullptr;
   DeviceResult* results = nullptr;
+  DeviceResult* pinned_results = nullptr;
   unsigned* sums = nullptr;
   unsigned blocks = 0;
 
@@ -181,6 +183,11 @@ void small(Bench& bench) {
     for (uint64_t size : {uint64_t{4096}, 64 * kMiB / 1024, kMiB / 4, kMiB, 4 * kMiB, 16 * kMiB, 64 * kMiB})
       std::printf("%-34s %10.2f\n", (of + std::to_string(size / 1024) + " KiB").c_str(),
                   bench.fingerprint(dtype, size, 1, 200));
+    if (dtype == DType::kBF16) {
+      std::swap(bench.results, bench.pinned_results);
+      std::printf("%-34s %10.2f\n", "bf16, 4 KiB, result pinned", bench.fingerprint(dtype, 4096, 1, 200));
+      std::swap(bench.results, bench.pinned_results);
+    }
     for (uint64_t size : {uint64_t{4096}, uint64_t{32768}, uint64_t{102400}})
       std::printf("%-34s %10.2f\n", (of + "32 x " + std::to_string(size / 1024) + " KiB").c_str(),
                   bench.fingerprint(dtype, size, 32, 200));
@@ -230,6 +237,7 @@ int run() {
   must(cudaMalloc(&bench.scratch, kScratchBytes), "memory");
   must(cudaMemset(bench.scratch, 0, kScratchBytes), "memory");
   must(cudaMalloc(&bench.results, 64 * sizeof(DeviceResult)), "memory");
+  must(cudaMallocHost(&bench.pinned_results, 64 * sizeof(DeviceResult)), "memory");
   must(cudaMalloc(&bench.sums, sizeof(unsigned)), "memory");
   const std::string summary = large(bench);
   small(bench);

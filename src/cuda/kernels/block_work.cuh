@@ -201,7 +201,6 @@ __device__ inline void work_by_slices(const DeviceJob& job, uint32_t ticket, con
         digests.b += digest.b;
       }
     }
-    __syncthreads();
     kept_from += kept * step;
     kept = 0;
   };
@@ -226,7 +225,10 @@ __device__ inline void work_by_slices(const DeviceJob& job, uint32_t ticket, con
       if (threadIdx.x % 32 == 16) slice.b = half;
     }
     mine += step;
-    if (++kept == kRoundsKept) mix_kept();
+    if (++kept == kRoundsKept) {
+      mix_kept();
+      __syncthreads();  // before others take their place
+    }
   }
   // The odd end goes to the block whose turn it would be.
   const bool has_odd_end = bytes % kHashBlockBytes != 0 && whole / kAtOnce % job.blocks == block;

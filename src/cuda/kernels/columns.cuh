@@ -64,11 +64,31 @@ namespace detail {
 __device__ inline double as_double(uint64_t bits) { return __longlong_as_double(static_cast<long long>(bits)); }
 __device__ inline uint64_t as_bits(double value) { return static_cast<uint64_t>(__double_as_longlong(value)); }
 
+inline constexpr uint64_t kInfinity = 0x7FF0000000000000u;
+
+// As many rows for each lane as are fetched before the first is used.
+inline constexpr uint32_t kRowsAtOnce = 8;
+
+// Rows base, base + 32, ..., or `nothing` where there are none.
+__device__ inline void fetch(const uint64_t* column, uint32_t base, uint32_t rows, uint64_t nothing,
+                             uint64_t (&fetched)[kRowsAtOnce]) {
+#pragma unroll
+  for (uint32_t i = 0; i < kRowsAtOnce; ++i) {
+    fetched[i] = nothing;
+    if (base + 32 * i < rows) fetched[i] = column[base + 32 * i];
+  }
+}
+
 __device__ inline DoubleSum total_of_pairs(const uint64_t* high, const uint64_t* rest, uint32_t rows) {
   DoubleSum total;
-#pragma unroll 4
-  for (uint32_t i = threadIdx.x % 32; i < rows; i += 32)
-    total = total + DoubleSum{as_double(high[i]), as_double(rest[i])};
+#pragma unroll 1
+  for (uint32_t base = threadIdx.x % 32; base < rows; base += 32 * kRowsAtOnce) {
+    uint64_t highs[kRowsAtOnce], rests[kRowsAtOnce];
+    fetch(high, base, rows, 0, highs);
+    fetch(rest, base, rows, 0, rests);
+#pragma unroll
+    for (uint32_t i = 0; i < kRowsAtOnce; ++i) total = total + DoubleSum{as_double(highs[i]), as_double(rests[i])};
+  }
 #pragma unroll
   for (int step = 16; step > 0; step /= 2)
     total =
@@ -77,17 +97,23 @@ __device__ inline DoubleSum total_of_pairs(const uint64_t* high, const uint64_t*
 }
 
 template <class T, class Convert, class Join>
-__device__ inline T total_of(const uint64_t* column, uint32_t rows, T total, Convert convert, Join join) {
-#pragma unroll 4
-  for (uint32_t i = threadIdx.x % 32; i < rows; i += 32) total = join(total, convert(column[i]));
+__device__ inline T total_of(const uint64_t* column, uint32_t rows, uint64_t nothing, Convert convert, Join join) {
+  T total = convert(nothing);
+#pragma unroll 1
+  for (uint32_t base = threadIdx.x % 32; base < rows; base += 32 * kRowsAtOnce) {
+    uint64_t fetched[kRowsAtOnce];
+    fetch(column, base, rows, nothing, fetched);
+#pragma unroll
+    for (uint32_t i = 0; i < kRowsAtOnce; ++i) total = join(total, convert(fetched[i]));
+  }
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) total = join(total, T(__shfl_xor_sync(kAllLanes, total, step)));
   return total;
 }
 
 __device__ inline unsigned long long total_of_integers(const uint64_t* column, uint32_t rows) {
-  return total_of(
-      column, rows, 0ull, [](uint64_t bits) { return static_cast<unsigned long long>(bits); },
+  return total_of<unsigned long long>(
+      column, rows, 0, [](uint64_t bits) { return static_cast<unsigned long long>(bits); },
       [](unsigned long long a, unsigned long long b) { return a + b; });
 }
 }  // namespace detail
@@ -112,10 +138,10 @@ __device__ __noinline__ static void add_up(Columns<const uint64_t> values, uint3
   uint64_t total;
   if (warp == 2)
     total = detail::as_bits(
-        detail::total_of(values[column], rows, 0.0, detail::as_double, [](double a, double b) { return a + b; }));
+        detail::total_of<double>(values[column], rows, 0, detail::as_double, [](double a, double b) { return a + b; }));
   else if (warp < 6)
-    total = detail::as_bits(detail::total_of(values[column], rows, static_cast<double>(INFINITY), detail::as_double,
-                                             [](double a, double b) { return a < b ? a : b; }));
+    total = detail::as_bits(detail::total_of<double>(values[column], rows, detail::kInfinity, detail::as_double,
+                                                     [](double a, double b) { return a < b ? a : b; }));
   else
     total = detail::total_of_integers(values[column], rows);
   const uint64_t count = detail::total_of_integers(counts[warp - 2], count_rows);
