@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/kernels/launch.h"
@@ -22,6 +23,7 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr unsigned kThreads = 512;
+constexpr int kLargeLaunches = 12;
 
 void must(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
@@ -99,7 +101,7 @@ double time_of(cudaStream_t stream, int launches, const std::function<void(int)>
   must(cudaEventCreate(&begin), "event");
   must(cudaEventCreate(&end), "event");
   std::vector<float> times;
-  for (int i = 0; i < 9; ++i) {
+  for (int i = 0; i < 7; ++i) {
     must(cudaEventRecord(begin, stream), "record");
     must(cudaGraphLaunch(replay, stream), "replay");
     must(cudaEventRecord(end, stream), "record");
@@ -122,17 +124,18 @@ struct Bench {
   uint64_t pool_bytes = 0;
   void* scratch = nullptr;
   DeviceResult* results = nullptr;
+  DeviceResult* pinned_results = nullptr;
   unsigned* sums = nullptr;
   unsigned blocks = 0;
 
   double plain(uint64_t bytes) {
     const uint64_t places = pool_bytes / bytes;
-    return time_of(stream, 20, [&](int i) {
+    return time_of(stream, kLargeLaunches, [&](int i) {
       plain_sum<<<blocks, kThreads, 0, stream>>>(reinterpret_cast<const uint4*>(pool + i % places * bytes), bytes / 16,
                                                  sums);
     });
   }
-  double fingerprint(DType dtype, uint64_t bytes, int count = 1, int launches = 20) {
+  double fingerprint(DType dtype, uint64_t bytes, int count = 1, int launches = kLargeLaunches) {
     const uint64_t places = pool_bytes / (bytes * count);
     const int64_t shape[] = {static_cast<int64_t>(bytes / size_of(dtype))};
     return time_of(stream, launches, [&](int launch) {
@@ -145,7 +148,9 @@ struct Bench {
   }
 };
 
-void large(Bench& bench) {
+// Gives a line of the ratios that count, for the end of the output.
+std::string large(Bench& bench) {
+  std::string summary = "ratios at 1024 MiB, normal:";
   std::printf("%-10s %9s %-10s %16s %16s %6s\n", "dtype", "MiB", "data", "fingerprint GB/s", "plain sum GB/s", "ratio");
   for (DType dtype :
        {DType::kBF16, DType::kF16, DType::kF32, DType::kF64, DType::kU8, DType::kF8E4M3FN, DType::kI32, DType::kI64})
@@ -157,8 +162,13 @@ void large(Bench& bench) {
         std::printf("%-10s %9llu %-10s %16.0f %16.0f %6.3f\n", std::string(name(dtype)).c_str(),
                     static_cast<unsigned long long>(size / kMiB), half_zeros ? "half zeros" : "normal",
                     static_cast<double>(size) / ours / 1000, static_cast<double>(size) / plain / 1000, plain / ours);
+        if (half_zeros || size != 1024 * kMiB) continue;
+        char ratio[32];
+        std::snprintf(ratio, sizeof ratio, " %.3f", plain / ours);
+        summary += " " + std::string(name(dtype)) + ratio;
       }
     }
+  return summary;
 }
 
 __global__ void nothing() {}
@@ -173,6 +183,11 @@ void small(Bench& bench) {
     for (uint64_t size : {uint64_t{4096}, 64 * kMiB / 1024, kMiB / 4, kMiB, 4 * kMiB, 16 * kMiB, 64 * kMiB})
       std::printf("%-34s %10.2f\n", (of + std::to_string(size / 1024) + " KiB").c_str(),
                   bench.fingerprint(dtype, size, 1, 200));
+    if (dtype == DType::kBF16) {
+      std::swap(bench.results, bench.pinned_results);
+      std::printf("%-34s %10.2f\n", "bf16, 4 KiB, result pinned", bench.fingerprint(dtype, 4096, 1, 200));
+      std::swap(bench.results, bench.pinned_results);
+    }
     for (uint64_t size : {uint64_t{4096}, uint64_t{32768}, uint64_t{102400}})
       std::printf("%-34s %10.2f\n", (of + "32 x " + std::to_string(size / 1024) + " KiB").c_str(),
                   bench.fingerprint(dtype, size, 32, 200));
@@ -195,6 +210,14 @@ void strided(Bench& bench) {
   time("rows of a wider matrix", {9216, 1}, 0);
   time("one element off", {8192, 1}, 2);
   time("transposed", {1, 8192}, 0);
+  for (const int64_t edge : {128, 724}) {
+    const int64_t square[] = {edge, edge}, transposed[] = {1, edge};
+    const double us = time_of(bench.stream, 200, [&](int) {
+      const FingerprintJob job{.view = {bench.pool, DType::kBF16, square, transposed}, .result = bench.results};
+      (void)launch_fingerprints({&job, 1}, bench.scratch, bench.stream);
+    });
+    std::printf("%-34s %10.2f µs\n", ("transposed, " + std::to_string(2 * edge * edge / 1024) + " KiB").c_str(), us);
+  }
 }
 
 int run() {
@@ -214,10 +237,12 @@ int run() {
   must(cudaMalloc(&bench.scratch, kScratchBytes), "memory");
   must(cudaMemset(bench.scratch, 0, kScratchBytes), "memory");
   must(cudaMalloc(&bench.results, 64 * sizeof(DeviceResult)), "memory");
+  must(cudaMallocHost(&bench.pinned_results, 64 * sizeof(DeviceResult)), "memory");
   must(cudaMalloc(&bench.sums, sizeof(unsigned)), "memory");
-  large(bench);
+  const std::string summary = large(bench);
   small(bench);
   strided(bench);
+  std::printf("\n%s\n", summary.c_str());
   return 0;
 }
 

@@ -71,9 +71,14 @@ TEST_P(KernelOf, agrees_with_the_cpu_for_every_size) {
 TEST_P(KernelOf, agrees_with_the_cpu_for_large_tensors) {
   TTAP_NEEDS_GPU();
   Gpu gpu;
-  for (size_t count : {(size_t{4} << 20) / size_of(GetParam()) + 1, (size_t{1} << 24) + 3})
+  // A block for each of its warps' hash blocks; more of those than run at once.
+  for (size_t mib : {4, 20}) {
+    const size_t count = (mib << 20) / size_of(GetParam()) + 3;
     for (const test::KernelCase& each : test::kernel_cases())
       expect_agreement(gpu, each.make(GetParam(), count), c_order(count), GetParam(), each.name);
+  }
+  const size_t count = (size_t{1} << 24) + 3;
+  expect_agreement(gpu, test::any_bits(GetParam(), count), c_order(count), GetParam(), "any bits");
 }
 
 TEST_P(KernelOf, agrees_with_the_cpu_for_every_layout) {
@@ -146,9 +151,19 @@ TEST(Kernel, keeps_the_spread_of_values_far_from_zero) {
   };
   try_with(DType::kF64, 1e7, 1);
   try_with(DType::kF32, 1e4, 0.1);
+  try_with(DType::kF64, 1e14, 1);
   try_with(DType::kI64, -3e9, 1000);
+  try_with(DType::kI64, 4e18, 100000);
   try_with(DType::kI32, 2e9, 50);
   try_with(DType::kU32, 4e9, 50);
+}
+
+TEST(Kernel, takes_constants_whose_squares_are_beyond_double) {
+  TTAP_NEEDS_GPU();
+  Gpu gpu;
+  for (size_t count : {1000, 300000, 5000000})
+    expect_agreement(gpu, test::values_of(DType::kF64, count, [](size_t) { return test::bits_of(DType::kF64, 1e200); }),
+                     c_order(count), DType::kF64, "constant");
 }
 
 // ---- rows ----

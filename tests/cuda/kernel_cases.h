@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/mix64.h"
@@ -22,14 +24,25 @@ inline size_t real_size(DType dtype) {
 }
 inline bool is_f64(DType dtype) { return dtype == DType::kF64 || dtype == DType::kC128; }
 
+// `bits_of` is called by several threads.
 template <class BitsOf>
 Bytes values_of(DType dtype, size_t elements, BitsOf bits_of) {
   Bytes bytes(elements * size_of(dtype));
   const size_t size = real_size(dtype);
-  for (size_t i = 0; i * size < bytes.size(); ++i) {
-    const uint64_t bits = bits_of(i);
-    std::memcpy(&bytes[i * size], &bits, size);
-  }
+  const size_t count = bytes.size() / size;
+  const auto make = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      const uint64_t bits = bits_of(i);
+      std::memcpy(&bytes[i * size], &bits, size);
+    }
+  };
+  constexpr size_t kWorthAThread = size_t{1} << 19;
+  const size_t threads =
+      std::clamp<size_t>(count / kWorthAThread, 1, std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::jthread> others;
+  for (size_t i = 1; i < threads; ++i) others.emplace_back(make, count * i / threads, count * (i + 1) / threads);
+  make(0, count / threads);
+  others.clear();  // waits for them
   return bytes;
 }
 

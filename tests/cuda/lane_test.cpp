@@ -3,10 +3,10 @@
 #include <cstring>
 
 #include "cuda/kernels/lane_stats.h"
-#include "cuda/kernels/many_parts.h"
 #include "kernel_cases.h"
 
-// The arithmetic of the kernels' lanes, run on the host: vectors are dealt out as a block deals them to its threads.
+// The arithmetic of the kernels, run on the host: vectors are dealt out to blocks and their threads as the kernels do,
+// and what these found is added up in the kernels' order.
 namespace ttap::cuda {
 namespace {
 
@@ -14,21 +14,50 @@ using test::Bytes;
 
 constexpr size_t kLanes = 256;
 
-StatsPart merged(std::vector<StatsPart> parts) {
-  StatsPart total;
-  double all = 0;
-  for (const StatsPart& part : parts) all += static_cast<double>(part.finite);
-  double mean = 0;
-  for (const StatsPart& part : parts) mean += share_of_mean(part, all);
-  Spread spread;
-  for (const StatsPart& part : parts) {
-    merge(total, part);
-    const Spread mine = spread_around(part, mean);
-    spread.distance += mine.distance;
-    spread.m2 += mine.m2;
-  }
-  if (all != 0) set_spread(total, mean, spread, all);
+// As a warp adds up a column: each lane every 32nd row, then the lanes by halves.
+template <class T, class Row, class Join>
+T total_of(const std::vector<Row>& rows, T empty, T Row::*column, Join join) {
+  T lanes[32];
+  for (T& lane : lanes) lane = empty;
+  for (size_t i = 0; i < rows.size(); ++i) lanes[i % 32] = join(lanes[i % 32], rows[i].*column);
+  for (size_t step = 16; step > 0; step /= 2)
+    for (size_t i = 0; i < step; ++i) lanes[i] = join(lanes[i], lanes[i + step]);
+  return lanes[0];
+}
+
+LaneSums added_up(const std::vector<LaneSums>& rows) {
+  const auto plus = [](auto a, auto b) { return a + b; };
+  const auto smaller = [](double a, double b) { return std::fmin(a, b); };
+  const auto larger = [](double a, double b) { return std::fmax(a, b); };
+  LaneSums total;
+  for (uint32_t LaneSums::*count : {&LaneSums::nan, &LaneSums::pos_inf, &LaneSums::neg_inf, &LaneSums::subnormals,
+                                    &LaneSums::zeros, &LaneSums::finite})
+    total.*count = total_of(rows, 0u, count, plus);
+  total.min = total_of(rows, double{INFINITY}, &LaneSums::min, smaller);
+  total.max = total_of(rows, -double{INFINITY}, &LaneSums::max, larger);
+  total.min_abs_nonzero = total_of(rows, double{INFINITY}, &LaneSums::min_abs_nonzero, smaller);
+  total.l1 = total_of(rows, 0.0, &LaneSums::l1, plus);
+  total.sum = total_of(rows, DoubleSum{}, &LaneSums::sum, plus);
+  total.squares = total_of(rows, DoubleSum{}, &LaneSums::squares, plus);
   return total;
+}
+
+StatsPart part_of(const LaneSums& sums, double centre) {
+  return to_part({.sum = sums.sum,
+                  .squares = sums.squares,
+                  .l1 = sums.l1,
+                  .min = sums.min,
+                  .minus_max = -sums.max,
+                  .min_abs_nonzero = sums.min_abs_nonzero,
+                  .digest_a = 0,
+                  .digest_b = 0,
+                  .nan = sums.nan,
+                  .pos_inf = sums.pos_inf,
+                  .neg_inf = sums.neg_inf,
+                  .subnormals = sums.subnormals,
+                  .zeros = sums.zeros,
+                  .finite = sums.finite},
+                 centre);
 }
 
 Vector vector_at(const Bytes& bytes, size_t at) {
@@ -56,30 +85,47 @@ Hash128 hash_of(const Bytes& bytes) {
 template <class F>
 using StatsOf = std::conditional_t<F::kBits == 16, PackedStats<F>, WideStats<F>>;
 
+template <class F>
+uint64_t value_at(const Bytes& bytes, size_t at) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &bytes[at], F::kBits / 8);
+  return bits;
+}
+
+// What the kernels take for the centre of a tensor: see ValueLane::centre_of().
+template <class F>
+double centre_of(const Bytes& bytes) {
+  if (F::kBits == 16 || bytes.empty()) return 0;
+  const double first = F::value(value_at<F>(bytes, 0));
+  return std::isfinite(first) ? first : 0;
+}
+
 // With N vectors for a lane at a time, as the kernels take them, and the rest value by value.
 template <class F, int N>
-StatsPart stats_by_lanes(const Bytes& bytes) {
-  std::vector<StatsOf<F>> lanes(kLanes);
+StatsPart stats_by_lanes(const Bytes& bytes, size_t blocks) {
+  std::vector<std::vector<StatsOf<F>>> lanes(blocks, std::vector<StatsOf<F>>(kLanes));
   const size_t batch = kLanes * N * kVectorBytes;
   const size_t whole = bytes.size() / batch * batch;
-  for (size_t start = 0; start < whole; start += batch)
+  for (size_t start = 0, number = 0; start < whole; start += batch, ++number)
     for (size_t lane = 0; lane < kLanes; ++lane) {
       Vector vectors[N];
       for (size_t i = 0; i < N; ++i) vectors[i] = vector_at(bytes, start + (lane + kLanes * i) * kVectorBytes);
-      lanes[lane].add(vectors);
+      lanes[number % blocks][lane].add(vectors);
     }
   std::vector<ScalarStats> odd(kLanes);
-  for (size_t at = whole; at < bytes.size(); at += F::kBits / 8) {
-    uint64_t bits = 0;
-    std::memcpy(&bits, &bytes[at], F::kBits / 8);
-    odd[at / kVectorBytes % kLanes].template add<F>(bits);
+  for (size_t at = whole; at < bytes.size(); at += F::kBits / 8)
+    odd[at / kVectorBytes % kLanes].template add<F>(value_at<F>(bytes, at));
+  const double centre = centre_of<F>(bytes);
+  std::vector<LaneSums> of_blocks;
+  for (size_t block = 0; block < blocks; ++block) {
+    std::vector<LaneSums> rows;
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      rows.push_back(lanes[block][lane].finish(centre));
+      if (block == blocks - 1) add(rows.back(), odd[lane].finish(centre));
+    }
+    of_blocks.push_back(added_up(rows));
   }
-  std::vector<StatsPart> parts(kLanes);
-  for (size_t lane = 0; lane < kLanes; ++lane) {
-    parts[lane] = lanes[lane].finish();
-    merge(parts[lane], odd[lane].finish());
-  }
-  return merged(parts);
+  return part_of(added_up(of_blocks), centre);
 }
 
 template <class F>
@@ -89,8 +135,9 @@ void expect_lanes_agree(DType dtype) {
       const Bytes bytes = each.make(dtype, count);
       const int64_t shape[] = {static_cast<int64_t>(count)};
       const Fingerprint expected = fingerprint({bytes.data(), dtype, shape});
-      for (const StatsPart& part : {stats_by_lanes<F, 2>(bytes), stats_by_lanes<F, 4>(bytes)})
-        EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, expected))
+      const Hash128 hash = hash_of(bytes);
+      for (const StatsPart& part : {stats_by_lanes<F, 2>(bytes, 1), stats_by_lanes<F, 4>(bytes, 50)})
+        EXPECT_TRUE(test::agrees({hash, to_stats(part)}, expected))
             << each.name << ", " << name(dtype) << ", " << count << " elements";
     }
 }
@@ -118,13 +165,32 @@ TEST(Lanes, keep_the_spread_of_values_far_from_zero) {
         << name(dtype);
   };
   Bytes bytes = far(DType::kF64, 1e7, 1);
-  check(DType::kF64, bytes, stats_by_lanes<LaneF64, 4>(bytes));
+  check(DType::kF64, bytes, stats_by_lanes<LaneF64, 4>(bytes, 20));
   bytes = far(DType::kF32, 1e4, 0.1);
-  check(DType::kF32, bytes, stats_by_lanes<LaneF32, 4>(bytes));
+  check(DType::kF32, bytes, stats_by_lanes<LaneF32, 4>(bytes, 20));
   bytes = far(DType::kI64, -3e9, 1000);
-  check(DType::kI64, bytes, stats_by_lanes<LaneI64, 4>(bytes));
+  check(DType::kI64, bytes, stats_by_lanes<LaneI64, 4>(bytes, 20));
+  bytes = far(DType::kI64, 4e18, 100000);
+  check(DType::kI64, bytes, stats_by_lanes<LaneI64, 4>(bytes, 20));
+  bytes = far(DType::kF64, 1e14, 1);
+  check(DType::kF64, bytes, stats_by_lanes<LaneF64, 4>(bytes, 20));
   bytes = far(DType::kU32, 4e9, 50);
-  check(DType::kU32, bytes, stats_by_lanes<LaneU32, 4>(bytes));
+  check(DType::kU32, bytes, stats_by_lanes<LaneU32, 4>(bytes, 20));
+}
+
+TEST(Lanes, take_values_whose_squares_are_beyond_double) {
+  const Bytes bytes = test::values_of(DType::kF64, 20000, [](size_t) { return test::bits_of(DType::kF64, 1e200); });
+  const int64_t shape[] = {20000};
+  EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(stats_by_lanes<LaneF64, 4>(bytes, 2))},
+                           fingerprint({bytes.data(), DType::kF64, shape})));
+}
+
+TEST(DoubleSums, keep_what_doubles_lose) {
+  DoubleSum sum;
+  for (double value : {1e30, 1.0, -1e30, 1e-10}) sum = sum + DoubleSum{value, 0};
+  EXPECT_EQ(sum.high + sum.rest, 1 + 1e-10);
+  const DoubleSum product = DoubleSum{1 + 0x1p-40, 0} * DoubleSum{1 - 0x1p-40, 0};
+  EXPECT_EQ((product.high - 1) + product.rest, -0x1p-80);
 }
 
 }  // namespace

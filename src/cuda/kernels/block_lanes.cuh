@@ -13,16 +13,40 @@ using StatsOfLane = std::conditional_t<F::kBits == 16, PackedStats<F>, WideStats
 
 template <class F>
 struct ValueLane {
+  // Sums of 16-bit values are good enough about zero.
+  static constexpr bool kHasCentre = F::kBits > 16;
   struct Shared {};
   StatsOfLane<F> stats;
   ScalarStats odd;
 
   __device__ ValueLane(Shared&, DType) {}
 
+  // The first value of the tensor, if it can be one.
+  __device__ static double centre_of(const std::byte* data) {
+    uint64_t bits = 0;
+    if constexpr (F::kBits == 32) {
+      if (reinterpret_cast<uintptr_t>(data) % 4 == 0) bits = __ldg(reinterpret_cast<const unsigned*>(data));
+    } else if constexpr (F::kBits == 64) {
+      if (reinterpret_cast<uintptr_t>(data) % 8 == 0) bits = __ldg(reinterpret_cast<const unsigned long long*>(data));
+    }
+    if constexpr (F::kKind == LaneKind::kFloat)
+      if ((bits & (F::kSign - 1)) >= F::kInfinite) return 0;
+    return F::value(bits);
+  }
+
   // The vectors are used up.
   template <int N>
   __device__ void add(Vector (&vectors)[N]) {
-    stats.add(vectors);
+    if constexpr (F::kBits > 16 && F::kKind == LaneKind::kFloat && N == 4) {
+      // Fewer at a time need fewer registers.
+      Vector half[2] = {vectors[0], vectors[1]};
+      stats.add(half);
+      asm volatile("" ::: "memory");
+      Vector rest[2] = {vectors[2], vectors[3]};
+      stats.add(rest);
+    } else {
+      stats.add(vectors);
+    }
   }
 
   // The first `valid` bytes of a vector.
@@ -44,10 +68,10 @@ struct ValueLane {
     }
   }
 
-  __device__ StatsPart finish() {
-    StatsPart part = stats.finish();
-    merge(part, odd.finish());
-    return part;
+  __device__ LaneSums finish(double centre, bool has_odd) const {
+    LaneSums sums = stats.finish(centre);
+    if (has_odd) ttap::cuda::add(sums, odd.finish(centre));
+    return sums;
   }
 };
 
@@ -55,6 +79,7 @@ struct ValueLane {
 // a warp do not wait for each other; with 32 copies never.
 template <uint32_t COPIES>
 struct ByteLane {
+  static constexpr bool kHasCentre = false;
   struct Shared {
     uint32_t counts[256 * COPIES];
   };
@@ -81,22 +106,17 @@ struct ByteLane {
   }
 
   // Each thread answers for one code.
-  __device__ StatsPart finish() {
+  __device__ LaneSums finish(double, bool) const {
     __syncthreads();
     const uint32_t code = threadIdx.x;
-    uint64_t count = 0;
+    uint32_t count = 0;
 #pragma unroll
     for (uint32_t i = 0; i < COPIES; ++i) count += shared.counts[code * COPIES + (i + code) % COPIES];
     // As long as the longest element, which is what the compiler sees value_of() read.
     const uint8_t element[16] = {static_cast<uint8_t>(code)};
-    StatsPart part;
-    add_code(part, value_of(dtype, element), dtype == DType::kF4E2M1FNx2 ? code & 0xF : code, count);
-    if (dtype == DType::kF4E2M1FNx2) {
-      StatsPart second;
-      add_code(second, value_of(dtype, element, 1), code >> 4, count);
-      merge(part, second);
-    }
-    return part;
+    LaneSums sums = sums_of_code(value_of(dtype, element), dtype == DType::kF4E2M1FNx2 ? code & 0xF : code, count);
+    if (dtype == DType::kF4E2M1FNx2) ttap::cuda::add(sums, sums_of_code(value_of(dtype, element, 1), code >> 4, count));
+    return sums;
   }
 
  private:
@@ -114,23 +134,29 @@ struct ByteLane {
     }
   }
 
-  __device__ void add_code(StatsPart& part, double value, uint32_t code, uint64_t count) const {
-    if (count == 0) return;
+  // Exact: a value has eight bits at most, its count 32.
+  __device__ LaneSums sums_of_code(double value, uint32_t code, uint32_t count) const {
+    LaneSums sums;
+    if (count == 0) return sums;
     if (isnan(value)) {
-      part.nan = count;
+      sums.nan = count;
     } else if (isinf(value)) {
-      (value > 0 ? part.pos_inf : part.neg_inf) = count;
+      (value > 0 ? sums.pos_inf : sums.neg_inf) = count;
     } else {
       const double magnitude = fabs(value);
-      part.finite = count;
-      part.min = part.max = part.mean = value;
+      const double n = static_cast<double>(count);
+      sums.finite = count;
+      sums.min = sums.max = value;
       if (magnitude == 0)
-        part.zeros = count;
+        sums.zeros = count;
       else
-        part.min_abs_nonzero = magnitude;
-      if (is_subnormal(code)) part.subnormals = count;
-      part.l1 = magnitude * static_cast<double>(count);
+        sums.min_abs_nonzero = magnitude;
+      if (is_subnormal(code)) sums.subnormals = count;
+      sums.l1 = magnitude * n;
+      sums.sum.high = value * n;
+      sums.squares.high = value * value * n;
     }
+    return sums;
   }
 };
 

@@ -1,8 +1,9 @@
 #pragma once
 
 #include "cuda/kernels/block_lanes.cuh"
+#include "cuda/kernels/columns.cuh"
 #include "cuda/kernels/source.cuh"
-#include "cuda/kernels/warp_merge.cuh"
+#include "cuda/kernels/warp_sum.cuh"
 
 // What a block does for a tensor: reads its share once, and either leaves a partial result or, being the last, merges
 // them all.
@@ -11,22 +12,36 @@ namespace ttap::cuda {
 // Sums of hash blocks, or of slices of them, that wait to be mixed: 32 for each warp.
 inline constexpr uint32_t kSumsKept = 32 * kWarps;
 
-struct BlockShared {
+struct HashShared {
   alignas(16) uint32_t keys[kHashKeyCount];
   HashPair sums[kSumsKept];
   HashPair odd[kWarps];
-  Partial partials[kWarps];
+};
+
+// What the threads found takes the place of what they needed to find it.
+template <class Lane>
+struct BlockShared {
+  struct Working {
+    HashShared hash;
+    typename Lane::Shared lane;
+  };
+  union {
+    Working working;
+    ThreadRows rows;
+  };
+  Totals totals;
+  double centre;
   bool is_last;
 };
 
 // Shared memory is not constructed: whoever reads a part of it has written it.
 template <class T>
 struct Unconstructed {
-  alignas(T) unsigned char bytes[sizeof(T)];
+  alignas(16) unsigned char bytes[sizeof(T)];
   __device__ T& get() { return *reinterpret_cast<T*>(bytes); }
 };
 
-__device__ inline void make_keys(BlockShared& shared) {
+__device__ inline void make_keys(HashShared& shared) {
   auto* pairs = reinterpret_cast<uint64_t*>(shared.keys);
   for (uint32_t k = threadIdx.x; k < kHashKeyCount / 2; k += kBlockThreads) pairs[k] = mix64((k + 1) * kHashGolden);
 }
@@ -48,7 +63,7 @@ __device__ inline void store_copy(std::byte* copy_to, uint64_t at, const Vector&
 // The bytes after the last whole hash block, a vector for each thread. Every thread of the block comes here.
 template <class Lane, class Source>
 __device__ inline void take_odd_end(const DeviceJob& job, const Source& source, uint64_t bytes, Lane& lane,
-                                    BlockShared& shared) {
+                                    HashShared& shared) {
   const uint64_t start = bytes - bytes % kHashBlockBytes;
   const auto size = static_cast<uint32_t>(bytes % kHashBlockBytes);
   const uint32_t at = threadIdx.x * kVectorBytes;
@@ -64,12 +79,13 @@ __device__ inline void take_odd_end(const DeviceJob& job, const Source& source, 
     for (uint32_t i = 0; i < kVectorBytes; ++i)
       if (i < valid) job.copy_to[start + at + i] = static_cast<std::byte>(vector.word[i / 4] >> (8 * (i % 4)));
   }
-  sums = warp_sum(sums);
-  if (threadIdx.x % 32 == 0) shared.odd[threadIdx.x / 32] = sums;
+  const uint64_t half = warp_sum_halves(sums);
+  if (threadIdx.x % 32 == 0) shared.odd[threadIdx.x / 32].a = half;
+  if (threadIdx.x % 32 == 16) shared.odd[threadIdx.x / 32].b = half;
 }
 
 // After a __syncthreads() that follows take_odd_end(); for one thread.
-__device__ inline HashPair digest_of_odd_end(uint64_t bytes, const BlockShared& shared) {
+__device__ inline HashPair digest_of_odd_end(uint64_t bytes, const HashShared& shared) {
   HashPair sums;
 #pragma unroll
   for (uint32_t i = 0; i < kWarps; ++i) {
@@ -81,73 +97,52 @@ __device__ inline HashPair digest_of_odd_end(uint64_t bytes, const BlockShared& 
 
 // ---- the end of a block ----
 
-// The result is in thread 0.
-__device__ __noinline__ static Partial block_merge(Partial mine, BlockShared& shared) {
-  warp_merge(mine);
-  __syncthreads();  // who still reads the last round's
-  if (threadIdx.x % 32 == 0) shared.partials[threadIdx.x / 32] = mine;
-  __syncthreads();
-  if (threadIdx.x < 32) {
-    mine = threadIdx.x < kWarps ? shared.partials[threadIdx.x] : Partial{};
-    warp_merge(mine);
-  }
-  return mine;
+// The block's ticket, and with it what other blocks wrote before they took theirs; they see what this one wrote.
+__device__ inline uint32_t take_ticket(uint32_t* tickets) {
+  uint32_t before;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(tickets) : "memory");
+  return before;
 }
 
-__device__ __noinline__ static void publish(const DeviceJob& job, uint64_t bytes, const Partial& total) {
+// Every thread of the block comes here.
+__device__ __noinline__ static void publish(const DeviceJob& job, uint64_t bytes, const Totals& totals, double centre) {
   DeviceResult& result = *job.result;
-  const HashPair hash = hash_mix(total.digest, bytes);
-  result.hash_low = hash.a;
-  result.hash_high = hash.b;
-  result.stats = total.stats;
-  result.bytes = bytes;
-  __threadfence_system();
-  *reinterpret_cast<volatile uint64_t*>(&result.sequence) = job.sequence;
-}
-
-__device__ inline Partial load_partial(const Partial* from) {
-  static_assert(sizeof(Partial) % sizeof(uint4) == 0);
-  union {
-    uint4 vectors[sizeof(Partial) / sizeof(uint4)];
-    unsigned char bytes[sizeof(Partial)];
-  } loaded;
-#pragma unroll
-  for (uint32_t i = 0; i < sizeof(Partial) / sizeof(uint4); ++i)
-    loaded.vectors[i] = __ldcg(reinterpret_cast<const uint4*>(from) + i);
-  Partial partial;
-  memcpy(&partial, loaded.bytes, sizeof partial);
-  return partial;
-}
-
-// `mine` is what this thread found. The block that comes last merges what all blocks of the job left, in their order.
-__device__ __noinline__ static void finish_block(const DeviceJob& job, uint32_t ticket, uint64_t bytes,
-                                                 const Partial& mine, Scratch& scratch, BlockShared& shared) {
-  Partial total = block_merge(mine, shared);
-  if (job.blocks == 1) {
-    if (threadIdx.x == 0) publish(job, bytes, total);
-    return;
-  }
-  Partial* partials = scratch.partials + job.first_block;
-  if (threadIdx.x == 0) {
-    partials[blockIdx.x - job.first_block] = total;
-    __threadfence();
-    shared.is_last = atomicAdd(&scratch.tickets[ticket], 1u) == job.blocks - 1;
-    __threadfence();
+  if (threadIdx.x == 0) result.stats = to_part(totals, centre);
+  if (threadIdx.x == 32) {
+    const HashPair hash = hash_mix({totals.digest_a, totals.digest_b}, bytes);
+    result.hash_low = hash.a;
+    result.hash_high = hash.b;
+    result.bytes = bytes;
   }
   __syncthreads();
-  if (!shared.is_last) return;
-  total = Partial{};
-  for (uint32_t i = threadIdx.x; i < job.blocks; i += kBlockThreads) {
-    const Partial other = load_partial(partials + i);
-    total.digest.a += other.digest.a;
-    total.digest.b += other.digest.b;
-    merge(total.stats, other.stats);
+  if (threadIdx.x == 0)
+    asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(&result.sequence), "l"(job.sequence) : "memory");
+}
+
+// `mine` is what this thread found. The block that comes last adds up what all blocks of the job left, in their order.
+template <class Lane>
+__device__ inline void finish_block(const DeviceJob& job, uint32_t ticket, uint64_t bytes, const LaneSums& mine,
+                                    const HashPair& digest, Scratch& scratch, BlockShared<Lane>& shared) {
+  __syncthreads();  // who still needs what the rows take the place of
+  write_rows(mine, digest, shared.rows);
+  __syncthreads();
+  const bool alone = job.blocks == 1;
+  auto* totals = reinterpret_cast<uint64_t*>(&shared.totals);
+  uint64_t* columns = &scratch.columns[0][job.first_block];
+  Columns<uint64_t> to{totals, 1};
+  if (!alone) to = {columns + (blockIdx.x - job.first_block), kMostBlocks};
+  add_up({&shared.rows.values[0][0], kBlockThreads}, kBlockThreads, {&shared.rows.counts[0][0], kWarps}, kWarps, to);
+  __syncthreads();
+  if (!alone) {
+    if (threadIdx.x == 0) shared.is_last = take_ticket(&scratch.tickets[ticket]) == job.blocks - 1u;
+    __syncthreads();
+    if (!shared.is_last) return;
+    const uint64_t* counts = columns + size_t{kValueColumns} * kMostBlocks;
+    add_up({columns, kMostBlocks}, job.blocks, {counts, kMostBlocks}, job.blocks, {totals, 1});
+    __syncthreads();
+    if (threadIdx.x == 0) scratch.tickets[ticket] = 0;  // for the next launch
   }
-  total = block_merge(total, shared);
-  if (threadIdx.x == 0) {
-    scratch.tickets[ticket] = 0;  // for the next launch
-    publish(job, bytes, total);
-  }
+  publish(job, bytes, shared.totals, Lane::kHasCentre ? shared.centre : 0);
 }
 
 // ---- a block's share, two hash blocks at a time ----
@@ -155,8 +150,9 @@ __device__ __noinline__ static void finish_block(const DeviceJob& job, uint32_t 
 // For tensors that are small, or slow to gather: four warps share a hash block, so that every thread has only two
 // vectors to wait for. Block number `block` of `blocks` works here.
 template <class Lane, class Source>
-__device__ inline void work_by_slices(const DeviceJob& job, uint32_t ticket, const Source& source,
-                                      typename Lane::Shared& lane_shared, Scratch& scratch, BlockShared& shared) {
+__device__ inline void work_by_slices(const DeviceJob& job, uint32_t ticket, const Source& source, Scratch& scratch,
+                                      BlockShared<Lane>& block_shared) {
+  HashShared& shared = block_shared.working.hash;
   constexpr uint32_t kVectors = 2;
   constexpr uint32_t kAtOnce = 2;                    // hash blocks
   constexpr uint32_t kWarpsEach = kWarps / kAtOnce;  // warps of a hash block
@@ -179,11 +175,13 @@ __device__ inline void work_by_slices(const DeviceJob& job, uint32_t ticket, con
   uint64_t mine = round_start + warp / kWarpsEach;
   if (mine < whole) load(mine);
 
-  Lane lane(lane_shared, job.dtype);
+  if constexpr (Lane::kHasCentre)
+    if (threadIdx.x == 0) block_shared.centre = bytes == 0 ? 0 : Lane::centre_of(job.data);
+  Lane lane(block_shared.working.lane, job.dtype);
   make_keys(shared);
   __syncthreads();
 
-  Partial partial;
+  HashPair digests;
   // What the warps summed of the rounds since `kept_from`, for the threads of the first warp to mix.
   uint32_t kept = 0;
   uint64_t kept_from = round_start;
@@ -199,11 +197,10 @@ __device__ inline void work_by_slices(const DeviceJob& job, uint32_t ticket, con
           sums.b += slice.b;
         }
         const HashPair digest = hash_mix(sums, hash_block);
-        partial.digest.a += digest.a;
-        partial.digest.b += digest.b;
+        digests.a += digest.a;
+        digests.b += digest.b;
       }
     }
-    __syncthreads();
     kept_from += kept * step;
     kept = 0;
   };
@@ -228,7 +225,10 @@ __device__ inline void work_by_slices(const DeviceJob& job, uint32_t ticket, con
       if (threadIdx.x % 32 == 16) slice.b = half;
     }
     mine += step;
-    if (++kept == kRoundsKept) mix_kept();
+    if (++kept == kRoundsKept) {
+      mix_kept();
+      __syncthreads();  // before others take their place
+    }
   }
   // The odd end goes to the block whose turn it would be.
   const bool has_odd_end = bytes % kHashBlockBytes != 0 && whole / kAtOnce % job.blocks == block;
@@ -236,11 +236,11 @@ __device__ inline void work_by_slices(const DeviceJob& job, uint32_t ticket, con
   mix_kept();
   if (has_odd_end && threadIdx.x == kBlockThreads - 1) {
     const HashPair digest = digest_of_odd_end(bytes, shared);
-    partial.digest.a += digest.a;
-    partial.digest.b += digest.b;
+    digests.a += digest.a;
+    digests.b += digest.b;
   }
-  partial.stats = lane.finish();
-  finish_block(job, ticket, bytes, partial, scratch, shared);
+  const double centre = Lane::kHasCentre ? block_shared.centre : 0;
+  finish_block<Lane>(job, ticket, bytes, lane.finish(centre, has_odd_end), digests, scratch, block_shared);
 }
 
 // ---- a block's share, a hash block for each warp ----
@@ -248,8 +248,9 @@ __device__ inline void work_by_slices(const DeviceJob& job, uint32_t ticket, con
 // For large tensors: eight vectors of a hash block for each lane, of which four are worked on while four are on their
 // way.
 template <class Lane, class Source>
-__device__ inline void work_by_warps(const DeviceJob& job, const Source& source, typename Lane::Shared& lane_shared,
-                                     Scratch& scratch, BlockShared& shared) {
+__device__ inline void work_by_warps(const DeviceJob& job, const Source& source, Scratch& scratch,
+                                     BlockShared<Lane>& block_shared) {
+  HashShared& shared = block_shared.working.hash;
   constexpr uint32_t kVectors = 4;
   constexpr uint32_t kHalfBlock = kHashBlockBytes / 2;
   static_assert(kVectors * 32 * kVectorBytes == kHalfBlock);
@@ -266,7 +267,9 @@ __device__ inline void work_by_warps(const DeviceJob& job, const Source& source,
   Vector first[kVectors];
   if (hash_block < whole) load(hash_block * kHashBlockBytes, first);
 
-  Lane lane(lane_shared, job.dtype);
+  if constexpr (Lane::kHasCentre)
+    if (threadIdx.x == 0) block_shared.centre = bytes == 0 ? 0 : Lane::centre_of(job.data);
+  Lane lane(block_shared.working.lane, job.dtype);
   make_keys(shared);
   __syncthreads();
 
@@ -274,11 +277,15 @@ __device__ inline void work_by_warps(const DeviceJob& job, const Source& source,
 #pragma unroll
     for (uint32_t i = 0; i < kVectors; ++i) {
       add_to_hash(vectors[i], shared.keys, from + in_warp + 32 * i, sums);
-      if (job.copy_to != nullptr) store_copy(job.copy_to, start + (from + in_warp + 32 * i) * kVectorBytes, vectors[i]);
+    }
+    if (job.copy_to != nullptr) {
+      std::byte* to = job.copy_to + start + (from + in_warp) * kVectorBytes;
+#pragma unroll
+      for (uint32_t i = 0; i < kVectors; ++i) store_copy(to, 32 * i * kVectorBytes, vectors[i]);
     }
     lane.add(vectors);
   };
-  Partial partial;
+  HashPair digests;
   // Mixing is worth its while for 32 hash blocks at once, one for each lane.
   HashPair* kept = shared.sums + threadIdx.x / 32 * 32;
   uint32_t count = 0;
@@ -286,8 +293,8 @@ __device__ inline void work_by_warps(const DeviceJob& job, const Source& source,
     __syncwarp();
     if (in_warp < count) {
       const HashPair digest = hash_mix(kept[in_warp], end - (count - in_warp) * step);
-      partial.digest.a += digest.a;
-      partial.digest.b += digest.b;
+      digests.a += digest.a;
+      digests.b += digest.b;
     }
     __syncwarp();
     count = 0;
@@ -309,17 +316,18 @@ __device__ inline void work_by_warps(const DeviceJob& job, const Source& source,
   }
   mix_kept(hash_block);
   // To the last block, which has the fewest whole ones.
-  if (bytes % kHashBlockBytes != 0 && blockIdx.x == job.blocks - 1) {
+  const bool has_odd_end = bytes % kHashBlockBytes != 0 && blockIdx.x == job.blocks - 1u;
+  if (has_odd_end) {
     take_odd_end(job, source, bytes, lane, shared);
     __syncthreads();
     if (threadIdx.x == 0) {
       const HashPair digest = digest_of_odd_end(bytes, shared);
-      partial.digest.a += digest.a;
-      partial.digest.b += digest.b;
+      digests.a += digest.a;
+      digests.b += digest.b;
     }
   }
-  partial.stats = lane.finish();
-  finish_block(job, 0, bytes, partial, scratch, shared);
+  const double centre = Lane::kHasCentre ? block_shared.centre : 0;
+  finish_block<Lane>(job, 0, bytes, lane.finish(centre, has_odd_end), digests, scratch, block_shared);
 }
 
 }  // namespace ttap::cuda

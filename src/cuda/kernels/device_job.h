@@ -22,16 +22,19 @@ struct DeviceJob {
   std::byte* copy_to = nullptr;
   DeviceResult* result = nullptr;
   uint64_t sequence = 0;
-  uint32_t first_block = 0;  // of the launch's blocks, those that work on this
-  uint32_t blocks = 1;
+  uint16_t first_block = 0;  // of the launch's blocks, those that work on this
+  uint16_t blocks = 1;
   DType dtype = DType::kU8;
   bool rows_are_64_bit = true;
 };
+static_assert(sizeof(DeviceJob) == 64);
 
-// As many as fit the 4 KiB of parameters that every driver takes.
-inline constexpr uint32_t kJobsPerLaunch = 48;
+// As many as fit the 4 KiB of parameters that every driver takes. Which job is a block's is written down: a search
+// would wait for parameters to arrive, one after the other.
+inline constexpr uint32_t kJobsPerLaunch = 40;
+inline constexpr uint32_t kBlocksPerLaunch = 1360;
 struct Batch {
-  uint32_t count = 0;
+  uint8_t job_of_block[kBlocksPerLaunch];
   DeviceJob jobs[kJobsPerLaunch];
 };
 static_assert(sizeof(Batch) <= 4000);
@@ -49,20 +52,13 @@ StridedLayout strided_layout(const TensorView& view);
 
 // ---- scratch ----
 
-// What one block leaves for the last one.
-struct alignas(16) Partial {
-  HashPair digest;
-  StatsPart stats;
-  uint64_t unused = 0;
-};
-static_assert(sizeof(Partial) == 128);
-
+// What blocks leave for the last one: a number of each kind, side by side for all blocks.
 inline constexpr size_t kTicketBytes = 4096;
+inline constexpr uint32_t kMostBlocks = (kScratchBytes - kTicketBytes) / (16 * sizeof(uint64_t));
 struct Scratch {
   uint32_t tickets[kTicketBytes / sizeof(uint32_t)];  // one for each job of a launch; zero between launches
-  Partial partials[(kScratchBytes - kTicketBytes) / sizeof(Partial)];
+  uint64_t columns[16][kMostBlocks];
 };
 static_assert(sizeof(Scratch) == kScratchBytes);
-inline constexpr uint32_t kMostBlocks = sizeof(Scratch::partials) / sizeof(Partial);
 
 }  // namespace ttap::cuda

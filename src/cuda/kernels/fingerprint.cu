@@ -12,26 +12,20 @@ namespace {
 
 constexpr uint64_t kSmallBytes = uint64_t{4} << 20;
 constexpr uint64_t kRoundBytes = 2 * kHashBlockBytes;  // what a block of work_by_slices() takes at a time
-constexpr uint64_t kMostRounds = 8;
+constexpr uint64_t kMostRounds = 16;
 constexpr int kSmallBlocksPerMultiprocessor = 2;
 // Of a large tensor, for each warp: plain sums of short squares are good for some thousands of values.
-constexpr uint64_t kHashBlocksPerWarp = 64;
+constexpr uint64_t kHashBlocksPerWarp = 256;
 
 __global__ void __launch_bounds__(kBlockThreads, kSmallBlocksPerMultiprocessor)
     fingerprint_small(const __grid_constant__ Batch batch, Scratch* scratch) {
-  __shared__ Unconstructed<BlockShared> shared;
-  __shared__ ByteLane<8>::Shared counters;
-  uint32_t number = 0;
-  while (number + 1 < batch.count && batch.jobs[number + 1].first_block <= blockIdx.x) ++number;
+  __shared__ Unconstructed<BlockShared<ByteLane<8>>> shared;  // the largest, for every lane
+  const uint32_t number = batch.job_of_block[blockIdx.x];
   const DeviceJob& job = batch.jobs[number];
   const PackedSource source{job.data};
   with_lane<ByteLane<8>>(job.dtype, [&]<class Lane>(Lane*) {
-    if constexpr (std::is_same_v<Lane, ByteLane<8>>) {
-      work_by_slices<Lane>(job, number, source, counters, *scratch, shared.get());
-    } else {
-      typename Lane::Shared none;
-      work_by_slices<Lane>(job, number, source, none, *scratch, shared.get());
-    }
+    static_assert(sizeof(BlockShared<Lane>) <= sizeof shared);
+    work_by_slices<Lane>(job, number, source, *scratch, reinterpret_cast<BlockShared<Lane>&>(shared));
   });
 }
 
@@ -58,13 +52,13 @@ bool is_packed(const TensorView& view) {
   return is_contiguous(view) && reinterpret_cast<uintptr_t>(view.data) % kVectorBytes == 0;
 }
 
-uint32_t blocks_for_large(uint64_t bytes, uint64_t resident) {
+uint16_t blocks_for_large(uint64_t bytes, uint64_t resident) {
   const uint64_t hash_blocks = bytes / kHashBlockBytes;
   const uint64_t wanted = parts(hash_blocks, kWarps);
-  if (wanted <= resident) return static_cast<uint32_t>(std::max<uint64_t>(wanted, 1));
+  if (wanted <= resident) return static_cast<uint16_t>(std::max<uint64_t>(wanted, 1));
   // Every block the same share: whole waves of them.
   const uint64_t waves = parts(hash_blocks, resident * kWarps * kHashBlocksPerWarp);
-  return static_cast<uint32_t>(std::min<uint64_t>({waves * resident, wanted, kMostBlocks}));
+  return static_cast<uint16_t>(std::min<uint64_t>({waves * resident, wanted, kMostBlocks}));
 }
 
 class Launcher {
@@ -77,7 +71,7 @@ class Launcher {
     const uint64_t bytes = bytes_of(job);
     const uint64_t rounds = std::max<uint64_t>(parts(bytes, kRoundBytes), 1);
     if (bytes != 0 && !is_packed(asked.view)) {
-      job.blocks = static_cast<uint32_t>(std::min<uint64_t>({rounds, multiprocessors_ * 8, kMostBlocks}));
+      job.blocks = static_cast<uint16_t>(std::min<uint64_t>({rounds, multiprocessors_ * 8, kMostBlocks}));
       launch_strided(job, strided_layout(asked.view), scratch_, stream_);
       return launched("fingerprint of a strided tensor");
     }
@@ -86,27 +80,28 @@ class Launcher {
       launch_large(job, scratch_, stream_);
       return launched("fingerprint of a large tensor");
     }
-    if (batch_.count == kJobsPerLaunch) TTAP_TRY(flush());
-    batch_.jobs[batch_.count++] = job;
+    if (count_ == kJobsPerLaunch) TTAP_TRY(flush());
+    batch_.jobs[count_++] = job;
     rounds_ += rounds;
     return {};
   }
 
   Status flush() {
-    if (batch_.count == 0) return {};
+    if (count_ == 0) return {};
     // As many blocks as run at once.
     const uint64_t resident = multiprocessors_ * kSmallBlocksPerMultiprocessor;
     const uint64_t per_block = std::clamp<uint64_t>(parts(rounds_, resident), 1, kMostRounds);
     uint32_t blocks = 0;
-    for (uint32_t i = 0; i < batch_.count; ++i) {
+    for (uint32_t i = 0; i < count_; ++i) {
       DeviceJob& job = batch_.jobs[i];
-      job.first_block = blocks;
-      job.blocks = static_cast<uint32_t>(std::max<uint64_t>(parts(bytes_of(job), kRoundBytes * per_block), 1));
+      job.first_block = static_cast<uint16_t>(blocks);
+      job.blocks = static_cast<uint16_t>(std::max<uint64_t>(parts(bytes_of(job), kRoundBytes * per_block), 1));
+      std::fill_n(batch_.job_of_block + blocks, job.blocks, static_cast<uint8_t>(i));
       blocks += job.blocks;
     }
-    static_assert(kJobsPerLaunch * (kSmallBytes / kRoundBytes / kMostRounds + 1) <= kMostBlocks);
+    static_assert(kJobsPerLaunch * (kSmallBytes / kRoundBytes / kMostRounds + 1) <= kBlocksPerLaunch);
     fingerprint_small<<<blocks, kBlockThreads, 0, stream_>>>(batch_, scratch_);
-    batch_.count = 0;
+    count_ = 0;
     rounds_ = 0;
     return launched("fingerprints of small tensors");
   }
@@ -116,6 +111,7 @@ class Launcher {
   Stream stream_;
   uint64_t multiprocessors_;
   Batch batch_;
+  uint32_t count_ = 0;
   uint64_t rounds_ = 0;
 };
 

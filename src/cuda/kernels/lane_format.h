@@ -24,7 +24,9 @@ struct IntegerLane {
   static constexpr int kBits = BITS;
 };
 
+// kHighest and kLowest, twice: what every value of the format takes the place of.
 struct LaneBF16 : FloatLane<16, 0x7F80, 0x7F> {
+  static constexpr uint32_t kHighest = 0x7F807F80u, kLowest = 0xFF80FF80u;
   TTAP_HD static float low(uint32_t word) { return ttap::detail::float_of_bits(word << 16); }
   TTAP_HD static float high(uint32_t word) { return ttap::detail::float_of_bits(word & 0xFFFF0000u); }
   TTAP_HD static uint32_t min(uint32_t a, uint32_t b) { return min_bf16x2(a, b); }
@@ -32,6 +34,7 @@ struct LaneBF16 : FloatLane<16, 0x7F80, 0x7F> {
   TTAP_HD static double value(uint64_t bits) { return f32_of_bf16(static_cast<uint16_t>(bits)); }
 };
 struct LaneF16 : FloatLane<16, 0x7C00, 0x3FF> {
+  static constexpr uint32_t kHighest = 0x7C007C00u, kLowest = 0xFC00FC00u;
 #if defined(__CUDA_ARCH__)
   __device__ static float low(uint32_t word) { return __low2float(as_pair<__half2>(word)); }
   __device__ static float high(uint32_t word) { return __high2float(as_pair<__half2>(word)); }
@@ -44,6 +47,7 @@ struct LaneF16 : FloatLane<16, 0x7C00, 0x3FF> {
   TTAP_HD static double value(uint64_t bits) { return f32_of_f16(static_cast<uint16_t>(bits)); }
 };
 struct LaneI16 : IntegerLane<16, LaneKind::kSigned> {
+  static constexpr uint32_t kHighest = 0x7FFF7FFFu, kLowest = 0x80008000u;
   TTAP_HD static int32_t low(uint32_t word) { return static_cast<int16_t>(word); }
   TTAP_HD static int32_t high(uint32_t word) { return static_cast<int32_t>(word) >> 16; }
   TTAP_HD static uint32_t min(uint32_t a, uint32_t b) { return min_s16x2(a, b); }
@@ -51,6 +55,7 @@ struct LaneI16 : IntegerLane<16, LaneKind::kSigned> {
   TTAP_HD static double value(uint64_t bits) { return static_cast<int16_t>(bits); }
 };
 struct LaneU16 : IntegerLane<16, LaneKind::kUnsigned> {
+  static constexpr uint32_t kHighest = 0xFFFFFFFFu, kLowest = 0x00000000u;
   TTAP_HD static uint32_t low(uint32_t word) { return word & 0xFFFF; }
   TTAP_HD static uint32_t high(uint32_t word) { return word >> 16; }
   TTAP_HD static uint32_t min(uint32_t a, uint32_t b) { return min_u16x2(a, b); }

@@ -5,7 +5,7 @@
 
 #include "cuda/kernels/lane_format.h"
 #include "cuda/kernels/lane_hash.h"
-#include "fingerprint/stats_part.h"
+#include "cuda/kernels/lane_sums.h"
 
 // The statistics that one lane of a kernel keeps, in few registers. Plain arithmetic, so that tests run it on the host.
 //
@@ -15,24 +15,15 @@
 // they are themselves the larger part of the lane's spread.
 namespace ttap::cuda {
 
-// Bits that are no number: they lose every comparison of floats.
-template <class F>
-TTAP_HD constexpr uint32_t nothing_of_16_bits_twice() {
-  return F::kKind == LaneKind::kFloat ? 0x7FFF7FFFu : 0;
-}
-
-// A product that is not fused with what is added to it, where what rounding took off it is asked for.
-TTAP_HD inline double rounded_product(double a, double b) {
-#if defined(__CUDA_ARCH__)
-  return __dmul_rn(a, b);
+#if defined(__CUDACC__)
+#define TTAP_APART __noinline__
 #else
-  return a * b;  // the host fuses nothing by itself
+#define TTAP_APART
 #endif
-}
 
 // One value at a time: the odd values at the end of a tensor.
 struct ScalarStats {
-  StatsPart part = {};
+  LaneSums sums = {};
   double shift = 0;
   double sum = 0;
   double squares = 0;
@@ -43,38 +34,34 @@ struct ScalarStats {
       const uint64_t magnitude = bits & (F::kSign - 1);
       if (magnitude >= F::kInfinite) {
         if (magnitude > F::kInfinite)
-          ++part.nan;
+          ++sums.nan;
         else if (bits & F::kSign)
-          ++part.neg_inf;
+          ++sums.neg_inf;
         else
-          ++part.pos_inf;
+          ++sums.pos_inf;
         return;
       }
-      if (magnitude != 0 && magnitude <= F::kMantissa) ++part.subnormals;
+      if (magnitude != 0 && magnitude <= F::kMantissa) ++sums.subnormals;
     }
     const double value = F::value(bits);
     const double magnitude = fabs(value);
-    if (part.finite == 0) shift = value;
-    ++part.finite;
-    if (value < part.min) part.min = value;
-    if (value > part.max) part.max = value;
+    if (sums.finite == 0) shift = value;
+    ++sums.finite;
+    if (value < sums.min) sums.min = value;
+    if (value > sums.max) sums.max = value;
     if (magnitude == 0)
-      ++part.zeros;
-    else if (magnitude < part.min_abs_nonzero)
-      part.min_abs_nonzero = magnitude;
-    part.l1 += magnitude;
+      ++sums.zeros;
+    else if (magnitude < sums.min_abs_nonzero)
+      sums.min_abs_nonzero = magnitude;
+    sums.l1 += magnitude;
     const double offset = value - shift;
     sum += offset;
     squares += offset * offset;
   }
 
-  TTAP_HD StatsPart finish() const {
-    StatsPart done = part;
-    if (part.finite == 0) return done;
-    const double count = static_cast<double>(part.finite);
-    set_mean(done, shift, sum / count);
-    done.m2 = squares - sum * sum / count;
-    if (done.m2 < 0) done.m2 = 0;
+  TTAP_HD LaneSums finish(double centre) const {
+    LaneSums done = sums;
+    if (sums.finite != 0) set_sums_about(done, centre, shift, sum, squares);
     return done;
   }
 };
@@ -83,10 +70,12 @@ struct ScalarStats {
 
 template <class F>
 struct PackedStats {
-  uint32_t min = nothing_of_16_bits_twice<F>(), max = nothing_of_16_bits_twice<F>();
-  uint32_t least = 0xFFFFFFFFu;  // magnitudes less one
-  uint32_t values = 0;           // all that were taken
-  uint32_t non_zero = 0;         // among them; NaN and infinity are not
+  static constexpr bool kFloat = F::kKind == LaneKind::kFloat;
+
+  uint32_t min = F::kHighest, max = F::kLowest;  // of two values; infinite where there was none
+  uint32_t least = 0xFFFFFFFFu;                  // magnitudes less one
+  uint32_t values = 0;                           // all that were taken
+  uint32_t non_zero = 0;                         // among them; NaN and infinity are not
   uint32_t subnormals = 0;
   uint32_t nan = 0, pos_inf = 0, neg_inf = 0;
   double sum = 0, squares = 0, l1 = 0;
@@ -94,59 +83,55 @@ struct PackedStats {
   // The vectors are used up.
   template <int N>
   TTAP_HD void add(Vector (&vectors)[N]) {
-    if constexpr (F::kKind != LaneKind::kFloat) {
-      if (values == 0) min = max = vectors[0].word[0];
-    }
     values += 8 * N;
-    if constexpr (F::kKind == LaneKind::kFloat) {
-      uint32_t greatest = 0;
-      TTAP_UNROLL
-      for (int i = 0; i < 4 * N; ++i) greatest = max_u16x2(greatest, word(vectors, i) & 0x7FFF7FFFu);
+    const uint32_t min_before = min, max_before = max;
+    TTAP_UNROLL
+    for (int i = 0; i < 4 * N; ++i) {
+      min = F::min(min, word(vectors, i));
+      max = F::max(max, word(vectors, i));
+    }
+    if constexpr (kFloat) {
+      // What is not finite shows in the extremes.
+      const uint32_t greatest = max_u16x2(min & 0x7FFF7FFFu, max & 0x7FFF7FFFu);
       if ((greatest & 0xFFFF) >= F::kInfinite || (greatest >> 16) >= F::kInfinite) {
-        // Zeros in the place of what is not finite; the extremes must not see those.
+        Apart apart{min_before, max_before};
+        // A copy, so that the vectors themselves stay in registers.
+        uint32_t words[4 * N];
         TTAP_UNROLL
-        for (int i = 0; i < 4 * N; ++i) {
-          const uint32_t gone = count_not_finite(word(vectors, i));
-          compare(word(vectors, i) | (gone & 0x7FFF7FFFu));
-          vectors[i / 4].word[i % 4] &= ~gone;
-        }
-      } else {
-        compare_all(vectors);
+        for (int i = 0; i < 4 * N; ++i) words[i] = word(vectors, i);
+        take_apart(words, 4 * N, apart);
+        TTAP_UNROLL
+        for (int i = 0; i < 4 * N; ++i) vectors[i / 4].word[i % 4] = words[i];
+        min = apart.min;
+        max = apart.max;
+        nan += apart.nan;
+        pos_inf += apart.pos_inf;
+        neg_inf += apart.neg_inf;
       }
-    } else {
-      compare_all(vectors);
     }
     add_finite(vectors);
   }
 
-  TTAP_HD StatsPart finish() const {
-    StatsPart part;
-    part.nan = nan;
-    part.pos_inf = pos_inf;
-    part.neg_inf = neg_inf;
-    part.finite = values - nan - pos_inf - neg_inf;
-    if (part.finite == 0) return part;
-    part.zeros = part.finite - non_zero;
-    part.subnormals = subnormals;
-    part.min = extreme(F::min(min, (min >> 16) | (min << 16)));
-    part.max = extreme(F::max(max, (max >> 16) | (max << 16)));
+  TTAP_HD LaneSums finish(double) const {
+    LaneSums done;
+    done.nan = nan;
+    done.pos_inf = pos_inf;
+    done.neg_inf = neg_inf;
+    done.finite = values - nan - pos_inf - neg_inf;
+    if (done.finite == 0) return done;
+    done.zeros = done.finite - non_zero;
+    done.subnormals = subnormals;
+    done.min = extreme(F::min(min, (min >> 16) | (min << 16)));
+    done.max = extreme(F::max(max, (max >> 16) | (max << 16)));
     if (non_zero != 0) {
       const uint32_t low = least & 0xFFFF;
       const uint32_t high = least >> 16;
-      part.min_abs_nonzero = value_of_magnitude<F>((low < high ? low : high) + 1);
+      done.min_abs_nonzero = value_of_magnitude<F>((low < high ? low : high) + 1);
     }
-    // Only the last subtraction needs twice the precision.
-    const double n = static_cast<double>(part.finite);
-    part.mean = sum / n;
-    part.mean_rest = fma(-part.mean, n, sum) / n;
-    const double a = rounded_product(n, squares);
-    const double b = rounded_product(sum, sum);
-    const double a_rest = fma(n, squares, -a);
-    const double b_rest = fma(sum, sum, -b);
-    part.m2 = ((a - b) + (a_rest - b_rest)) / n;
-    if (part.m2 < 0) part.m2 = 0;
-    part.l1 = l1;
-    return part;
+    done.l1 = l1;
+    done.sum.high = sum;
+    done.squares.high = squares;
+    return done;
   }
 
  private:
@@ -157,30 +142,31 @@ struct PackedStats {
     return vectors[i / 4].word[i % 4];
   }
 
-  TTAP_HD void compare(uint32_t values_of_word) {
-    min = F::min(min, values_of_word);
-    max = F::max(max, values_of_word);
-  }
+  struct Apart {
+    uint32_t min, max;
+    uint32_t nan = 0, pos_inf = 0, neg_inf = 0;
+  };
 
-  template <int N>
-  TTAP_HD void compare_all(const Vector (&vectors)[N]) {
-    TTAP_UNROLL
-    for (int i = 0; i < 4 * N; ++i) compare(word(vectors, i));
-  }
-
-  // Gives all ones where a value is not finite.
-  TTAP_HD uint32_t count_not_finite(uint32_t both) {
-    uint32_t found = 0;
-    TTAP_UNROLL
-    for (int shift = 0; shift < 32; shift += 16) {
-      const uint32_t bits = (both >> shift) & 0xFFFF;
-      const uint32_t magnitude = bits & 0x7FFF;
-      found |= magnitude >= F::kInfinite ? 0xFFFFu << shift : 0;
-      nan += magnitude > F::kInfinite ? 1 : 0;
-      pos_inf += bits == F::kInfinite ? 1 : 0;
-      neg_inf += bits == (F::kInfinite | F::kSign) ? 1 : 0;
+  // Counts what is not finite and leaves zeros in its place; the extremes do not see those.
+  TTAP_HD static TTAP_APART void take_apart(uint32_t* words, int count, Apart& apart) {
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1
+#endif
+    for (int i = 0; i < count; ++i) {
+      uint32_t gone = 0;
+      TTAP_UNROLL
+      for (int shift = 0; shift < 32; shift += 16) {
+        const uint32_t bits = (words[i] >> shift) & 0xFFFF;
+        const uint32_t magnitude = bits & 0x7FFF;
+        gone |= magnitude >= F::kInfinite ? 0xFFFFu << shift : 0;
+        apart.nan += magnitude > F::kInfinite ? 1 : 0;
+        apart.pos_inf += bits == F::kInfinite ? 1 : 0;
+        apart.neg_inf += bits == (F::kInfinite | F::kSign) ? 1 : 0;
+      }
+      apart.min = F::min(apart.min, (words[i] & ~gone) | (F::kHighest & gone));
+      apart.max = F::max(apart.max, (words[i] & ~gone) | (F::kLowest & gone));
+      words[i] &= ~gone;
     }
-    return found;
   }
 
   // All but the extremes.
@@ -213,12 +199,15 @@ struct PackedStats {
 
   template <int N>
   TTAP_HD void count_subnormals(const Vector (&vectors)[N]) {
+    constexpr uint32_t kBoth = static_cast<uint32_t>(F::kMantissa) * 0x00010001u;
+    uint32_t found = 0;
     TTAP_UNROLL
     for (int i = 0; i < 4 * N; ++i) {
-      const uint32_t magnitudes = word(vectors, i) & 0x7FFF7FFFu;
-      subnormals += ((magnitudes - 1) & 0xFFFF) < F::kMantissa ? 1 : 0;
-      subnormals += (((magnitudes >> 16) - 1) & 0xFFFF) < F::kMantissa ? 1 : 0;
+      // How far the magnitude less one is below the largest subnormal: zero for those that are none.
+      const uint32_t below = kBoth - min_of_less_one_u16x2(word(vectors, i) & 0x7FFF7FFFu, kBoth);
+      found += min_u16x2(below, 0x00010001u);
     }
+    subnormals += (found & 0xFFFF) + (found >> 16);
   }
 };
 
@@ -231,7 +220,7 @@ struct WideStats {
   static constexpr int kPerVector = kVectorBytes / sizeof(Word);
   static constexpr bool kFloat = F::kKind == LaneKind::kFloat;
 
-  Native min = {}, max = {};
+  Native min = highest(), max = lowest();
   Word least = ~Word{0};
   uint32_t values = 0, non_zero = 0, subnormals = 0;
   uint32_t nan = 0, pos_inf = 0, neg_inf = 0;
@@ -239,42 +228,73 @@ struct WideStats {
 
   template <int N>
   TTAP_HD void add(const Vector (&vectors)[N]) {
-    bool all_finite = true;
-    if constexpr (kFloat) {
-      Word greatest = 0;
-      TTAP_UNROLL
-      for (int i = 0; i < N * kPerVector; ++i) {
-        const Word magnitude = word(vectors, i) & static_cast<Word>(F::kSign - 1);
-        greatest = magnitude > greatest ? magnitude : greatest;
-      }
-      all_finite = greatest < F::kInfinite;
+    constexpr int kCount = N * kPerVector;
+    const uint32_t finite_before = finite();
+    const double shift_before = shift;
+    const Native min_before = min, max_before = max;
+    if (finite_before == 0)
+      shift =
+          middle(F::value(word(vectors, 0)), F::value(word(vectors, kCount / 2)), F::value(word(vectors, kCount - 1)));
+    Word batch_least = ~Word{0};
+    uint32_t zeros = 0;
+    // Summed by themselves first: thousands of equal roundings, one upon the other, would be felt.
+    double batch_sum = 0, batch_squares = 0, batch_l1 = 0;
+    TTAP_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      const Word bits = word(vectors, i);
+      const Native value = F::native(bits);
+      compare(value);
+      const Word less_one = magnitude_less_one<F>(bits);
+      batch_least = less_one < batch_least ? less_one : batch_least;
+      if (less_one == ~Word{0}) ++zeros;
+      const double wide = static_cast<double>(value);
+      const double offset = wide - shift;
+      batch_sum += offset;
+      batch_squares = fma(offset, offset, batch_squares);
+      batch_l1 += fabs(wide);
     }
-    if (finite() == 0) start(vectors);
-    values += N * kPerVector;
-    if (all_finite)
-      add_values<true>(vectors);
-    else
-      add_values<false>(vectors);
+    values += kCount;
+    if constexpr (kFloat) {
+      // A NaN or an infinity shows in the sum of magnitudes: then all of this was for nothing.
+      if (!(batch_l1 < static_cast<double>(INFINITY))) {
+        min = min_before;
+        max = max_before;
+        shift = shift_before;
+        // Copies, so that the vectors and this stay in registers.
+        Word words[kCount];
+        TTAP_UNROLL
+        for (int i = 0; i < kCount; ++i) words[i] = word(vectors, i);
+        WideStats copy = *this;
+        copy.take_apart(words, kCount, finite_before == 0);
+        *this = copy;
+        return;
+      }
+    }
+    non_zero += kCount - zeros;
+    sum += batch_sum;
+    squares += batch_squares;
+    l1 += batch_l1;
+    least = batch_least < least ? batch_least : least;
+    if constexpr (kFloat) {
+      if (batch_least < F::kMantissa) count_subnormals(vectors);
+    }
   }
 
-  TTAP_HD StatsPart finish() const {
-    StatsPart part;
-    part.nan = nan;
-    part.pos_inf = pos_inf;
-    part.neg_inf = neg_inf;
-    part.finite = finite();
-    if (part.finite == 0) return part;
-    part.zeros = part.finite - non_zero;
-    part.subnormals = subnormals;
-    part.min = static_cast<double>(min);
-    part.max = static_cast<double>(max);
-    if (non_zero != 0) part.min_abs_nonzero = value_of_magnitude<F>(static_cast<Word>(least + 1));
-    const double n = static_cast<double>(part.finite);
-    set_mean(part, shift, sum / n);
-    part.m2 = squares - sum * sum / n;
-    if (part.m2 < 0) part.m2 = 0;
-    part.l1 = l1;
-    return part;
+  TTAP_HD LaneSums finish(double centre) const {
+    LaneSums done;
+    done.nan = nan;
+    done.pos_inf = pos_inf;
+    done.neg_inf = neg_inf;
+    done.finite = finite();
+    if (done.finite == 0) return done;
+    done.zeros = done.finite - non_zero;
+    done.subnormals = subnormals;
+    done.min = static_cast<double>(min);
+    done.max = static_cast<double>(max);
+    if (non_zero != 0) done.min_abs_nonzero = value_of_magnitude<F>(static_cast<Word>(least + 1));
+    done.l1 = l1;
+    set_sums_about(done, centre, shift, sum, squares);
+    return done;
   }
 
  private:
@@ -290,86 +310,65 @@ struct WideStats {
       return vector.word[2 * at] | static_cast<uint64_t>(vector.word[2 * at + 1]) << 32;
   }
 
-  TTAP_HD static bool is_finite(Word bits) {
+  TTAP_HD static constexpr Native highest() {
     if constexpr (kFloat)
-      return (bits & static_cast<Word>(F::kSign - 1)) < F::kInfinite;
+      return static_cast<Native>(INFINITY);
     else
-      return true;
+      return F::kKind == LaneKind::kSigned ? static_cast<Native>(~Word{0} >> 1) : static_cast<Native>(~Word{0});
+  }
+  TTAP_HD static constexpr Native lowest() {
+    if constexpr (kFloat)
+      return -static_cast<Native>(INFINITY);
+    else
+      return F::kKind == LaneKind::kSigned ? static_cast<Native>(~(~Word{0} >> 1)) : Native{0};
   }
 
-  // The first finite values say where the mean is about: the middle one of three means, so that one outlier does not.
-  template <int N>
-  TTAP_HD void start(const Vector (&vectors)[N]) {
-    double total[3] = {};
-    uint32_t count[3] = {};
-    TTAP_UNROLL
-    for (int i = 0; i < N * kPerVector; ++i) {
-      const Word bits = word(vectors, i);
-      if (!is_finite(bits)) continue;
-      min = max = F::native(bits);
-      total[i % 3] += F::value(bits);
-      ++count[i % 3];
-    }
-    const uint32_t all = count[0] + count[1] + count[2];
-    if (all == 0) return;
-    const double mean = (total[0] + total[1] + total[2]) / static_cast<double>(all);
-    const double a = count[0] == 0 ? mean : total[0] / static_cast<double>(count[0]);
-    const double b = count[1] == 0 ? mean : total[1] / static_cast<double>(count[1]);
-    const double c = count[2] == 0 ? mean : total[2] / static_cast<double>(count[2]);
+  // Near the mean, for most; one outlier among them does not matter.
+  TTAP_HD static double middle(double a, double b, double c) {
     const double low = a < b ? a : b;
     const double high = a < b ? b : a;
-    shift = c < low ? low : c > high ? high : c;
-    if (!(fabs(shift) < static_cast<double>(INFINITY))) shift = 0;  // a sum was beyond double
+    return c < low ? low : c > high ? high : c;
   }
 
-  template <bool ALL_FINITE, int N>
-  TTAP_HD void add_values(const Vector (&vectors)[N]) {
-    Word batch_least = ~Word{0};
-    // Summed by themselves first: thousands of equal roundings, one upon the other, would be felt.
-    double batch_sum = 0, batch_squares = 0, batch_l1 = 0;
-    TTAP_UNROLL
-    for (int i = 0; i < N * kPerVector; ++i) {
-      const Word bits = word(vectors, i);
-      if constexpr (!ALL_FINITE) {
-        if (!is_finite(bits)) {
-          count_not_finite(bits);
-          continue;
-        }
+  TTAP_HD void compare(Native value) {
+    if constexpr (sizeof(Word) == 4 && kFloat) {  // one instruction each
+      min = fminf(value, min);
+      max = fmaxf(value, max);
+    } else {
+      min = value < min ? value : min;
+      max = value > max ? value : max;
+    }
+  }
+
+  // Value by value. They are counted in `values` already.
+  TTAP_HD TTAP_APART void take_apart(const Word* words, int count, bool is_first) {
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1
+#endif
+    for (int i = 0; i < count; ++i) {
+      const Word magnitude = words[i] & static_cast<Word>(F::kSign - 1);
+      if (magnitude >= F::kInfinite) {
+        if (magnitude > F::kInfinite)
+          ++nan;
+        else if (words[i] & static_cast<Word>(F::kSign))
+          ++neg_inf;
+        else
+          ++pos_inf;
+        continue;
       }
-      const Native value = F::native(bits);
-      if constexpr (sizeof(Word) == 4 && kFloat) {  // one instruction each
-        min = fminf(value, min);
-        max = fmaxf(value, max);
-      } else {
-        min = value < min ? value : min;
-        max = value > max ? value : max;
-      }
-      const Word less_one = magnitude_less_one<F>(bits);
-      batch_least = less_one < batch_least ? less_one : batch_least;
-      if (less_one != ~Word{0}) ++non_zero;
+      const Native value = F::native(words[i]);
+      compare(value);
+      const Word less_one = magnitude - 1;
+      least = less_one < least ? less_one : least;
+      if (magnitude != 0) ++non_zero;
+      if (less_one < F::kMantissa) ++subnormals;
       const double wide = static_cast<double>(value);
+      if (is_first) shift = wide;
+      is_first = false;
       const double offset = wide - shift;
-      batch_sum += offset;
-      batch_squares = fma(offset, offset, batch_squares);
-      batch_l1 += fabs(wide);
-    }
-    sum += batch_sum;
-    squares += batch_squares;
-    l1 += batch_l1;
-    least = batch_least < least ? batch_least : least;
-    if constexpr (kFloat) {
-      if (batch_least < F::kMantissa) count_subnormals(vectors);
-    }
-  }
-
-  TTAP_HD void count_not_finite(Word bits) {
-    if constexpr (kFloat) {
-      if ((bits & static_cast<Word>(F::kSign - 1)) > F::kInfinite)
-        ++nan;
-      else if (bits & static_cast<Word>(F::kSign))
-        ++neg_inf;
-      else
-        ++pos_inf;
+      sum += offset;
+      squares = fma(offset, offset, squares);
+      l1 += fabs(wide);
     }
   }
 

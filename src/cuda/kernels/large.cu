@@ -8,9 +8,8 @@ namespace {
 template <class Lane>
 __global__ void __launch_bounds__(kBlockThreads, kLargeBlocksPerMultiprocessor)
     fingerprint_large(const __grid_constant__ DeviceJob job, Scratch* scratch) {
-  __shared__ Unconstructed<BlockShared> shared;
-  __shared__ typename Lane::Shared lane_shared;
-  work_by_warps<Lane>(job, PackedSource{job.data}, lane_shared, *scratch, shared.get());
+  __shared__ Unconstructed<BlockShared<Lane>> shared;
+  work_by_warps<Lane>(job, PackedSource{job.data}, *scratch, shared.get());
 }
 
 }  // namespace

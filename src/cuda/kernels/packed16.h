@@ -81,7 +81,7 @@ TTAP_HD inline uint32_t min_of_less_one_u16x2(uint32_t a, uint32_t b) {
 #endif
 }
 
-// ---- floats: a NaN loses against every number ----
+// ---- floats: a NaN wins against every number ----
 
 namespace detail {
 // Ascends with the value; −0 is just below 0.
@@ -89,8 +89,8 @@ TTAP_HD inline uint32_t order16(uint32_t bits) { return (bits & 0x8000) ? 0xFFFF
 
 template <bool MAX>
 TTAP_HD inline uint32_t extreme16(uint32_t a, uint32_t b, uint32_t infinite) {
-  if ((a & 0x7FFF) > infinite) return b;
-  if ((b & 0x7FFF) > infinite) return a;
+  if ((a & 0x7FFF) > infinite) return a;
+  if ((b & 0x7FFF) > infinite) return b;
   return (order16(a) < order16(b)) == MAX ? b : a;
 }
 }  // namespace detail
@@ -112,28 +112,28 @@ __device__ inline uint32_t as_bits(Two pair) {
 
 TTAP_HD inline uint32_t min_f16x2(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__)
-  return as_bits(__hmin2(as_pair<__half2>(a), as_pair<__half2>(b)));
+  return as_bits(__hmin2_nan(as_pair<__half2>(a), as_pair<__half2>(b)));
 #else
   return detail::by_halves(a, b, [](uint32_t x, uint32_t y) { return detail::extreme16<false>(x, y, 0x7C00); });
 #endif
 }
 TTAP_HD inline uint32_t max_f16x2(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__)
-  return as_bits(__hmax2(as_pair<__half2>(a), as_pair<__half2>(b)));
+  return as_bits(__hmax2_nan(as_pair<__half2>(a), as_pair<__half2>(b)));
 #else
   return detail::by_halves(a, b, [](uint32_t x, uint32_t y) { return detail::extreme16<true>(x, y, 0x7C00); });
 #endif
 }
 TTAP_HD inline uint32_t min_bf16x2(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__)
-  return as_bits(__hmin2(as_pair<__nv_bfloat162>(a), as_pair<__nv_bfloat162>(b)));
+  return as_bits(__hmin2_nan(as_pair<__nv_bfloat162>(a), as_pair<__nv_bfloat162>(b)));
 #else
   return detail::by_halves(a, b, [](uint32_t x, uint32_t y) { return detail::extreme16<false>(x, y, 0x7F80); });
 #endif
 }
 TTAP_HD inline uint32_t max_bf16x2(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__)
-  return as_bits(__hmax2(as_pair<__nv_bfloat162>(a), as_pair<__nv_bfloat162>(b)));
+  return as_bits(__hmax2_nan(as_pair<__nv_bfloat162>(a), as_pair<__nv_bfloat162>(b)));
 #else
   return detail::by_halves(a, b, [](uint32_t x, uint32_t y) { return detail::extreme16<true>(x, y, 0x7F80); });
 #endif

@@ -9,9 +9,8 @@ template <class Lane>
 __global__ void __launch_bounds__(kBlockThreads)
     fingerprint_strided(const __grid_constant__ DeviceJob job, const __grid_constant__ StridedLayout layout,
                         Scratch* scratch) {
-  __shared__ Unconstructed<BlockShared> shared;
-  __shared__ typename Lane::Shared lane_shared;
-  work_by_slices<Lane>(job, 0, StridedSource{job.data, layout}, lane_shared, *scratch, shared.get());
+  __shared__ Unconstructed<BlockShared<Lane>> shared;
+  work_by_slices<Lane>(job, 0, StridedSource{job.data, layout}, *scratch, shared.get());
 }
 
 }  // namespace

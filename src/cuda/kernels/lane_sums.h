@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/kernels/double_sum.h"
+#include "fingerprint/stats_part.h"
+
+// What lanes, warps and blocks hand on: numbers that only have to be added or compared, so that merging is short. The
+// mean and the spread are worked out once, at the very end.
+namespace ttap::cuda {
+
+// Over finite values, from `finite` down. Sums are of distances from a number that the whole tensor has in common, its
+// centre: zero, or one of its values. The square of a value's distance from the mean is no more than the sum of all
+// such squares, so a centre that is a value costs log2(count) bits at most, of the 50 more that these sums have.
+struct LaneSums {
+  uint32_t nan = 0;
+  uint32_t pos_inf = 0;
+  uint32_t neg_inf = 0;
+  uint32_t subnormals = 0;
+  uint32_t zeros = 0;
+  uint32_t finite = 0;
+  double min = static_cast<double>(INFINITY);
+  double max = -static_cast<double>(INFINITY);
+  double min_abs_nonzero = static_cast<double>(INFINITY);
+  double l1 = 0;
+  DoubleSum sum;
+  DoubleSum squares;
+};
+
+TTAP_HD inline void add(LaneSums& into, const LaneSums& other) {
+  into.nan += other.nan;
+  into.pos_inf += other.pos_inf;
+  into.neg_inf += other.neg_inf;
+  into.subnormals += other.subnormals;
+  into.zeros += other.zeros;
+  into.finite += other.finite;
+  into.min = other.min < into.min ? other.min : into.min;
+  into.max = other.max > into.max ? other.max : into.max;
+  into.min_abs_nonzero = other.min_abs_nonzero < into.min_abs_nonzero ? other.min_abs_nonzero : into.min_abs_nonzero;
+  into.l1 += other.l1;
+  into.sum = into.sum + other.sum;
+  into.squares = into.squares + other.squares;
+}
+
+// From sums of distances from `shift` to those from `centre`: with δ = shift − centre, Σ(d + δ) = Σd + nδ and
+// Σ(d + δ)² = Σd² + δ(2Σd + nδ).
+TTAP_HD inline void set_sums_about(LaneSums& sums, double centre, double shift, double sum, double squares) {
+  const DoubleSum delta = exact_sum(shift, -centre);
+  const DoubleSum count = {static_cast<double>(sums.finite), 0};
+  const DoubleSum own = {sum, 0};
+  sums.sum = own + count * delta;
+  sums.squares = DoubleSum{squares, 0} + delta * (own + sums.sum);
+}
+
+// The totals of a tensor, in the order of the columns that blocks write (columns.cuh).
+struct Totals {
+  DoubleSum sum;
+  DoubleSum squares;
+  double l1;
+  double min;
+  double minus_max;
+  double min_abs_nonzero;
+  uint64_t digest_a;
+  uint64_t digest_b;
+  uint64_t nan, pos_inf, neg_inf, subnormals, zeros, finite;
+};
+static_assert(sizeof(Totals) == 16 * sizeof(uint64_t));
+
+TTAP_HD inline StatsPart to_part(const Totals& totals, double centre) {
+  StatsPart part;
+  part.nan = totals.nan;
+  part.pos_inf = totals.pos_inf;
+  part.neg_inf = totals.neg_inf;
+  part.zeros = totals.zeros;
+  part.subnormals = totals.subnormals;
+  part.finite = totals.finite;
+  part.min = totals.min;
+  part.max = -totals.minus_max;
+  part.min_abs_nonzero = totals.min_abs_nonzero;
+  part.l1 = totals.l1;
+  if (totals.finite == 0) return part;
+  const double count = static_cast<double>(totals.finite);
+  const double one_of = 1 / count;
+  DoubleSum mean;  // of the distances
+  mean.high = rounded_product(totals.sum.high, one_of);
+  mean.rest = (fma(-mean.high, count, totals.sum.high) + totals.sum.rest) * one_of;
+  const DoubleSum spread = totals.squares + -(totals.sum * mean);
+  part.m2 = spread.high + spread.rest;
+  if (part.m2 < 0) part.m2 = 0;
+  const DoubleSum there = exact_sum(centre, mean.high);
+  set_mean(part, there.high, there.rest + mean.rest);
+  return part;
+}
+
+}  // namespace ttap::cuda
