@@ -60,7 +60,7 @@ class CudaGraphs:
             if self._listener in _listeners:
                 _listeners.remove(self._listener)
                 if self._listener.captured > 0:
-                    wait_for_replays()  # they are part of what was recorded
+                    wait_for_devices()  # replays are part of what was recorded
             if not _listeners and _under_way == 0:
                 while _patches:
                     _patches.pop().undo()
@@ -136,10 +136,13 @@ def free_device_memory() -> None:
         _core.free_device_memory()
 
 
-def wait_for_replays() -> None:
-    """Every replay that was asked for so far is over; where the device has failed, none comes any more."""
-    with contextlib.suppress(RuntimeError):
-        torch.cuda.synchronize()
+def wait_for_devices() -> None:
+    """Everything that was asked of them so far is over; where one has failed, nothing comes any more."""
+    if not torch.cuda.is_initialized() or torch.cuda.is_current_stream_capturing():
+        return
+    for device in range(torch.cuda.device_count()):
+        with contextlib.suppress(RuntimeError):
+            torch.cuda.synchronize(device)
 
 
 class OfTrace:

@@ -80,11 +80,18 @@ class Trace:
         self._remove_aids()
         self._at_work, self._ended = False, True
         if self._graphs is not None and self._graphs.captured > 0:
-            self._source.settle()  # what is replayed from now on is not recorded
+            self._settle()  # what is replayed from now on is not recorded
             free_device_memory()
         if (failed := self._source.counts()["failed"]) > 0:
             first = self._source.counts()["first_failure"]
             print(f"tensortap: {failed} operators were not recorded: {first}", file=sys.stderr)
+
+    def _settle(self) -> None:
+        """Everything that is on its way from a GPU has come."""
+        from tensortap.cuda_graphs import wait_for_devices
+
+        wait_for_devices()
+        self._source.settle()
 
     def _remove_aids(self) -> None:
         while self._aids:
@@ -139,7 +146,7 @@ class Trace:
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Writes it as a run that every command reads; returns the rank's directory."""
         self._must_have_ended("save")
-        self._source.settle()
+        self._settle()
         return Path(self._source.save(os.fspath(Path(directory).expanduser().absolute()), *self._about()))
 
     def diff(self, other: Any, **options: Any) -> Diff:
@@ -158,7 +165,7 @@ class Trace:
         """A run in a temporary directory that goes with the trace."""
         self._must_have_ended("read")
         if self._folder is None:
-            self._source.settle()
+            self._settle()
             self._folder = tempfile.TemporaryDirectory(prefix="tensortap-trace-", ignore_cleanup_errors=True)
             self._rank_directory = Path(self._source.save(self._folder.name, *self._about()))
         return Path(self._folder.name)

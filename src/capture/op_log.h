@@ -40,8 +40,8 @@ class TTAP_API OpLog : public OpSink {
   uint64_t bytes() const { return bytes_; }
   uint64_t under_way() const { return begun_ - calls_.size(); }
 
-  // Waits for the fingerprints that are on their way, and takes the replays that have come: after the source has
-  // stopped. Replays after it record nothing.
+  // Takes the fingerprints that were on their way, and the replays that have come: after the source has stopped, and the
+  // devices are done with what was asked of them. Replays after it record nothing.
   void settle();
   uint64_t replays() const;
   uint64_t lost_replays() const;

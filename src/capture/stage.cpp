@@ -75,7 +75,8 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
                              const Place& place, Later& later) {
   const WhichPass which = event == nullptr ? std::nullopt : std::optional(event->pass);
   level = std::min(level, place.at_most.value_or(level));
-  if (Status sound = level == Level::kMeta ? check_layout(tensor) : check(tensor); !sound.ok())
+  const bool reads = level == Level::kFull || (level == Level::kFingerprint && place.known == nullptr && !later);
+  if (Status sound = reads ? check(tensor) : check_layout(tensor); !sound.ok())
     return unsupported(which,
                        {.code = sound.error().code,
                         .message = fmt::format("'{}' cannot be recorded: {}", entry.name, sound.error().message)});

@@ -11,9 +11,6 @@ namespace {
 constexpr std::chrono::microseconds kShortest{5};
 constexpr std::chrono::microseconds kLongest{200};
 constexpr std::chrono::milliseconds kHealthInterval{500};
-// No kernel runs this long. What has not come by then was launched where nothing of ours should have been (into a graph
-// that somebody captured unseen), and its place is not used again.
-constexpr std::chrono::seconds kPatience{120};
 
 }  // namespace
 
@@ -64,7 +61,7 @@ bool ResultPool::has_failed(int device) const {
   return std::ranges::find(failed_devices_, device) != failed_devices_.end();
 }
 
-std::optional<DeviceResult> ResultPool::wait(const PendingResult& pending) {
+std::optional<DeviceResult> ResultPool::wait(const PendingResult& pending, std::chrono::milliseconds patience) {
   // A kernel of somebody's may have failed: then nothing arrives any more, and the place is not used again.
   if (!has_arrived(pending) && has_failed(pending.device)) return std::nullopt;
   auto pause = kShortest;
@@ -79,7 +76,7 @@ std::optional<DeviceResult> ResultPool::wait(const PendingResult& pending) {
       failed_devices_.push_back(pending.device);
       return std::nullopt;
     }
-    if (std::chrono::steady_clock::now() - start > kPatience) return std::nullopt;
+    if (std::chrono::steady_clock::now() - start > patience) return std::nullopt;
     next_look = std::chrono::steady_clock::now() + kHealthInterval;
   }
   const DeviceResult result = *pending.result;

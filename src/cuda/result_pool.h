@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -33,10 +34,11 @@ class TTAP_API ResultPool {
   // Nobody waits for it. It may still be written to, so it is given back once it has arrived.
   void abandon(const PendingResult& pending);
 
-  // Waits until it has arrived, and gives it back. Nothing when its launch has failed, or the device, and then from
-  // then on at once. Never
-  // call it on the model's thread.
-  std::optional<DeviceResult> wait(const PendingResult& pending);
+  // Waits until it has arrived, and gives it back. Nothing when its launch has failed, or the device (then at once from
+  // then on), or when it has not come for so long that it never will: it was launched where nothing of ours should have
+  // been, into a graph that somebody captured unseen. Never call it on the model's thread.
+  std::optional<DeviceResult> wait(const PendingResult& pending, std::chrono::milliseconds patience = kPatience);
+  static constexpr std::chrono::milliseconds kPatience{120'000};
 
   uint64_t outstanding();  // taken and not given back
 

@@ -123,7 +123,8 @@ void GpuTaps::launch(Batch& batch) {
     if (is_there(each)) jobs.push_back(each.job);
   const bool done = !jobs.empty() && cuda::launch_fingerprints(jobs, batch.scratch, batch.stream).ok();
   for (const Waiting& each : waiting) {
-    if (!done || !is_there(each))
+    // After a failure some may be on their way: one by one, each is told apart. Twice does no harm.
+    if (!is_there(each) || (!done && !cuda::launch_fingerprints({&each.job, 1}, batch.scratch, batch.stream).ok()))
       lose(each);
     else if (each.deliver)
       each.deliver(each.pending);

@@ -112,7 +112,9 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   if (any_subclass(frame.places) && !describe_subclasses(frame, true, lock)) return false;
   if (op.is_wait)
     for (const TensorPlace& place : frame.places) tensors_.written(*place.tensor);
-  UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
+  // The bytes of a view are its argument's: no result of this call.
+  const bool wanted = options_.outputs && (options_.inputs || !op.is_view);
+  UseOptions how{.level = wanted ? frame.call.level : Level::kMeta};
   if (op.result_comes_later) how.reason = kUnderWay;
   if (op.is_receive) how.reason = "a receive that has not been waited for";
   if (op.fills_nothing) how.reason = kUninitialised;

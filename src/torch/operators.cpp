@@ -110,6 +110,9 @@ std::unique_ptr<Operator> OperatorTable::make(const at::RecordFunction& function
   op->is_receive = op->is_c10d && op->name.find("recv") != std::string::npos;
   op->is_wait = op->name == "_c10d_functional::wait_tensor" || op->name == "c10d_functional::wait_tensor";
   op->result_comes_later = starts_with(op->name, "_c10d_functional::") && !op->is_wait;
+  op->is_view = !op->writes && !op->schema->returns().empty();
+  for (const c10::Argument& result : op->schema->returns())
+    op->is_view = op->is_view && result.alias_info() != nullptr && !result.alias_info()->isWrite();
   op->fills_nothing = starts_with(op->name, "aten::empty") || starts_with(op->name, "aten::new_empty");
   return op;
 }

@@ -64,6 +64,7 @@ struct Operator {
   bool is_receive = false;          // one that nobody can wait for without perhaps waiting forever
   int group_argument = -1;          // which argument is the group of a collective, or its name
   bool fills_nothing = false;       // empty(): whatever is in the memory
+  bool is_view = false;             // its results are its arguments, seen otherwise
 
   // For visibility: composites are looked through, unless the backend at hand has a kernel of its own.
   bool is_composite = false;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/compare_tensors.h"
+#include "cuda/memory.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/scratch_table.h"
 

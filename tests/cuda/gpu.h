@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "cuda/memory.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/runtime.h"
 #include "kernel_cases.h"

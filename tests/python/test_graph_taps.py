@@ -53,8 +53,9 @@ def by_key(records):
 def eager_hashes(model, values, level="fingerprint"):
     found = []
     for value in values:
+        x = value.cuda()
         with torch.no_grad(), tap.trace(model, level=level) as trace:
-            model(value.cuda())
+            model(x)
         found.append(by_key(record for record in trace.run.records if record.role == "out"))
     return found
 
@@ -118,9 +119,9 @@ def test_a_recording_has_a_pass_for_each_replay(captured, tmp_path, ops, level):
     assert len(passes) == 5  # the capture, and the replays
     for number, value in enumerate(values):
         replay = passes[1 + number]
-        hidden = model.up(value.cuda())
+        value = value.cuda()
         with torch.no_grad(), tap.trace(level="full") as trace:
-            hidden = model.up(value.cuda())
+            hidden = model.up(value)
         assert replay.record("up").hash == trace.run.records[-1].hash
         assert replay.ending == "complete"
         if level == "full":
@@ -248,5 +249,7 @@ def test_reduce_overhead(tmp_path):
     with torch.no_grad():
         for value, result in zip(values, results):
             torch.testing.assert_close(result, model(value.cuda()))
+    assert trace.counts["lost"] == 0
+    assert all(record.hash is not None for record in trace.run.records if record.level != "meta")
     assert len(trace.replays) >= 3
     assert any(record.hash is not None for record in trace.replays[-1].records)
