@@ -182,6 +182,10 @@ def disk_rate(folder: Path, size: int = 2 << 30) -> float:
     return rate
 
 
+def tensors_of(out: Any) -> list[torch.Tensor]:
+    return [out] if isinstance(out, torch.Tensor) else list(out)
+
+
 def of_dumps(model: Any, scratch: Path) -> list[Row]:
     ids = torch.randint(0, 100, (4, 1024), device="cuda")
     leaves = [module for module in model.modules() if not list(module.children())]
@@ -191,7 +195,9 @@ def of_dumps(model: Any, scratch: Path) -> list[Row]:
             model(ids)
 
     sizes: list[int] = []
-    handles = [m.register_forward_hook(lambda m, a, out: sizes.append(out.nbytes)) for m in leaves]
+    handles = [
+        m.register_forward_hook(lambda m, a, out: sizes.extend(each.nbytes for each in tensors_of(out))) for m in leaves
+    ]
     forward()
     for handle in handles:
         handle.remove()
@@ -225,9 +231,12 @@ def of_dumps(model: Any, scratch: Path) -> list[Row]:
     shutil.rmtree(folder / "run")
 
     def hooks() -> None:
-        kept: dict[int, torch.Tensor] = {}
+        kept: dict[int, list[torch.Tensor]] = {}
         taken = [
-            m.register_forward_hook(lambda m, a, out, i=i: kept.__setitem__(i, out.cpu())) for i, m in enumerate(leaves)
+            m.register_forward_hook(
+                lambda m, a, out, i=i: kept.__setitem__(i, [each.cpu() for each in tensors_of(out)])
+            )
+            for i, m in enumerate(leaves)
         ]
         forward()
         for each in taken:
@@ -295,23 +304,31 @@ def main() -> int:
     parts = arguments.only.split(",")
     model = llama() if set(parts) & {"op", "graph", "dump"} else None
     rows: list[Row] = []
+    if not arguments.json:
+        print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, CUDA {torch.version.cuda}", flush=True)
     for part, measure in (
         ("op", lambda: of_operators(model)),
         ("graph", lambda: of_graphs(model)),
         ("dump", lambda: of_dumps(model, arguments.scratch)),
         ("probe", of_probes),
     ):
-        if part in parts:
-            rows += measure()
+        if part not in parts:
+            continue
+        measured = measure()
+        rows += measured
+        if not arguments.json:
+            print("\n".join(map(as_text, measured)), flush=True)
     if arguments.json:
         print(json.dumps([asdict(row) | {"verdict": row.verdict} for row in rows], indent=2))
-        return 0
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, CUDA {torch.version.cuda}")
-    for row in rows:
-        target = f"{row.sense} {row.target:g}" if row.target is not None else ""
-        print(f"{row.what:68} {row.ours_ms:10.3f} ms  {row.peer:32} {row.peer_ms:10.3f} ms"
-              f"  {row.value:7.2f} {row.unit:12} {target:8} {row.verdict}")  # fmt: skip
     return 0
+
+
+def as_text(row: Row) -> str:
+    target = f"{row.sense} {row.target:g}" if row.target is not None else ""
+    return (
+        f"{row.what:68} {row.ours_ms:10.3f} ms  {row.peer:32} {row.peer_ms:10.3f} ms"
+        f"  {row.value:7.2f} {row.unit:12} {target:8} {row.verdict}"
+    )
 
 
 if __name__ == "__main__":
