@@ -2,9 +2,9 @@
 
     python graph_decode.py [DIRECTORY]
 
-The step is captured once and replayed for each token. Fingerprints of every operator's output are taken inside the graph,
-and the same steps run eagerly: the comparison says whether the graph computes what the model does. Without a GPU there
-are no CUDA graphs: the loop then runs eagerly on the CPU, and is recorded all the same.
+The step is captured once and replayed for each token. Fingerprints of every operator's output are taken inside the
+graph, and the same steps run eagerly: the comparison says whether the graph computes what the model does. Without a GPU
+there are no CUDA graphs: the loop then runs eagerly on the CPU, and is recorded all the same.
 """
 
 from __future__ import annotations

@@ -131,8 +131,14 @@ def _replays(replay: Any) -> Any:
 
 
 def free_device_memory() -> None:
-    """Gives back what is not used any more, unless that would end somebody's capture."""
-    if torch.cuda.is_available() and not torch.cuda.is_current_stream_capturing():
+    """Gives back what is not used any more, unless that could end somebody's capture.
+
+    A capture that is not ours is known only on its own thread, so other threads leave it alone: those that clean up
+    after objects that were forgotten.
+    """
+    if threading.current_thread() is not threading.main_thread() or not torch.cuda.is_available():
+        return
+    if not torch.cuda.is_current_stream_capturing():
         _core.free_device_memory()
 
 

@@ -14,6 +14,12 @@ constexpr size_t kMostWaiting = 32;
 constexpr uint64_t kMostWaitingBytes = 16 << 20;  // more than this is not held back from the model's allocator
 constexpr uint64_t kLargeBytes = 1 << 20;         // worth a launch of its own
 
+// Without a look at whether it may be read: torch.compile forbids it for what a later replay has overwritten, by an
+// exception.
+const void* data_of(const c10::Storage& storage) {
+  return storage.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get();
+}
+
 }  // namespace
 
 bool GpuTaps::work() { return cuda::available() && CudaStreams::found(); }
@@ -70,7 +76,7 @@ void GpuTaps::add(Batch& batch, const at::Tensor& tensor, bool hold, Waiting wai
   const uint64_t bytes = byte_count(waiting.job.view);
   if (hold) {
     waiting.storage = tensor.storage();
-    waiting.storage_data = waiting.storage.data();
+    waiting.storage_data = data_of(waiting.storage);
   }
   batch.jobs.push_back(std::move(waiting));
   batch.bytes += bytes;
@@ -117,7 +123,7 @@ void GpuTaps::launch(Batch& batch) {
   const bool sound = cuda::capture_number(batch.stream) == batch.capture;
   const auto is_there = [&](const Waiting& each) {
     // A storage can be emptied while others hold it (FSDP does), past any operator.
-    return sound && (!each.storage || each.storage.data() == each.storage_data);
+    return sound && (!each.storage || data_of(each.storage) == each.storage_data);
   };
   for (const Waiting& each : waiting)
     if (is_there(each)) jobs.push_back(each.job);

@@ -99,6 +99,7 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   }
   if (thread.flags->compiling > 0 && !options_.compilation) [[unlikely]] {
     ++counts_.compilation;
+    if (gpu_.waiting()) gpu_.launch_all();  // it may write to what the program has made
     return false;
   }
   Frame* parent = thread.depth > 0 ? &thread.top() : nullptr;
@@ -136,7 +137,8 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   if (op.group_argument >= 0) [[unlikely]]
     note_group(frame, arguments);
   if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, false, lock)) return false;
-  (void)note_inputs(frame, lock);
+  // What the call is about to write to was perhaps read just now.
+  if (note_inputs(frame, lock) && op.writes && gpu_.waiting()) launch_before_writing(frame);
   return false;
 }
 

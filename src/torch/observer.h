@@ -193,6 +193,7 @@ class Observer {
   bool call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
   void use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how);
   void launch_before(const Operator& op, const Frame& frame);
+  void launch_before_writing(Frame& frame);
   void send_to_gpu(Frame& frame);
   // The taps in the graph that is captured on the current stream; null when none is.
   GraphPass* graph_here();

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "torch/cuda_stream.h"
 #include "torch/frame.h"
 #include "torch/link.h"
@@ -19,6 +21,13 @@ void Observer::launch_before(const Operator& op, const Frame& frame) {
     for (const TensorPlace& place : frame.places)
       now = now || (op.arguments[place.argument].written && gpu_.would_change(*place.tensor));
   if (now) gpu_.launch_all();
+}
+
+void Observer::launch_before_writing(Frame& frame) {
+  if (!frame.has_rare) return;
+  const auto& written = frame.rare().written;
+  if (std::any_of(written.begin(), written.end(), [&](const auto& each) { return gpu_.would_change(each.tensor); }))
+    gpu_.launch_all();
 }
 
 GraphPass* Observer::graph_here() {

@@ -66,6 +66,7 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
   }
   call.arguments = texts_.intern(text);
   if (!take_pending(frame, lock)) return;
+  if (gpu_.waiting()) gpu_.launch_all();  // it may write to any of them
   for (Frame::Written& each : frame.rare().written)
     if (const Fingerprint* known = tensors_.fingerprint_of(each.tensor, tensors_.meta_of(each.tensor)))
       each.before = known->hash;

@@ -11,8 +11,8 @@ from ttap_command import ROOT, TTAP, read_json
 
 EXAMPLES = ROOT / "examples/python"
 TESTED = {
-    "embed_sentences", "probe_block", "probe_consumer", "probe_gradients", "probe_tensorboard", "record_serving",
-    "record_tensor_parallel", "record_torchrun", "record_training", "record_transformers", "trace_compiled",
+    "embed_sentences", "graph_decode", "probe_block", "probe_consumer", "probe_gradients", "probe_tensorboard",
+    "record_serving", "record_tensor_parallel", "record_torchrun", "record_training", "record_transformers", "trace_compiled",
     "wrong_epsilon",
 }  # fmt: skip
 
@@ -166,3 +166,17 @@ def test_summaries_for_tensorboard(start, tmp_path):
         assert sum(line.startswith("hidden/mean step") for line in printed) == 3
     else:
         assert list((tmp_path / "runs").glob("events.out.tfevents.*"))
+
+
+def test_a_decode_loop_under_graphs(start, tmp_path):
+    printed = start(sys.executable, EXAMPLES / "graph_decode.py", "runs").splitlines()
+    (eager,) = tap.open(tmp_path / "runs/eager").ranks
+    assert len(eager.passes) == 8
+    assert printed[0].startswith("eager on ")
+    if not torch.cuda.is_available():
+        assert printed[1:] == ["no GPU: no graph was captured"]
+        return
+    assert printed[1].startswith("replayed: " + printed[0].partition(": ")[2])
+    (graph,) = tap.open(tmp_path / "runs/graph").ranks
+    assert len(graph.passes) == 2 + 8
+    assert printed[2].startswith("the first step, eager against replayed: ")

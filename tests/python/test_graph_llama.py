@@ -14,7 +14,7 @@ def llama(dtype=torch.bfloat16):
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
         hidden_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=256,
-        vocab_size=512, use_cache=False, attn_implementation="eager",
+        vocab_size=512, use_cache=False,
     )  # fmt: skip
     return transformers.LlamaForCausalLM(config).to("cuda", dtype).eval()
 
@@ -59,11 +59,12 @@ def test_a_thousand_replays_of_a_decode_are_recorded_in_order_with_the_values_of
     for token, replay in zip(tokens, replays):
         seen, expected = outputs(replay.records), eager[token]
         assert None not in seen.values()
-        # transformers makes the attention mask another way while a graph is captured; the rest is the same program.
-        common = {key for key in seen.keys() & expected.keys() if "mask" not in key}
+        # transformers makes the attention mask another way while a graph is captured, and so PyTorch takes another kernel
+        # for the attention; for one token both compute the same bits, and all else is the same program.
+        common = seen.keys() & expected.keys()
         assert {key: seen[key] for key in common} == {key: expected[key] for key in common}
         assert {key for key in expected if ":" not in key} <= common  # every module
-        assert len(common) >= 0.9 * len(expected)
+        assert len(common) > 150
 
 
 def test_the_same_bits_with_taps_in_the_graph_of_a_llama():

@@ -74,6 +74,20 @@ def test_an_in_place_operator_does_not_change_what_was_seen_before_it():
     assert records["aten::add_.Tensor"].stats["min"] == 3
 
 
+def test_what_an_operator_writes_to_is_read_before_it_does():
+    x, y = torch.full((100,), 7.0, device="cuda"), torch.ones(100, device="cuda")
+    with tap.trace(hashes=True) as trace:
+        x.copy_(y)  # neither was seen before
+        torch._foreach_add_([y], 2)
+    seen = {record.key: record.stats["max"] for record in trace.run.records}
+    assert seen == {
+        "aten::copy_@in/0": 7,
+        "aten::copy_@in/1": 1,
+        "aten::copy_": 1,
+        "aten::_foreach_add_.Scalar@after/0/0": 3,
+    }
+
+
 def test_nothing_is_waited_for():
     model, x = block()
     with torch.no_grad():
