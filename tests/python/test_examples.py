@@ -12,8 +12,8 @@ from ttap_command import ROOT, TTAP, read_json
 EXAMPLES = ROOT / "examples/python"
 TESTED = {
     "embed_sentences", "graph_decode", "probe_block", "probe_consumer", "probe_gradients", "probe_tensorboard",
-    "record_serving", "record_tensor_parallel", "record_torchrun", "record_training", "record_transformers", "trace_compiled",
-    "wrong_epsilon",
+    "record_serving", "record_tensor_parallel", "record_torchrun", "record_training", "record_transformers",
+    "trace_compiled", "wrong_epsilon",
 }  # fmt: skip
 
 

@@ -59,8 +59,8 @@ def test_a_thousand_replays_of_a_decode_are_recorded_in_order_with_the_values_of
     for token, replay in zip(tokens, replays):
         seen, expected = outputs(replay.records), eager[token]
         assert None not in seen.values()
-        # transformers makes the attention mask another way while a graph is captured, and so PyTorch takes another kernel
-        # for the attention; for one token both compute the same bits, and all else is the same program.
+        # transformers makes the attention mask another way while a graph is captured, and so PyTorch takes another
+        # kernel for the attention; for one token both compute the same bits, and all else is the same program.
         common = seen.keys() & expected.keys()
         assert {key: seen[key] for key in common} == {key: expected[key] for key in common}
         assert {key for key in expected if ":" not in key} <= common  # every module
