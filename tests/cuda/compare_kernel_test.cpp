@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/compare_tensors.h"
-#include "cuda/memory.h"
 #include "cuda/kernels/launch.h"
+#include "cuda/memory.h"
 #include "cuda/scratch_table.h"
 
 namespace ttap::cuda {

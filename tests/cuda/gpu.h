@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "cuda/memory.h"
 #include "cuda/kernels/launch.h"
+#include "cuda/memory.h"
 #include "cuda/runtime.h"
 #include "kernel_cases.h"
 
