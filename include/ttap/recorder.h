@@ -169,6 +169,7 @@ struct TTAP_API Report {
     uint64_t replays = 0;     // recorded, each as a pass
     uint64_t lost = 0;        // overwritten before they were read, or torn
     uint64_t not_copied = 0;  // tensors kept as fingerprints, since the bytes of their graph were too many
+    uint64_t failed = 0;      // whose replays could not be recorded: no memory, or the capture had failed
   };
   Graphs graphs = {};
 

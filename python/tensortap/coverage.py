@@ -87,6 +87,7 @@ class Coverage:
                 (self.missing_gradients, "gradient", "awaited, and not there when the pass ended"),
                 (self.ops.get("outside_passes", 0), "operator", "that ran outside any pass"),
                 (self.ops.get("failed", 0), "operator", "could not be recorded"),
+                (self.ops.get("lost", 0), "tensor", "could not be fingerprinted on its GPU"),
                 (self.late_recomputations, "recomputed call", "not recorded: its pass had ended"),
             )
             if count

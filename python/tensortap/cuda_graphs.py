@@ -34,6 +34,7 @@ _lock = threading.RLock()
 _listeners: list[Listener] = []
 _patches: list[Patch] = []
 _under_way = 0
+_captured: set[int] = set()  # graphs of which the beginning was seen, and not the end
 
 
 def under_way() -> bool:
@@ -56,11 +57,11 @@ class CudaGraphs:
 
     def remove(self) -> None:
         """Tells no more. A capture that is under way ends as it would have without us."""
+        if self._listener.captured > 0:
+            wait_for_devices()  # replays are part of what was recorded
         with _lock:
             if self._listener in _listeners:
                 _listeners.remove(self._listener)
-                if self._listener.captured > 0:
-                    wait_for_devices()  # replays are part of what was recorded
             if not _listeners and _under_way == 0:
                 while _patches:
                     _patches.pop().undo()
@@ -97,9 +98,14 @@ def _begins(begin: Any) -> Any:
     def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
         _tell("before_capture")
         free_device_memory()
-        with _unheard():
-            result = begin(graph, *args, **kwargs)
         _count(1)
+        try:
+            with _unheard():
+                result = begin(graph, *args, **kwargs)
+        except BaseException:
+            _count(-1)
+            raise
+        _captured.add(id(graph))
         return result
 
     return capture_begin
@@ -108,7 +114,8 @@ def _begins(begin: Any) -> Any:
 def _ends(end: Any) -> Any:
     @functools.wraps(end)
     def capture_end(graph: Any) -> Any:
-        began = _under_way > 0
+        began = id(graph) in _captured
+        _captured.discard(id(graph))
         if began:
             _tell("before_capture_ends")
         try:
@@ -143,12 +150,17 @@ def free_device_memory() -> None:
 
 
 def wait_for_devices() -> None:
-    """Everything that was asked of them so far is over; where one has failed, nothing comes any more."""
-    if not torch.cuda.is_initialized() or torch.cuda.is_current_stream_capturing():
+    """Everything that was asked of them so far is over; where one has failed, nothing comes any more.
+
+    Not while a graph is captured, which waiting would end; nor of devices that this process does not use, where asking
+    would make it use them.
+    """
+    if not torch.cuda.is_initialized() or _under_way > 0 or torch.cuda.is_current_stream_capturing():
         return
     for device in range(torch.cuda.device_count()):
-        with contextlib.suppress(RuntimeError):
-            torch.cuda.synchronize(device)
+        if torch._C._cuda_hasPrimaryContext(device):
+            with contextlib.suppress(RuntimeError):
+                torch.cuda.synchronize(device)
 
 
 class OfTrace:

@@ -104,5 +104,5 @@ class OpTap:
         all_counts = [*self._ended, *([self._source.counts()] if self._source is not None else [])]
         return {
             name: sum(counts[name] for counts in all_counts)
-            for name in ("calls", "rejected", "outside_passes", "compilation", "failed")
+            for name in ("calls", "rejected", "outside_passes", "compilation", "failed", "lost")
         }

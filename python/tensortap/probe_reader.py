@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 import weakref
 from typing import TYPE_CHECKING
+
+from tensortap import op_extension
 
 if TYPE_CHECKING:
     from tensortap.probe import Probe
@@ -63,6 +66,8 @@ def close_probes() -> None:
 
 def _run() -> None:
     global _thread
+    with contextlib.suppress(ImportError, RuntimeError):
+        op_extension.load().deafen(1)  # what this thread does is not the program's
     pause = _SHORTEST
     while True:
         with _lock:

@@ -174,7 +174,9 @@ class Trace:
         from tensortap.metadata import of_program
 
         counts = self._source.counts()
-        unseen = {name: counts[name] for name in ("rejected", "no_room", "compilation", "failed") if counts[name] > 0}
+        unseen = {
+            name: counts[name] for name in ("rejected", "no_room", "compilation", "failed", "lost") if counts[name] > 0
+        }
         about = {**of_program(self._options), "source": "ops"}
         return json.dumps(about, default=str), json.dumps({"ops": {"calls": counts["calls"], "not_recorded": unseen}})
 

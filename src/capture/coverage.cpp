@@ -108,11 +108,12 @@ Status write_coverage(const std::filesystem::path& rank_directory, const Report&
                {"drops", Json::parse(to_json(EndRecord{.drops = report.drops}))["drops"]},
                {"first_error", report.first_error},
                {"staging_peak_bytes", report.staging_peak_bytes}};
-  if (report.graphs.graphs > 0)
+  if (report.graphs.graphs + report.graphs.failed > 0)
     json["cuda_graphs"] = {{"graphs", report.graphs.graphs},
                            {"replays", report.graphs.replays},
                            {"lost", report.graphs.lost},
-                           {"not_copied", report.graphs.not_copied}};
+                           {"not_copied", report.graphs.not_copied},
+                           {"failed", report.graphs.failed}};
   if (!source_json.empty()) json["source"] = Json::parse(source_json);
   return write_json(rank_directory / "coverage.json", json);
 }
@@ -130,6 +131,7 @@ std::string Report::describe() const {
   line(drops.unsupported, "that could not be read, or without a proper key");
   line(drops.late, "that came after their pass had ended");
   line(drops.events, "events");
+  line(graphs.failed, "CUDA graphs that could not be tapped");
   line(graphs.lost, "replays of CUDA graphs, overwritten before they were read");
   line(graphs.not_copied, "tensors of CUDA graphs as bytes, only their fingerprints: device_staging_bytes was reached");
   for (const auto& [pattern, names] : patterns)

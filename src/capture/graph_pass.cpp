@@ -6,8 +6,14 @@ namespace ttap {
 
 std::atomic<uint64_t> GraphPass::next_number_{1};
 
-std::optional<uint32_t> GraphPass::index_of(uint32_t event) const {
-  const auto found = indices_.find(event);
+namespace {
+
+uint64_t key_of(const Event& event) { return uint64_t{event.pass} << 32 | event.number; }
+
+}  // namespace
+
+std::optional<uint32_t> GraphPass::index_of(const Event& event) const {
+  const auto found = event.number == kNoEvent ? indices_.end() : indices_.find(key_of(event));
   return found == indices_.end() ? std::nullopt : std::optional(found->second);
 }
 
@@ -19,7 +25,7 @@ void GraphPass::add_event(const EventInfo& info, const Event& event) {
   calls_.push_back({.name = std::string(info.name),
                     .kind = std::string(info.kind),
                     .stack = std::string(info.stack),
-                    .parent = index_of(info.parent.number).value_or(kNoEvent),
+                    .parent = index_of(info.parent).value_or(kNoEvent),
                     .level = event.level,
                     .again = info.again,
                     .arguments = {},
@@ -27,13 +33,13 @@ void GraphPass::add_event(const EventInfo& info, const Event& event) {
                     .notes = {},
                     .uses = {}});
   steps_.push_back({Kind::kBegin, index});
-  if (event.number != kNoEvent) indices_[event.number] = index;
+  if (event.number != kNoEvent) indices_[key_of(event)] = index;
 }
 
 void GraphPass::add_tensor(const Event& event, const TensorView& tensor, const Place& place, Level level,
                            uint32_t tap) {
   const std::lock_guard lock(mutex_);
-  const auto call = index_of(event.number);
+  const auto call = index_of(event);
   if (!call) return;
   steps_.push_back({Kind::kTensor, static_cast<uint32_t>(tensors_.size())});
   tensors_.push_back({.call = *call,
@@ -51,14 +57,14 @@ void GraphPass::add_tensor(const Event& event, const TensorView& tensor, const P
 
 void GraphPass::end_event(const Event& event, const CallInfo& info) {
   const std::lock_guard lock(mutex_);
-  const auto index = index_of(event.number);
+  const auto index = index_of(event);
   if (!index || calls_[*index].ended) return;
   Call& call = calls_[*index];
   call.ended = true;
   call.arguments = info.arguments;
   call.results = info.results;
   call.notes = info.notes;
-  call.forward = index_of(info.forward.number).value_or(kNoEvent);
+  call.forward = index_of(info.forward).value_or(kNoEvent);
   for (const Use& use : info.uses)
     call.uses.push_back({std::string(use.role), std::string(use.path), use.tensor, use.value, use.written});
   steps_.push_back({Kind::kEnd, *index});
@@ -76,6 +82,8 @@ Result<GraphPass::Tap> GraphPass::add_tap(Level level, uint64_t bytes) {
 }
 
 Result<GraphPass::Tap> GraphPass::tap(const TensorView& tensor, const OnGpu& where, Level level) {
+  if (where.device != memory_->device())
+    return Error{.code = ErrorCode::kUnsupported, .message = "the tensor is on another GPU than the graph"};
   TTAP_ASSIGN(Tap made, add_tap(level, byte_count(tensor)));
   auto* const stream = static_cast<cuda::Stream>(where.stream);
   void* scratch = nullptr;
@@ -111,6 +119,12 @@ void GraphPass::record_tensor(Recorder& recorder, const Event& event, const Tens
     return;
   }
   const cuda::DeviceResult& result = memory_->result(entry, tensor.tap);
+  if (!cuda::is_there(result) || result.bytes > tensor.bytes) {  // its launch failed when the graph was captured
+    place.at_most = Level::kMeta;
+    (void)recorder.try_capture(event, view, place);
+    (void)recorder.count_unsupported("a tensor of a CUDA graph", "its tap could not be launched", event.pass);
+    return;
+  }
   const Fingerprint fingerprint = cuda::to_fingerprint(result);
   std::vector<int64_t> live_shape;
   if (result.bytes != tensor.bytes && !tensor.shape.empty() && tensor.bytes > 0) {

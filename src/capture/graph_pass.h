@@ -83,7 +83,7 @@ class TTAP_API GraphPass {
     Kind kind;
     uint32_t index;
   };
-  std::optional<uint32_t> index_of(uint32_t event) const;
+  std::optional<uint32_t> index_of(const Event& event) const;
   void record_tensor(Recorder& recorder, const Event& event, const Tensor& tensor,
                      const cuda::ReplayRing::Entry& entry) const;
 
@@ -96,7 +96,7 @@ class TTAP_API GraphPass {
   std::deque<Call> calls_;
   std::deque<Tensor> tensors_;
   std::vector<Step> steps_;
-  std::unordered_map<uint32_t, uint32_t> indices_;  // by the number of the event in the pass of the capture
+  std::unordered_map<uint64_t, uint32_t> indices_;  // by pass and number of the event, as it was captured
   std::vector<Event> events_;                       // of the replay being recorded
   uint64_t replays_ = 0;
   uint64_t lost_replays_ = 0;

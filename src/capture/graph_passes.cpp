@@ -27,6 +27,11 @@ Result<GraphPass*> GraphPasses::of_capture(int device, cuda::Stream stream) {
   return pass.get();
 }
 
+bool GraphPasses::is_under_way(const GraphPass* pass) const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(captures_.begin(), captures_.end(), [&](const auto& each) { return each.second.get() == pass; });
+}
+
 Status GraphPasses::end_capture(cuda::Stream stream) {
   const uint64_t capture = cuda::capture_number(stream);
   Status status;
@@ -41,7 +46,10 @@ Status GraphPasses::end_capture(cuda::Stream stream) {
         continue;
       }
       if (this_one && each->second != nullptr) {
-        if (Status finished = each->second->finish(stream, ring_); !finished.ok()) status = std::move(finished);
+        if (Status finished = each->second->finish(stream, ring_); !finished.ok()) {
+          ++ended_.failed;
+          status = std::move(finished);
+        }
         if (each->second->memory().is_finished()) ended.push_back(std::move(each->second));
       }
       each = captures_.erase(each);
@@ -58,16 +66,18 @@ Status GraphPasses::end_capture(cuda::Stream stream) {
   return status;
 }
 
-bool GraphPasses::take_all() {
+// One of each graph, as near to the order of replays as can be told.
+bool GraphPasses::take_one_each() {
   const std::lock_guard reading(reading_);
   bool any = false;
-  // Of several graphs by turns, as near to the order of replays as can be told.
-  for (bool more = true; more;) {
-    more = false;
-    for (const auto& pass : finished_) more |= take_(*pass);
-    any |= more;
-  }
+  for (const auto& pass : finished_) any |= take_(*pass);
   forget_what_is_gone();
+  return any;
+}
+
+bool GraphPasses::take_all() {
+  bool any = false;
+  while (take_one_each()) any = true;  // who wants the lock gets it in between
   return any;
 }
 
@@ -101,6 +111,10 @@ void GraphPasses::run() {
 void GraphPasses::drain() { take_all(); }
 
 void GraphPasses::stop() {
+  if (fork_count().load() != forks_at_start_) {  // the thread stayed with the parent, perhaps with the locks
+    if (thread_.joinable()) thread_.detach();
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     if (stopped_) return;

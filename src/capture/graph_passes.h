@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "capture/graph_pass.h"
+#include "capture/process.h"
 
 namespace ttap {
 
@@ -25,6 +26,8 @@ class GraphPasses {
 
   Result<GraphPass*> of_capture(int device, cuda::Stream stream);
   Status end_capture(cuda::Stream stream);
+  // Whether calls can still be captured into it; else it may be gone.
+  bool is_under_way(const GraphPass* pass) const;
 
   // Takes the replays that have come so far.
   void drain();
@@ -36,12 +39,14 @@ class GraphPasses {
 
  private:
   void run();
+  bool take_one_each();
   bool take_all();
   void forget_what_is_gone();
 
   const Take take_;
   const cuda::GraphMemory::RingOptions ring_;
   const uint64_t most_copied_bytes_;
+  const unsigned forks_at_start_ = fork_count().load();
 
   mutable std::mutex mutex_;  // guards what follows
   struct Key {

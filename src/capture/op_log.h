@@ -40,8 +40,8 @@ class TTAP_API OpLog : public OpSink {
   uint64_t bytes() const { return bytes_; }
   uint64_t under_way() const { return begun_ - calls_.size(); }
 
-  // Takes the fingerprints that were on their way, and the replays that have come: after the source has stopped, and the
-  // devices are done with what was asked of them. Replays after it record nothing.
+  // Takes the fingerprints that were on their way, and the replays that have come: after the source has stopped, and
+  // the devices are done with what was asked of them. Replays after it record nothing.
   void settle();
   uint64_t replays() const;
   uint64_t lost_replays() const;
@@ -98,7 +98,7 @@ class TTAP_API OpLog : public OpSink {
   struct Replay {
     uint16_t graph;  // as Call::graph
     uint64_t unix_ns;
-    std::vector<Fingerprint> fingerprints;  // by tap
+    std::vector<std::optional<Fingerprint>> fingerprints;  // by tap; none where its launch failed
   };
   class Saving;
 

@@ -59,8 +59,11 @@ bool OpLog::take_replay(GraphPass& graph) {
     replay_bytes_ += room ? bytes : 0;
   }
   if (room)
-    for (uint32_t tap = 0; tap < graph.memory().taps(); ++tap)
-      replay.fingerprints.push_back(cuda::to_fingerprint(graph.memory().result(*entry, tap)));
+    for (uint32_t tap = 0; tap < graph.memory().taps(); ++tap) {
+      const cuda::DeviceResult& result = graph.memory().result(*entry, tap);
+      replay.fingerprints.push_back(cuda::is_there(result) ? std::optional(cuda::to_fingerprint(result))
+                                                           : std::nullopt);
+    }
   const bool whole = graph.memory().ring().release(*entry);
   graph.count_replay(whole && room);
   if (!whole || !room) return true;

@@ -69,7 +69,10 @@ class OpLog::Saving {
 
   // Null when it has none: it was not asked for, or has not come.
   const Fingerprint* fingerprint_of(const Tensor& tensor) const {
-    if (replay_ != nullptr && tensor.tap < replay_->fingerprints.size()) return &replay_->fingerprints[tensor.tap];
+    if (replay_ != nullptr && tensor.tap < replay_->fingerprints.size()) {
+      const std::optional<Fingerprint>& found = replay_->fingerprints[tensor.tap];
+      return found ? &*found : nullptr;
+    }
     return tensor.fingerprint != kNoNumber ? &log_.fingerprints_[tensor.fingerprint] : nullptr;
   }
 

@@ -11,7 +11,7 @@
 namespace ttap {
 
 // Grows on the child's side of every fork: the threads of a recorder do not exist there.
-std::atomic<unsigned>& fork_count();
+TTAP_API std::atomic<unsigned>& fork_count();
 
 TTAP_API uint64_t steady_ns();
 uint64_t unix_ns();

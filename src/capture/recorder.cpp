@@ -229,13 +229,15 @@ Event Recorder::begin_event(const EventInfo& info) {
 }
 void Recorder::end_event(const Event& event, const CallInfo& call) {
   impl_->end_event(event, call);
-  if (event.graph != nullptr) event.graph->end_event(event, call);
+  if (event.graph != nullptr && graphs_->is_under_way(event.graph)) event.graph->end_event(event, call);
 }
 void Recorder::capture(const Event& event, const TensorView& tensor, const Place& place) {
   raise_if_strict(try_capture(event, tensor, place));
 }
 Status Recorder::try_capture(const Event& event, const TensorView& tensor, const Place& place) {
-  return event.graph != nullptr ? capture_in_graph(event, tensor, place) : impl_->capture(event, tensor, place);
+  // A gradient may come when the capture of its call is over.
+  const bool captured = event.graph != nullptr && graphs_->is_under_way(event.graph);
+  return captured ? capture_in_graph(event, tensor, place) : impl_->capture(event, tensor, place);
 }
 
 // ---- graphs ----
@@ -290,6 +292,7 @@ Status Recorder::flush() {
   return impl_->flush();
 }
 Status Recorder::close(Ending open_passes) {
+  if (fork_count().load() != impl_->forks_at_start_) return {};
   if (impl_->alive()) graphs_->stop();
   impl_->set_graphs(graphs_->counts());
   return impl_->close(open_passes);

@@ -25,6 +25,8 @@ inline constexpr uint64_t kLostBytes = UINT64_MAX;
 inline bool has_arrived(const DeviceResult& result, uint64_t sequence) {
   return std::atomic_ref(const_cast<uint64_t&>(result.sequence)).load(std::memory_order_acquire) == sequence;
 }
+// Of a tap in a graph: whether its kernel has ever run. Its memory is zero before.
+inline bool is_there(const DeviceResult& result) { return result.sequence != 0; }
 inline Fingerprint to_fingerprint(const DeviceResult& result) {
   return {{result.hash_low, result.hash_high}, to_stats(result.stats)};
 }

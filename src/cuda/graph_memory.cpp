@@ -40,7 +40,7 @@ Result<GraphMemory::Block*> GraphMemory::room(std::vector<Block>& blocks, uint64
   if (blocks.empty() || blocks.back().bytes - blocks.back().used < bytes) {
     const WhileCapturing allocating;
     const uint64_t size = std::max(bytes, block_bytes);
-    TTAP_ASSIGN(DeviceMemory memory, device_memory(device_, size));
+    TTAP_ASSIGN(DeviceMemory memory, zeroed_device_memory(device_, size));
     blocks.push_back({std::move(memory), size, 0});
   }
   return &blocks.back();

@@ -43,7 +43,11 @@ WriteMode write_named(std::string_view name) {
 Ending ending_of(bool aborted) { return aborted ? Ending::kAborted : Ending::kComplete; }
 
 nb::dict report_as_dict(const Recorder& recorder) {
-  const Report report = recorder.report();
+  Report report;
+  {
+    const nb::gil_scoped_release released;
+    report = recorder.report();
+  }
   nb::dict result;
   result["passes"] = report.passes;
   result["tensors"] = report.tensors;
@@ -58,6 +62,7 @@ nb::dict report_as_dict(const Recorder& recorder) {
   graphs["replays"] = report.graphs.replays;
   graphs["lost"] = report.graphs.lost;
   graphs["not_copied"] = report.graphs.not_copied;
+  graphs["failed"] = report.graphs.failed;
   result["cuda_graphs"] = graphs;
   return result;
 }
@@ -159,6 +164,7 @@ void init_recording(nb::module_& m) {
       .def(
           "graph_pass",
           [](Recorder& recorder, int device, uintptr_t stream) -> uintptr_t {
+            const nb::gil_scoped_release released;
             const auto pass = recorder.graph_pass(device, reinterpret_cast<void*>(stream));
             return pass.ok() ? reinterpret_cast<uintptr_t>(*pass) : 0;
           },
@@ -166,7 +172,11 @@ void init_recording(nb::module_& m) {
       .def(
           "end_capture",
           [](Recorder& recorder, uintptr_t stream) -> std::optional<std::string> {
-            const Status status = recorder.end_capture(reinterpret_cast<void*>(stream));
+            Status status;
+            {
+              const nb::gil_scoped_release released;
+              status = recorder.end_capture(reinterpret_cast<void*>(stream));
+            }
             if (status.ok()) return std::nullopt;
             return status.error().describe();
           },

@@ -251,6 +251,7 @@ void Callbacks::remove(int slot) {
 // ---- the observer's side ----
 
 void Observer::start() {
+  forks_at_start_ = fork_count().load();
   {
     const std::lock_guard lock(link_->mutex);
     link_->observer = this;
@@ -258,7 +259,6 @@ void Observer::start() {
   slot_ = Callbacks::install(link_, options_.all_threads);
   if (slot_ < 0) {
     const std::lock_guard lock(link_->mutex);
-    if (gpu_.waiting()) gpu_.launch_all();
     link_->observer = nullptr;
     throw std::runtime_error("16 traces are at work already: end one of them first");
   }
@@ -270,7 +270,7 @@ void Observer::stop() {
   Callbacks::remove(slot);
   {
     const std::lock_guard lock(link_->mutex);
-    if (gpu_.waiting()) gpu_.launch_all();
+    if (gpu_.waiting() && fork_count().load() == forks_at_start_) gpu_.launch_all();
     link_->observer = nullptr;
   }
   // This thread itself may be inside: in the user's hook.

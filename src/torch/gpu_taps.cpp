@@ -34,6 +34,8 @@ cuda::PendingResult GpuTaps::fingerprint(const at::Tensor& tensor, const TensorV
   const int device = tensor.device().index();
   const cuda::Stream stream = CudaStreams::current(device);
   const cuda::OnDevice on(device);
+  // Somebody captures unseen: what is launched there would run with each replay, and write where others wait by then.
+  if (cuda::capture_number(stream) != 0) return {};
   const auto memory = cuda::StreamScratch::of_process().of(device, stream);
   if (!memory.ok()) return {};
   const cuda::PendingResult pending = cuda::ResultPool::of_process().take(device);
@@ -48,6 +50,8 @@ cuda::PendingResult GpuTaps::fingerprint(const at::Tensor& tensor, const TensorV
 Result<GraphPass::Tap> GpuTaps::tap(GraphPass& graph, const at::Tensor& tensor, const TensorView& view, Level level,
                                     bool hold) {
   const int device = tensor.device().index();
+  if (device != graph.memory().device())
+    return Error{.code = ErrorCode::kUnsupported, .message = "the tensor is on another GPU than the graph"};
   const cuda::Stream stream = CudaStreams::current(device);
   TTAP_ASSIGN(const GraphPass::Tap tap, graph.add_tap(level, byte_count(view)));
   void* memory = nullptr;
@@ -82,6 +86,9 @@ void GpuTaps::add(Batch& batch, const at::Tensor& tensor, bool hold, Waiting wai
   batch.bytes += bytes;
   if (!hold || bytes >= kLargeBytes || batch.jobs.size() >= kMostWaiting || batch.bytes >= kMostWaitingBytes) {
     launch(batch);
+    // What the program has made wait for this stream before now does not wait for these.
+    const LaunchedLate late{batch.device, batch.stream, batch.capture};
+    if (std::find(late_.begin(), late_.end(), late) == late_.end()) late_.push_back(late);
     std::erase_if(batches_, [&](const auto& each) { return each.get() == &batch; });
   }
 }
@@ -98,8 +105,11 @@ bool GpuTaps::would_change(const at::Tensor& written) const {
 }
 
 bool GpuTaps::is_elsewhere() const {
+  const auto elsewhere = [](int device, cuda::Stream stream) { return stream != CudaStreams::current(device); };
   return std::any_of(batches_.begin(), batches_.end(),
-                     [](const auto& batch) { return batch->stream != CudaStreams::current(batch->device); });
+                     [&](const auto& batch) { return elsewhere(batch->device, batch->stream); }) ||
+         std::any_of(late_.begin(), late_.end(),
+                     [&](const LaunchedLate& late) { return elsewhere(late.device, late.stream); });
 }
 
 // Whoever waits for it must learn that it will not come.
@@ -137,28 +147,38 @@ void GpuTaps::launch(Batch& batch) {
   }
 }
 
+// What runs on the one next may write to what is being read on the other, or get its memory.
+void GpuTaps::make_wait(int device, cuda::Stream waits, cuda::Stream other) {
+  const cuda::OnDevice on(device);
+  // A graph cannot wait for what is outside, nor what is outside for it.
+  if (waits == other || cuda::capture_number(waits) != cuda::capture_number(other)) return;
+  const auto event = cuda::make_event();
+  if (!event.ok()) return;
+  if (cuda::record(*event, other).ok()) (void)cuda::wait(waits, *event);
+  cuda::destroy_event(*event);
+}
+
 void GpuTaps::launch_all() {
   for (const auto& batch : batches_) {
     launch(*batch);
-    const cuda::Stream current = CudaStreams::current(batch->device);
-    if (current == batch->stream) continue;
-    // What runs here next may write to what is being read there, or get its memory.
-    const cuda::OnDevice on(batch->device);
-    const uint64_t here = cuda::capture_number(current);
-    if (here != cuda::capture_number(batch->stream))
-      continue;  // a graph cannot wait for what is outside, nor we for it
-    if (const auto event = cuda::make_event(); event.ok()) {
-      if (cuda::record(*event, batch->stream).ok()) (void)cuda::wait(current, *event);
-      cuda::destroy_event(*event);
-    }
+    late_.push_back({batch->device, batch->stream, batch->capture});
   }
   batches_.clear();
+  for (const LaunchedLate& late : late_) make_wait(late.device, CudaStreams::current(late.device), late.stream);
+  std::erase_if(late_, [](const LaunchedLate& late) { return late.stream != CudaStreams::current(late.device); });
 }
 
-void GpuTaps::launch_on(cuda::Stream stream) {
+void GpuTaps::end_capture(int device, cuda::Stream stream) {
+  const uint64_t capture = cuda::capture_number(stream);
   for (const auto& batch : batches_)
-    if (batch->stream == stream) launch(*batch);
+    if (batch->capture == capture) {
+      launch(*batch);
+      if (batch->device == device) make_wait(device, stream, batch->stream);
+    }
   std::erase_if(batches_, [](const auto& batch) { return batch->jobs.empty(); });
+  for (const LaunchedLate& late : late_)
+    if (late.capture == capture && late.device == device) make_wait(device, stream, late.stream);
+  std::erase_if(late_, [&](const LaunchedLate& late) { return late.capture == capture; });
 }
 
 }  // namespace ttap::torch_source

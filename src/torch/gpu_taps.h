@@ -53,14 +53,17 @@ class GpuTaps {
                              bool hold);
 
   bool waiting() const { return !batches_.empty(); }
+  // Whether the next operator may have to wait for anything of ours.
+  bool is_watched() const { return !batches_.empty() || !late_.empty(); }
   // An operator is about to run on the current stream of the device and to write to these.
   bool would_change(const at::Tensor& written) const;
   // Some of what waits is for another stream than the current one of its device.
   bool is_elsewhere() const;
   // Everything that waits is launched; the current streams wait for what went to others.
   void launch_all();
-  // Of a stream; a capture is about to end there.
-  void launch_on(cuda::Stream stream);
+  // The capture on this stream is about to end: everything that waits for it is launched, on whatever stream, and comes
+  // before what this one does next.
+  void end_capture(int device, cuda::Stream stream);
 
   uint64_t lost() const { return lost_; }
 
@@ -84,8 +87,17 @@ class GpuTaps {
   void add(Batch& batch, const at::Tensor& tensor, bool hold, Waiting waiting);
   void lose(const Waiting& waiting);
   void launch(Batch& batch);
+  static void make_wait(int device, cuda::Stream waits, cuda::Stream other);
 
   std::vector<std::unique_ptr<Batch>> batches_;  // with something in them; hardly ever more than one
+  // Streams on which something was launched later than it came.
+  struct LaunchedLate {
+    int device;
+    cuda::Stream stream;
+    uint64_t capture;
+    bool operator==(const LaunchedLate&) const = default;
+  };
+  std::vector<LaunchedLate> late_;
   RowLimit rows_;
   uint64_t lost_ = 0;
 };

@@ -106,7 +106,7 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   Frame& frame = thread.push();
   const auto arguments = arguments_of(function, op);
   frame.collect(arguments);
-  if (gpu_.waiting()) launch_before(op, frame);
+  if (gpu_.is_watched()) launch_before(op, frame);
   const auto [keys, modes_off] = keys_of(frame.places);
   if (options_.view == OpView::kDispatch &&
       (modes_off || !op.computes || is_looked_through(op, keys) || at::in_parallel_region())) {

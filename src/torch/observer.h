@@ -217,6 +217,7 @@ class Observer {
   PlaceTable places_;
   TensorTable tensors_;
   GpuTaps gpu_;
+  unsigned forks_at_start_ = 0;
   OperatorTable operators_;
   PythonStacks stacks_;
   Ticks ticks_;

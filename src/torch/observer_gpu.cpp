@@ -40,7 +40,15 @@ GraphPass* Observer::graph_here() {
 void Observer::send_to_gpu(Frame& frame) {
   for (Frame::Pending& each : frame.rare().pending) {
     const at::Tensor& tensor = each.tensor;
-    if (!tensor.defined() || !tensor.is_cuda() || tensor.is_conj() || tensor.is_neg() || each.known) continue;
+    if (!tensor.defined() || !tensor.is_cuda() || each.known) continue;
+    if (!GpuTaps::work() || tensor.is_conj() || tensor.is_neg()) {
+      // To be copied to the host, which would end a capture.
+      if (!GpuTaps::is_capturing()) continue;
+      note_unread(frame, each.record.place, kNoTaps);
+      each.record.asked = Level::kMeta;
+      each.way = Frame::Way::kNotRead;
+      continue;
+    }
     const TensorView view{tensor.const_data_ptr(), each.meta->dtype, each.meta->shape, each.meta->strides};
     const bool hold = !frame.backward;
     const auto not_read = [&](std::string_view reason) {
@@ -105,7 +113,7 @@ void Observer::end_capture() {
   const std::unique_lock lock(link->mutex);
   if (link->observer != this) return;
   const cuda::Stream stream = CudaStreams::current(cuda::current_device());
-  gpu_.launch_on(stream);
+  gpu_.end_capture(cuda::current_device(), stream);
   sink_->end_capture(stream);
   tensors_.forget_values();
 }

@@ -140,7 +140,7 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
 bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
   std::vector<Frame::Pending>& all = frame.rare().pending;
   if (all.empty()) return true;
-  if (GpuTaps::work()) send_to_gpu(frame);
+  send_to_gpu(frame);
   const size_t first = frame.call.tensors.size();
   const auto take_all = [&] {
     for (Frame::Pending& each : all) {

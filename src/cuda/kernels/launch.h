@@ -76,7 +76,7 @@ struct alignas(64) RingControl {
   uint64_t skipped = 0;               // the device's: replays that published nothing while the ring was closed
   alignas(64) uint64_t released = 0;  // the host's: entries it has done with; waited for when `waits`
   uint32_t open = 0;                  // the host's
-  uint32_t waits = 0;                 // the host's: whether a full ring makes the device wait, or overwrite
+  uint32_t waits = 0;                 // whether a full ring makes the device wait, until it gives up, or overwrite
 };
 
 // At the start of each entry. The payload is whole when both are index + 1, before and after it was read.

@@ -10,6 +10,9 @@ namespace {
 constexpr unsigned kThreads = 512;
 constexpr uint32_t kSawItClosed = 1 << 16;  // counted by blocks that did; the rest is how many blocks are done
 constexpr unsigned kLongestSleep = 4096;    // ns, between two looks at the host's memory
+// About half a minute. A host that has not made room by then may itself be waiting for this stream: from then on
+// replays overwrite, and it counts them.
+constexpr uint32_t kMostLooks = 5'000'000;
 
 __device__ uint64_t look(const uint64_t* value) { return *reinterpret_cast<const volatile uint64_t*>(value); }
 
@@ -29,9 +32,14 @@ __global__ void __launch_bounds__(kThreads) publish(const PublishJob job) {
   if (threadIdx.x == 0) {
     index = look(&job.state->next);
     unsigned sleep = 64;
-    while (true) {
+    for (uint32_t looks = 0;; ++looks) {
       open = *reinterpret_cast<const volatile uint32_t*>(&job.control->open) != 0;
-      if (!open || job.control->waits == 0 || index < look(&job.control->released) + job.capacity) break;
+      const bool waits = *reinterpret_cast<const volatile uint32_t*>(&job.control->waits) != 0;
+      if (!open || !waits || index < look(&job.control->released) + job.capacity) break;
+      if (looks == kMostLooks) {
+        *reinterpret_cast<volatile uint32_t*>(&job.control->waits) = 0;
+        break;
+      }
       __nanosleep(sleep);
       if (sleep < kLongestSleep) sleep *= 2;
     }
