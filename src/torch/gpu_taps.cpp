@@ -33,14 +33,19 @@ uint64_t GpuTaps::capture_of(int device) {
 cuda::PendingResult GpuTaps::fingerprint(const at::Tensor& tensor, const TensorView& view, bool hold, Deliver deliver) {
   const int device = tensor.device().index();
   const cuda::Stream stream = CudaStreams::current(device);
-  const cuda::OnDevice on(device);
-  // Somebody captures unseen: what is launched there would run with each replay, and write where others wait by then.
-  if (cuda::capture_number(stream) != 0) return {};
-  const auto memory = cuda::StreamScratch::of_process().of(device, stream);
-  if (!memory.ok()) return {};
+  // What the batch needs is asked for once, by the first that comes.
+  Batch* batch = find_batch(device, stream, 0);
+  if (batch == nullptr) {
+    const cuda::OnDevice on(device);
+    // Somebody captures unseen: what is launched there would run with each replay, and write where others wait by then.
+    if (cuda::capture_number(stream) != 0) return {};
+    const auto memory = cuda::StreamScratch::of_process().of(device, stream);
+    if (!memory.ok()) return {};
+    batch = &make_batch(device, stream, 0, *memory);
+  }
   const cuda::PendingResult pending = cuda::ResultPool::of_process().take(device);
   if (!pending) return {};
-  add(batch_of(device, stream, *memory), tensor, hold,
+  add(*batch, tensor, hold,
       {.job = {.view = view, .rows = rows_of(view), .result = pending.result, .sequence = pending.sequence},
        .pending = pending,
        .deliver = std::move(deliver)});
@@ -54,26 +59,37 @@ Result<GraphPass::Tap> GpuTaps::tap(GraphPass& graph, const at::Tensor& tensor, 
     return Error{.code = ErrorCode::kUnsupported, .message = "the tensor is on another GPU than the graph"};
   const cuda::Stream stream = CudaStreams::current(device);
   TTAP_ASSIGN(const GraphPass::Tap tap, graph.add_tap(level, byte_count(view)));
-  void* memory = nullptr;
-  {
+  const uint64_t capture = cuda::capture_number(stream);
+  Batch* batch = find_batch(device, stream, capture);
+  if (batch == nullptr) {
     const std::lock_guard lock(graph.mutex());
-    TTAP_ASSIGN(memory, graph.memory().scratch(stream));
+    TTAP_ASSIGN(void* memory, graph.memory().scratch(stream));
+    batch = &make_batch(device, stream, capture, memory);
   }
-  add(batch_of(device, stream, memory), tensor, hold,
+  add(*batch, tensor, hold,
       {.job = {.view = view, .rows = rows_of(view), .copy_to = tap.place.copy, .result = tap.place.result}});
   return tap;
 }
 
-GpuTaps::Batch& GpuTaps::batch_of(int device, cuda::Stream stream, void* scratch) {
+GpuTaps::Batch* GpuTaps::find_batch(int device, cuda::Stream stream, uint64_t capture) {
   for (const auto& batch : batches_)
-    if (batch->device == device && batch->stream == stream && batch->scratch == scratch) return *batch;
+    if (batch->device == device && batch->stream == stream && batch->capture == capture) return batch.get();
+  return nullptr;
+}
+
+GpuTaps::Batch& GpuTaps::make_batch(int device, cuda::Stream stream, uint64_t capture, void* scratch) {
   batches_.push_back(std::make_unique<Batch>());
   Batch& batch = *batches_.back();
   batch.device = device;
   batch.stream = stream;
+  batch.capture = capture;
   batch.scratch = scratch;
-  batch.capture = cuda::capture_number(stream);
   return batch;
+}
+
+void GpuTaps::note_late(const Batch& batch) {
+  const LaunchedLate late{batch.device, batch.stream, batch.capture};
+  if (std::find(late_.begin(), late_.end(), late) == late_.end()) late_.push_back(late);
 }
 
 void GpuTaps::add(Batch& batch, const at::Tensor& tensor, bool hold, Waiting waiting) {
@@ -85,10 +101,9 @@ void GpuTaps::add(Batch& batch, const at::Tensor& tensor, bool hold, Waiting wai
   batch.jobs.push_back(std::move(waiting));
   batch.bytes += bytes;
   if (!hold || bytes >= kLargeBytes || batch.jobs.size() >= kMostWaiting || batch.bytes >= kMostWaitingBytes) {
+    // What the program has made wait for this stream before now does not wait for those that were held back.
+    if (batch.jobs.size() > 1) note_late(batch);
     launch(batch);
-    // What the program has made wait for this stream before now does not wait for these.
-    const LaunchedLate late{batch.device, batch.stream, batch.capture};
-    if (std::find(late_.begin(), late_.end(), late) == late_.end()) late_.push_back(late);
     std::erase_if(batches_, [&](const auto& each) { return each.get() == &batch; });
   }
 }
@@ -161,7 +176,7 @@ void GpuTaps::make_wait(int device, cuda::Stream waits, cuda::Stream other) {
 void GpuTaps::launch_all() {
   for (const auto& batch : batches_) {
     launch(*batch);
-    late_.push_back({batch->device, batch->stream, batch->capture});
+    note_late(*batch);
   }
   batches_.clear();
   for (const LaunchedLate& late : late_) make_wait(late.device, CudaStreams::current(late.device), late.stream);

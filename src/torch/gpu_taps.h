@@ -83,14 +83,16 @@ class GpuTaps {
     uint64_t bytes = 0;
     std::vector<Waiting> jobs;
   };
-  Batch& batch_of(int device, cuda::Stream stream, void* scratch);
+  Batch* find_batch(int device, cuda::Stream stream, uint64_t capture);
+  Batch& make_batch(int device, cuda::Stream stream, uint64_t capture, void* scratch);
   void add(Batch& batch, const at::Tensor& tensor, bool hold, Waiting waiting);
   void lose(const Waiting& waiting);
   void launch(Batch& batch);
+  void note_late(const Batch& batch);
   static void make_wait(int device, cuda::Stream waits, cuda::Stream other);
 
   std::vector<std::unique_ptr<Batch>> batches_;  // with something in them; hardly ever more than one
-  // Streams on which something was launched later than it came.
+  // Streams on which something was launched later than it came, each once.
   struct LaunchedLate {
     int device;
     cuda::Stream stream;

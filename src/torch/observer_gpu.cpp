@@ -41,21 +41,17 @@ void Observer::send_to_gpu(Frame& frame) {
   for (Frame::Pending& each : frame.rare().pending) {
     const at::Tensor& tensor = each.tensor;
     if (!tensor.defined() || !tensor.is_cuda() || each.known) continue;
-    if (!GpuTaps::work() || tensor.is_conj() || tensor.is_neg()) {
-      // To be copied to the host, which would end a capture.
-      if (!GpuTaps::is_capturing()) continue;
-      note_unread(frame, each.record.place, kNoTaps);
-      each.record.asked = Level::kMeta;
-      each.way = Frame::Way::kNotRead;
-      continue;
-    }
-    const TensorView view{tensor.const_data_ptr(), each.meta->dtype, each.meta->shape, each.meta->strides};
-    const bool hold = !frame.backward;
     const auto not_read = [&](std::string_view reason) {
       note_unread(frame, each.record.place, reason);
       each.record.asked = Level::kMeta;
       each.way = Frame::Way::kNotRead;
     };
+    if (!GpuTaps::work() || tensor.is_conj() || tensor.is_neg()) {
+      if (GpuTaps::is_capturing()) not_read(kNoTaps);  // else copied to the host, which would end a capture
+      continue;
+    }
+    const TensorView view{tensor.const_data_ptr(), each.meta->dtype, each.meta->shape, each.meta->strides};
+    const bool hold = !frame.backward;
     if (frame.call.graph != nullptr) {
       const auto tap = gpu_.tap(*frame.call.graph, tensor, view, each.record.asked, hold);
       if (!tap.ok()) {
