@@ -15,6 +15,7 @@
 #include "core/logical_copy.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/kernels/strided_layout.h"
+#include "cuda/publish_on_host.h"
 
 namespace ttap::cuda {
 namespace {
@@ -195,25 +196,7 @@ Status launch_head(const HeadJob& job, Stream) {
 }
 
 Status launch_publish(const PublishJob& job, Stream) {
-  return put([job] {
-    const uint64_t index = job.state->next;
-    const auto is_open = [&] { return std::atomic_ref(job.control->open).load() != 0; };
-    const auto has_room = [&] { return index < std::atomic_ref(job.control->released).load() + job.capacity; };
-    while (is_open() && job.control->waits != 0 && !has_room())
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
-    if (!is_open()) {
-      ++std::atomic_ref(job.control->skipped);
-      return;
-    }
-    std::byte* entry = job.entries + index % job.capacity * job.entry_bytes;
-    auto* head = reinterpret_cast<EntryHead*>(entry);
-    std::atomic_ref(head->begun).store(index + 1);
-    for (uint32_t i = 0; i < job.segment_count; ++i)
-      std::memcpy(entry + sizeof(EntryHead) + job.segments[i].to, job.segments[i].from, job.segments[i].bytes);
-    std::atomic_ref(head->ended).store(index + 1);
-    std::atomic_ref(job.control->published).store(index + 1);
-    job.state->next = index + 1;
-  });
+  return put([job] { publish_on_host(job, [] { std::this_thread::sleep_for(std::chrono::microseconds(20)); }); });
 }
 
 }  // namespace ttap::cuda

@@ -15,6 +15,7 @@
 #include "core/logical_copy.h"
 #include "core/mix64.h"
 #include "cuda/kernels/launch.h"
+#include "cuda/publish_on_host.h"
 #include "ttap/fingerprint.h"
 
 namespace {
@@ -293,24 +294,7 @@ Status launch_fingerprints(std::span<const FingerprintJob> jobs, void* scratch, 
 }
 
 Status launch_publish(const PublishJob& job, Stream stream) {
-  return put(stream, [job] {
-    const uint64_t index = job.state->next;
-    const auto is_open = [&] { return std::atomic_ref(job.control->open).load() != 0; };
-    const auto has_room = [&] { return index < std::atomic_ref(job.control->released).load() + job.capacity; };
-    while (is_open() && job.control->waits != 0 && !has_room()) pause_a_little();
-    if (!is_open()) {
-      ++std::atomic_ref(job.control->skipped);
-      return;
-    }
-    std::byte* entry = job.entries + index % job.capacity * job.entry_bytes;
-    auto* head = reinterpret_cast<EntryHead*>(entry);
-    std::atomic_ref(head->begun).store(index + 1);
-    for (uint32_t i = 0; i < job.segment_count; ++i)
-      std::memcpy(entry + sizeof(EntryHead) + job.segments[i].to, job.segments[i].from, job.segments[i].bytes);
-    std::atomic_ref(head->ended).store(index + 1);
-    std::atomic_ref(job.control->published).store(index + 1);
-    job.state->next = index + 1;
-  });
+  return put(stream, [job] { publish_on_host(job, pause_a_little); });
 }
 
 }  // namespace ttap::cuda
