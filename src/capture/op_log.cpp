@@ -36,9 +36,11 @@ void OpLog::begin(OpCall& call) { call.number = begun_++; }
 void OpLog::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) {
   OpTensor& taken = call.tensors.emplace_back(tensor);
   if (tensor.asked == Level::kMeta) return;
-  taken.later = source.later;
-  taken.tap = source.tap;
-  if (source.later || source.tap != kNoTap) return;
+  if (source.later || source.tap != kNoTap) {
+    taken.on_gpu = static_cast<uint32_t>(call.on_gpu.size());
+    call.on_gpu.push_back({source.later, source.tap});
+    return;
+  }
   if (tensor.asked == Level::kFull) {
     const LogicalCopy bytes(source.view);
     taken.blob = static_cast<uint32_t>(call.blobs.size());
@@ -78,8 +80,12 @@ void OpLog::end(OpCall& call) {
   for (size_t i = 0; i < tensor_count; ++i) {
     const OpTensor& tensor = call.tensors[i];
     Tensor& row = tensors_.append();
-    row = {tensor.place, tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked, tensor.tap};
-    if (tensor.later) awaited_.push_back({tensors_.size() - 1, tensor.later});
+    row = {tensor.place, tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked, kNoTap};
+    if (tensor.on_gpu != kNoNumber) {
+      const OpTensorOnGpu& on_gpu = call.on_gpu[tensor.on_gpu];
+      row.tap = on_gpu.tap;
+      if (on_gpu.later) awaited_.push_back({tensors_.size() - 1, on_gpu.later});
+    }
     if (tensor.fingerprint != kNoNumber) {
       row.fingerprint = static_cast<uint32_t>(fingerprints_.size());
       fingerprints_.append() = call.fingerprints[tensor.fingerprint];

@@ -52,8 +52,13 @@ struct OpTensor {
   Level asked = Level::kMeta;
   uint32_t fingerprint = kNoNumber;  // index into OpCall::fingerprints
   uint32_t blob = kNoNumber;         // index into OpCall::blobs
-  cuda::PendingResult later = {};    // set: the fingerprint is on its way
-  uint32_t tap = kNoTap;             // of a captured graph: each replay has a fingerprint
+  uint32_t on_gpu = kNoNumber;       // index into OpCall::on_gpu
+};
+
+// What becomes of a tensor on a GPU.
+struct OpTensorOnGpu {
+  cuda::PendingResult later = {};  // set: the fingerprint is on its way
+  uint32_t tap = kNoTap;           // of a captured graph: each replay has a fingerprint
 };
 
 // What take() is given besides: the tensor, and texts that stay where they are.
@@ -89,6 +94,7 @@ struct OpCall {
   std::vector<OpTensor> tensors = {};  // taken, and not yet handed over
   std::vector<Fingerprint> fingerprints = {};
   std::vector<std::vector<std::byte>> blobs = {};  // in C order
+  std::vector<OpTensorOnGpu> on_gpu = {};
   Event event = {};                                // the recorder's, from begin() on
   GraphPass* graph = nullptr;                      // the call is captured into this graph; set before begin()
 
@@ -101,6 +107,7 @@ struct OpCall {
     tensors.clear();
     fingerprints.clear();
     blobs.clear();
+    on_gpu.clear();
   }
 };
 

@@ -15,7 +15,6 @@ constexpr int kPinned = -1;
 
 // A stack without a lock: a thread of the driver's must not wait for one of ours that is inside CUDA.
 std::atomic<Aside*> aside = nullptr;
-std::atomic<int> captures = 0;
 
 void put_aside(std::byte* memory, int device) {
   auto* item = new Aside{memory, device};
@@ -41,8 +40,8 @@ Result<PinnedMemory> pinned_memory(size_t bytes) {
   return PinnedMemory(static_cast<std::byte*>(memory));
 }
 
-void capturing(int by) { captures.fetch_add(by, std::memory_order_relaxed); }
-bool is_capturing() { return captures.load(std::memory_order_relaxed) > 0; }
+std::atomic<int> captures_under_way = 0;
+void capturing(int by) { captures_under_way.fetch_add(by, std::memory_order_relaxed); }
 
 void free_memory_put_aside() {
   Aside* item = aside.exchange(nullptr, std::memory_order_acquire);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 
@@ -25,7 +26,8 @@ Result<PinnedMemory> pinned_memory(size_t bytes);  // zeroed
 
 // Graphs are being captured, somewhere in the process, as far as is known; nests.
 TTAP_API void capturing(int by);
-TTAP_API bool is_capturing();
+extern TTAP_API std::atomic<int> captures_under_way;  // asked for with every operator of a program
+inline bool is_capturing() { return captures_under_way.load(std::memory_order_relaxed) > 0; }
 
 // Frees it. Only while no graph is captured: see free_what_was_put_aside() of kept_by_graphs.h.
 void free_memory_put_aside();

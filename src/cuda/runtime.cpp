@@ -5,11 +5,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 // Over CUDA's runtime, linked statically: it looks for the driver when it is first asked, so a program that loads this
 // library needs neither driver nor device. Functions of the driver are looked up by name for the same reason.
 namespace ttap::cuda {
 namespace {
+
+constexpr std::chrono::microseconds kShortestPause{5};
+constexpr std::chrono::microseconds kLongestPause{200};
 
 Status status_of(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return {};
@@ -166,8 +171,8 @@ Status synchronize(Stream stream) { return status_of(cudaStreamSynchronize(strea
 
 Result<EventHandle> make_event() {
   EventHandle event = nullptr;
-  TTAP_TRY(
-      status_of(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync), "making an event"));
+  // Not cudaEventBlockingSync: of such events some fifty can be under way, and then recording one waits for another.
+  TTAP_TRY(status_of(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event"));
   return event;
 }
 void destroy_event(EventHandle event) { (void)cudaEventDestroy(event); }
@@ -177,7 +182,15 @@ Status record(EventHandle event, Stream stream) {
 Status wait(Stream stream, EventHandle event) {
   return status_of(cudaStreamWaitEvent(stream, event, 0), "waiting for an event");
 }
-Status synchronize(EventHandle event) { return status_of(cudaEventSynchronize(event), "waiting for an event"); }
+Status synchronize(EventHandle event) {
+  // cudaEventSynchronize() would spin.
+  for (auto pause = kShortestPause;; pause = std::min(pause * 2, kLongestPause)) {
+    const cudaError_t error = cudaEventQuery(event);
+    if (error != cudaErrorNotReady) return status_of(error, "waiting for an event");
+    (void)cudaGetLastError();
+    std::this_thread::sleep_for(pause);
+  }
+}
 
 Progress query(EventHandle event) {
   const cudaError_t error = cudaEventQuery(event);

@@ -23,7 +23,6 @@ const void* data_of(const c10::Storage& storage) {
 }  // namespace
 
 bool GpuTaps::work() { return cuda::available() && CudaStreams::found(); }
-bool GpuTaps::is_capturing() { return cuda::is_capturing(); }
 uint64_t GpuTaps::capture_of(int device) {
   return is_capturing() && work() ? cuda::capture_number(CudaStreams::current(device)) : 0;
 }

@@ -28,7 +28,7 @@ class GpuTaps {
   // Whether fingerprints are taken on the device at all; else tensors are copied to the host.
   static bool work();
   // Graphs are being captured, somewhere in the process.
-  static bool is_capturing();
+  static bool is_capturing() { return cuda::is_capturing(); }
   // Of the stream that is current on this device.
   static uint64_t capture_of(int device);
 

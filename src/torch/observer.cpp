@@ -166,7 +166,7 @@ bool Observer::begin_call(Frame& frame, const ThreadState& thread, const Frame* 
                 : thread.scopes.empty()             ? kNoEvent
                                                     : thread.scopes.back().event;
   if (options_.stacks && !take_stack(call, lock, own_frames)) return false;
-  call.graph = graph_here();
+  call.graph = GpuTaps::is_capturing() ? graph_here() : nullptr;
   call.start_ns = ticks_.now_ns();
   sink_->begin(call);
   return true;
@@ -290,7 +290,7 @@ void Observer::enter(std::string_view name, std::string_view notes, bool makes_e
     call.thread = thread->thread;
     call.pass = thread->pass;
     call.parent = outer;
-    call.graph = graph_here();
+    call.graph = GpuTaps::is_capturing() ? graph_here() : nullptr;
     call.start_ns = ticks_.now_ns();
     call.notes = texts_.intern(notes);
     sink_->begin(call);

@@ -31,7 +31,7 @@ void Observer::launch_before_writing(Frame& frame) {
 }
 
 GraphPass* Observer::graph_here() {
-  if (!GpuTaps::is_capturing() || !GpuTaps::work()) return nullptr;
+  if (!GpuTaps::work()) return nullptr;
   const int device = cuda::current_device();
   const cuda::Stream stream = CudaStreams::current(device);
   return cuda::capture_number(stream) != 0 ? sink_->graph(device, stream) : nullptr;
