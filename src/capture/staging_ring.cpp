@@ -16,6 +16,8 @@ constexpr uint64_t round_up(uint64_t n, uint64_t step) { return (n + step - 1) /
 // How long the writer looks for more work before it sleeps for good. While it looks, producers need not wake it, which
 // would cost them a system call per tensor.
 constexpr std::chrono::microseconds kLookForWork{500};
+// So much memory is used however small a recording is: thousands of records whose bytes are elsewhere.
+constexpr uint64_t kAlwaysTouched = uint64_t{4} << 20;
 
 }  // namespace
 
@@ -45,8 +47,12 @@ std::optional<uint64_t> StagingRing::try_place(uint64_t bytes) {
   const uint64_t to_end = capacity_ - offset;
   const auto fits = [&](uint64_t padding) { return reserved_ - released_ + padding + bytes <= capacity_; };
   // Go back to the start at the end of the mapping, and sooner where that saves touching new memory: the first touch
-  // of a page costs far more than the copy into it, and a small recording should stay small.
-  const bool back_to_start = bytes > to_end || (offset + bytes > touched_ && fits(to_end));
+  // of a page costs far more than the copy into it. What lies behind is lost until the writer comes by, so only where
+  // the writer keeps up; who has to wait for it would rather have had new memory.
+  const uint64_t free_at_start = released_ % capacity_;
+  const bool keeps_up = reserved_ - released_ <= free_at_start / 4;
+  const bool warm = offset >= std::min(capacity_ / 4, kAlwaysTouched);
+  const bool back_to_start = bytes > to_end || (offset + bytes > touched_ && warm && keeps_up && fits(to_end));
   if (!fits(back_to_start ? to_end : 0)) return std::nullopt;
   return reserved_ + (back_to_start ? to_end : 0);
 }
