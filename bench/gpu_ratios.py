@@ -91,43 +91,51 @@ def debug_hashes() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def empty_observer() -> Iterator[None]:
+    """What PyTorch itself asks for being observed, with arguments and results."""
+    from tensortap import _ops
+
+    observer = _ops.EmptyObserver()
+    yield
+    del observer
+
+
 def of_operators(model: Any) -> list[Row]:
-    ids = torch.randint(0, 100, (1, 16), device="cuda")
+    """One short sequence, where the processor is what takes the time, and a prefill, where the GPU is."""
+    rows = []
+    for shape, rounds in (((1, 16), 8), ((4, 1024), 4)):
+        ids = torch.randint(0, 100, shape, device="cuda")
 
-    def forward() -> None:
-        with torch.no_grad():
-            model(ids)
+        def forward(ids: torch.Tensor = ids) -> None:
+            with torch.no_grad():
+                model(ids)
 
-    def distinct() -> AbstractContextManager:
-        return tap.trace(model, hashes=True, inputs=False)
-
-    for _ in range(3):
-        forward()
-    found = best_by_turns(
-        {
-            "none": lambda: within(nullcontext, forward),
-            "log": lambda: within(lambda: tap.trace(modules=False), forward),
-            "log with modules": lambda: within(lambda: tap.trace(model), forward),
-            "fingerprints": lambda: within(lambda: tap.trace(hashes=True, inputs=False, modules=False), forward),
-            "fingerprints with modules": lambda: within(distinct, forward),
-        },
-        8,
-    )
-    theirs = {
-        "log": within(lambda: DebugMode(record_output=True), forward, 2),
-        "hashes": within(contextlib.contextmanager(debug_hashes), forward, 1),
-    }
-    base = found["none"]
-    rows = [
-        Row("op log, 1 x 16", found["log"], "no tap", base, found["log"] / base, "x", "<=", 1.05),
-        Row("op log with modules", found["log with modules"], "no tap", base, found["log with modules"] / base),
-        Row("fingerprint of every distinct op output, eager", found["fingerprints"], "no tap", base,
-            found["fingerprints"] / base, "x", "<=", 1.3),
-        Row("the same with modules", found["fingerprints with modules"], "no tap", base,
-            found["fingerprints with modules"] / base),
-        Row("DebugMode, outputs", theirs["log"], "no tap", base, theirs["log"] / base),
-        Row("DebugMode, hashes (norm) of outputs", theirs["hashes"], "no tap", base, theirs["hashes"] / base),
-    ]  # fmt: skip
+        for _ in range(3):
+            forward()
+        ways: dict[str, Callable[[], AbstractContextManager]] = {
+            "none": nullcontext,
+            "an observer that does nothing": empty_observer,
+            "op log": lambda: tap.trace(ids=False, modules=False),
+            "op log with ids": lambda: tap.trace(modules=False),
+            "op log with ids and modules": lambda: tap.trace(model),
+            "fingerprint of every distinct op output": lambda: tap.trace(hashes=True, inputs=False, modules=False),
+            "the same with modules": lambda: tap.trace(model, hashes=True, inputs=False),
+        }
+        found = best_by_turns(
+            {name: lambda make=make, forward=forward: within(make, forward) for name, make in ways.items()}, rounds
+        )
+        targets = {"op log": 1.05, "fingerprint of every distinct op output": 1.3}
+        base = found.pop("none")
+        size = " x ".join(map(str, shape))
+        for name, took in found.items():
+            target = targets.get(name)
+            rows.append(Row(f"{name}, {size}", took, "no tap", base, took / base, "x", "<=" if target else "", target))
+        if shape == (1, 16):
+            log = within(lambda: DebugMode(record_output=True), forward, 2)
+            hashes = within(contextlib.contextmanager(debug_hashes), forward, 1)
+            rows.append(Row("DebugMode, outputs", log, "no tap", base, log / base))
+            rows.append(Row("DebugMode, hashes (norm) of outputs", hashes, "no tap", base, hashes / base))
     return rows
 
 

@@ -163,6 +163,21 @@ def wait_for_devices() -> None:
                 torch.cuda.synchronize(device)
 
 
+class OfProbe:
+    """A probe puts itself into graphs; but its memory must not be freed while somebody captures one."""
+
+    captured = 0
+
+    def before_capture(self) -> None:
+        """Nothing to do."""
+
+    def before_capture_ends(self) -> None:
+        """Nothing to do."""
+
+    def before_replay(self) -> None:
+        """Nothing to do."""
+
+
 class OfTrace:
     """What an operator source in memory wants to know."""
 

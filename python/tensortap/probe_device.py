@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from tensortap import _core
+from tensortap.cuda_graphs import CudaGraphs, OfProbe
 from tensortap.probe_actions import Compare, Print, Record
 from tensortap.probe_sites import DeviceSite, described, room_for
 
@@ -32,6 +33,7 @@ class DeviceSites:
         self._eager: dict[tuple[object, ...], DeviceSite] = {}
         self._prepared: tuple[DeviceSite, tuple[object, ...]] | None = None
         self._expected: dict[tuple[object, ...], Any] = {}
+        self._graphs: CudaGraphs | None = None  # from the first site on
 
     def all(self) -> list[DeviceSite]:
         return [*self.captured, *list(self._eager.values())]
@@ -41,6 +43,9 @@ class DeviceSites:
         self.captured, self._prepared = [], None
         self._eager.clear()
         self._expected.clear()
+        if self._graphs is not None:
+            self._graphs.remove()
+            self._graphs = None
 
     def prepare(self, tensor: torch.Tensor, seen: torch.Tensor) -> None:
         """Allocates what the first call in a capture needs."""
@@ -81,6 +86,8 @@ class DeviceSites:
 
     def _new_site(self, tensor: torch.Tensor, room: int, invocation: int | None) -> DeviceSite:
         self._opened()
+        if self._graphs is None:
+            self._graphs = CudaGraphs(OfProbe())
         keeps_bytes = self._record is not None and self._record.level == "full"
         waits = self._record is not None and self._record.to is not None
         capacity = self._record.capacity if self._record is not None else 1

@@ -2,6 +2,7 @@
 
 import gc
 import io
+import threading
 
 import pytest
 import tensortap as tap
@@ -130,6 +131,37 @@ def test_closed_while_replays_are_in_flight():
         for each in probe.records():
             assert each.tensor.min() == each.tensor.max()
         torch.cuda.synchronize()
+
+
+def test_closed_while_another_thread_captures():
+    x = torch.ones(8, device="cuda")
+    probe = tap.Probe("x", [tap.Record()], mode="always")
+    probe(x)
+    torch.cuda.synchronize()
+    graph, capturing, closed = torch.cuda.CUDAGraph(), threading.Event(), threading.Event()
+    failed = []
+
+    def capture():
+        try:
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream()):  # what other threads free would end it
+                x.add_(1)
+                capturing.set()
+                closed.wait(30)
+                x.mul_(2)
+        except RuntimeError as error:
+            failed.append(error)
+        finally:
+            capturing.set()
+
+    thread = threading.Thread(target=capture)
+    thread.start()
+    assert capturing.wait(30)
+    probe.close()
+    closed.set()
+    thread.join()
+    assert not failed
+    replay(graph, 1)
+    assert x.tolist() == [4.0] * 8
 
 
 def test_forgotten_without_being_closed():
