@@ -154,7 +154,7 @@ struct EncodedTensor {
   std::vector<int8_t> zero_point;
   std::vector<float> global;
 
-  QuantGroup group() const;  // valid while this lives and is not changed
+  TTAP_API QuantGroup group() const;  // valid while this lives and is not changed
 };
 
 // Quantizes f32, bf16 or f16, as the libraries that have the format do: to nearest, ties to even, saturating. A block
