@@ -110,7 +110,7 @@ TTAP_API float value_of_code(QuantElement element, uint8_t code);
 struct QuantGroup {
   QuantFormat format;
   std::span<const int64_t> shape;  // of the values
-  TensorView payload;
+  TensorView payload = {};
   std::optional<TensorView> scale = {};
   std::optional<TensorView> global = {};
   std::optional<TensorView> zero_point = {};

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <type_traits>
 
 #include "ttap/quant.h"
 
@@ -12,18 +13,28 @@ constexpr uint64_t kTileRows = 128;
 constexpr uint64_t kTileColumns = 4;
 constexpr uint64_t kTileBytes = kTileRows * kTileColumns;
 
-// Calls `move(offset, row, column, bytes)` for each run of at most four scales that lie beside each other in both
-// forms, tile by tile.
+// Tiles taken together: their scales of one row fill a cache line.
+constexpr uint64_t kTilesAtOnce = 16;
+
+// Calls `move(offset, row, column, width)` for each run of at most four scales that lie beside each other in both
+// forms; `width` is a constant where the tile is whole.
 template <class Move>
 void for_each_run(uint64_t rows, uint64_t columns, Move&& move) {
+  using Whole = std::integral_constant<uint64_t, kTileColumns>;
   const uint64_t tiles = (columns + kTileColumns - 1) / kTileColumns;
+  const uint64_t whole_tiles = columns / kTileColumns;
   for (uint64_t top = 0; top < rows; top += kTileRows) {
     const uint64_t height = std::min(kTileRows, rows - top);
-    for (uint64_t tile = 0; tile < tiles; ++tile) {
-      const uint64_t column = tile * kTileColumns;
-      const uint64_t width = std::min(kTileColumns, columns - column);
-      const uint64_t base = (top / kTileRows * tiles + tile) * kTileBytes;
-      for (uint64_t i = 0; i < height; ++i) move(base + (i % 32) * 16 + i / 32 * 4, top + i, column, width);
+    const uint64_t base = top / kTileRows * tiles * kTileBytes;
+    for (uint64_t first = 0; first < tiles; first += kTilesAtOnce) {
+      const uint64_t last = std::min(whole_tiles, first + kTilesAtOnce);
+      for (uint64_t i = 0; i < height; ++i) {
+        const uint64_t in_tile = base + (i % 32) * 16 + i / 32 * 4;
+        for (uint64_t tile = first; tile < last; ++tile)
+          move(in_tile + tile * kTileBytes, top + i, tile * kTileColumns, Whole());
+        if (tiles != whole_tiles && first + kTilesAtOnce >= tiles)
+          move(in_tile + whole_tiles * kTileBytes, top + i, whole_tiles * kTileColumns, columns % kTileColumns);
+      }
     }
   }
 }
@@ -32,12 +43,8 @@ void for_each_run(uint64_t rows, uint64_t columns, Move&& move) {
 
 void swizzle_scales(const uint8_t* scales, uint64_t rows, uint64_t columns, uint64_t pitch, uint8_t* swizzled) {
   if (rows % kTileRows != 0 || columns % kTileColumns != 0) std::memset(swizzled, 0, swizzled_size(rows, columns));
-  for_each_run(rows, columns, [&](uint64_t offset, uint64_t row, uint64_t column, uint64_t width) {
-    const uint8_t* from = scales + row * pitch + column;
-    if (width == kTileColumns)
-      std::memcpy(swizzled + offset, from, kTileColumns);
-    else
-      std::memcpy(swizzled + offset, from, width);
+  for_each_run(rows, columns, [&](uint64_t offset, uint64_t row, uint64_t column, auto width) {
+    std::memcpy(swizzled + offset, scales + row * pitch + column, width);
   });
 }
 
@@ -52,12 +59,8 @@ Status unswizzle_scales(const uint8_t* swizzled, uint64_t size, uint64_t rows, u
                                                   std::to_string(columns) + " need " + std::to_string(needed) +
                                                   " bytes, and there are " + std::to_string(size)};
   }
-  for_each_run(rows, columns, [&](uint64_t offset, uint64_t row, uint64_t column, uint64_t width) {
-    uint8_t* to = scales + row * columns + column;
-    if (width == kTileColumns)
-      std::memcpy(to, swizzled + offset, kTileColumns);
-    else
-      std::memcpy(to, swizzled + offset, width);
+  for_each_run(rows, columns, [&](uint64_t offset, uint64_t row, uint64_t column, auto width) {
+    std::memcpy(scales + row * columns + column, swizzled + offset, width);
   });
   return {};
 }

@@ -3,7 +3,6 @@
 import copy
 
 import torch
-
 from tensortap import _core, snapshot  # noqa: F401  # snapshot tells _core the dtypes
 
 SCALE_DTYPES = {

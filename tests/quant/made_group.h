@@ -30,8 +30,8 @@ struct MadeGroup {
   std::vector<int8_t> zero_point = {};
 
   void set_scales(const std::vector<float>& values) {
-    scale.resize(values.size() * sizeof(float));
-    std::memcpy(scale.data(), values.data(), scale.size());
+    const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+    scale.assign(bytes, bytes + values.size() * sizeof(float));
   }
 
   // Refers to this.

@@ -106,7 +106,9 @@ TEST(RowKernels, EveryHalfSurvivesWideningAndNarrowing) {
   kernels.from_f16(all.data(), all.size(), wide.data());
   kernels.to_f16(wide.data(), wide.size(), back.data());
   for (size_t i = 0; i < all.size(); ++i)
-    if (!std::isnan(wide[i])) ASSERT_EQ(back[i], all[i]);
+    if (!std::isnan(wide[i])) {
+      ASSERT_EQ(back[i], all[i]);
+    }
   const float ties[] = {1 + 0x1p-11F, 1 + 3 * 0x1p-11F, 0x1p-25F, 3 * 0x1p-25F, 65519.99F, 65520};
   const uint16_t expected[] = {0x3C00, 0x3C02, 0, 2, 0x7BFF, 0x7C00};
   kernels.to_f16(ties, 6, back.data());
