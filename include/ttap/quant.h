@@ -62,6 +62,7 @@ enum class ZeroPoint : uint8_t {
   kNone,
   kInteger,  // (code − zero) · scale
   kValue,    // (code − middle) · scale + zero, the middle being that of the codes: 0 for signed ones, 8 for kUInt4
+  kMiddle,   // (code − middle) · scale: no zero points are stored
 };
 
 // How a group of tensors is to be read. All but `name` and `source` decide what the values are.

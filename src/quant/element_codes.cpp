@@ -46,6 +46,11 @@ IntegerRange integer_range(QuantElement element) {
   }
 }
 
+float middle_of(QuantElement element) {
+  const IntegerRange range = integer_range(element);
+  return static_cast<float>((range.lowest + range.highest + 1) / 2);
+}
+
 float largest_value(QuantElement element) {
   if (is_integer(element)) return static_cast<float>(integer_range(element).highest);
   return with_small_float(element, [](auto format) {

@@ -84,6 +84,8 @@ struct IntegerRange {
   int highest;
 };
 IntegerRange integer_range(QuantElement element);
+// 0 for signed integers, half of the range for others.
+float middle_of(QuantElement element);
 
 // Numbers from here on would round to beyond the largest code, were there one: half a step further.
 float overflow_edge(QuantElement element);

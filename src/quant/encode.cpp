@@ -46,7 +46,7 @@ void allocate(const Geometry& geometry, EncodedTensor& made) {
   if (!made.payload_shape.empty()) made.payload_shape.back() = static_cast<int64_t>(geometry.row_bytes);
   made.scale_shape = shape_of_scales(format, geometry);
   made.scale.resize(static_cast<size_t>(made.scale_shape[0] * made.scale_shape[1]) * size_of_scale(format.scale_type));
-  if (format.zero_point != ZeroPoint::kNone) {
+  if (format.zero_point == ZeroPoint::kInteger) {
     made.zero_point_shape = {geometry.grid_rows, geometry.grid_columns};
     if (format.scale_transposed) std::swap(made.zero_point_shape[0], made.zero_point_shape[1]);
     made.zero_point.resize(static_cast<size_t>(geometry.grid_rows * geometry.grid_columns));
@@ -87,7 +87,7 @@ QuantGroup EncodedTensor::group() const {
   const DType types[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E8M0FNU, DType::kF8E4M3FN};
   group.scale = TensorView{scale.data(), types[static_cast<size_t>(format.scale_type)], scale_shape, {}};
   if (!global.empty()) group.global = TensorView{global.data(), DType::kF32, global_shape, {}};
-  if (format.zero_point != ZeroPoint::kNone) {
+  if (format.zero_point == ZeroPoint::kInteger) {
     const bool wide = format.element == QuantElement::kUInt8;
     group.zero_point = TensorView{zero_point.data(), wide ? DType::kU8 : DType::kI8, zero_point_shape, {}};
   }

@@ -13,7 +13,7 @@ constexpr std::array<std::string_view, 3> kPackings = {"none", "low_first", "hig
 constexpr std::array<std::string_view, 5> kScaleTypes = {"f32", "f16", "bf16", "e8m0", "e4m3"};
 constexpr std::array<std::string_view, 3> kLayouts = {"compact", "padded", "swizzled"};
 constexpr std::array<std::string_view, 4> kGlobals = {"none", "factor", "divisor", "amax"};
-constexpr std::array<std::string_view, 3> kZeroPoints = {"none", "integer", "value"};
+constexpr std::array<std::string_view, 4> kZeroPoints = {"none", "integer", "value", "middle"};
 constexpr std::array<std::string_view, 4> kRules = {"floor", "ceil", "even", "rceil"};
 
 std::span<const std::string_view> words(QuantElement) { return kElements; }

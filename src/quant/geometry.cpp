@@ -57,6 +57,7 @@ Status check_global(const QuantGroup& group, const Geometry& geometry) {
 Status check_zero_point(const QuantGroup& group, const Geometry& geometry) {
   if (group.format.zero_point == ZeroPoint::kNone) return {};
   if (!is_integer(group.format.element)) return wrong_group("only integers have zero points");
+  if (group.format.zero_point == ZeroPoint::kMiddle) return {};
   if (!group.zero_point) return wrong_group(fmt::format("format '{}' needs its zero points", group.format.name));
   TTAP_TRY(check(*group.zero_point));
   const uint64_t needed = static_cast<uint64_t>(geometry.grid_rows * geometry.grid_columns);

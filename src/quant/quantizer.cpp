@@ -21,8 +21,9 @@ OverflowEdges overflow_edges(const QuantFormat& format, float scale, float zero)
   if (!is_integer(format.element)) return {-edge * std::fabs(scale), edge * std::fabs(scale)};
   const IntegerRange range = integer_range(format.element);
   const float low = static_cast<float>(range.lowest) - 0.5F;
+  const float middle = middle_of(format.element);
+  if (format.zero_point == ZeroPoint::kMiddle) zero = middle;
   if (format.zero_point != ZeroPoint::kValue) return {(low - zero) * scale, (edge - zero) * scale};
-  const auto middle = static_cast<float>((range.lowest + range.highest + 1) / 2);
   return {(low - middle) * scale + zero, (edge - middle) * scale + zero};
 }
 
@@ -41,7 +42,7 @@ Quantizer::Quantizer(const QuantFormat& format, const Geometry& geometry, ScaleC
   largest_.resize(blocks);
   finite_largest_.resize(blocks);
   finite_least_.resize(blocks);
-  if (format.zero_point != ZeroPoint::kNone) {
+  if (format.zero_point == ZeroPoint::kInteger) {
     lowest_.resize(blocks);
     highest_.resize(blocks);
   }
@@ -111,8 +112,6 @@ void Quantizer::observe_range(const float* row) {
   }
 }
 
-void Quantizer::set_amax(float amax) { std::fill(largest_.begin(), largest_.end(), std::bit_cast<uint32_t>(amax)); }
-
 float Quantizer::choose(float global) {
   if (format_.global_per_row) {
     const uint32_t largest = largest_.empty() ? 0 : *std::max_element(largest_.begin(), largest_.end());
@@ -167,7 +166,7 @@ void Quantizer::encode_rounding(const float* row, uint8_t* codes) const {
 void Quantizer::decode(const uint8_t* codes, float* out) {
   const auto columns = static_cast<size_t>(geometry_.columns);
   const float* table = code_table(format_.element).data();
-  if (format_.zero_point == ZeroPoint::kInteger)
+  if (format_.zero_point != ZeroPoint::kNone)
     kernels_->decode_affine(codes, columns, run_, table, scales_.data(), zeros_.data(), out);
   else
     kernels_->decode(codes, columns, run_, table, scales_.data(), out);

@@ -26,9 +26,6 @@ class Quantizer {
 
   void start_strip();
   void observe(const float* row);
-  // Instead of observing, when there is one block and its magnitude is all that counts.
-  bool takes_amax() const { return format_.zero_point == ZeroPoint::kNone; }
-  void set_amax(float amax);
 
   // `global` is that of the tensor; of a row where there is one for each, and then it is returned.
   float choose(float global);

@@ -32,11 +32,8 @@ RowDecoder::RowDecoder(const QuantGroup& group, const Geometry& geometry, ScaleG
       block_scales_(static_cast<size_t>(geometry.grid_columns)),
       scales_(static_cast<size_t>(geometry.columns)),
       table_(code_table(group.format.element)) {
-  if (format_->zero_point == ZeroPoint::kValue) {
-    const IntegerRange range = integer_range(format_->element);
-    const auto middle = static_cast<float>((range.lowest + range.highest + 1) / 2);
-    for (float& value : table_) value -= middle;
-  }
+  if (format_->zero_point == ZeroPoint::kValue || format_->zero_point == ZeroPoint::kMiddle)
+    for (float& value : table_) value -= middle_of(format_->element);
   if (grid_.has_zeros()) zeros_.resize(scales_.size());
   if (format_->packing != QuantPacking::kNone) bytes_.resize(scales_.size());
 }

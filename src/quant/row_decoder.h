@@ -42,7 +42,7 @@ class RowDecoder {
   std::vector<float> zeros_;
   std::vector<float> wide_;
   std::vector<uint8_t> bytes_;
-  CodeTable table_;  // less the middle, where zero points are values
+  CodeTable table_;  // less the middle, where the format says so
 };
 
 // The run that kernels take for blocks of `block_columns` in a row: 1 where their length is none. A block that is the

@@ -163,7 +163,8 @@ BlockScale ScaleChooser::affine(const BlockRange& range) const {
   const auto at_least = [&](float value) { return value < smallest ? smallest : value; };
   BlockScale chosen;
   float scale;
-  if (format_.zero_point == ZeroPoint::kNone) {
+  if (format_.zero_point != ZeroPoint::kInteger) {
+    chosen.zero = format_.zero_point == ZeroPoint::kMiddle ? middle_of(format_.element) : 0;
     scale = at_least(rounded(range.amax / ((highest - lowest) / 2)));
   } else {
     const float below = std::min(range.lowest, 0.0F);

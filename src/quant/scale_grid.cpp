@@ -134,7 +134,7 @@ Result<ScaleGrid> ScaleGrid::create(const QuantGroup& group, const Geometry& geo
     grid.rows_per_global_ = std::max<int64_t>(geometry.rows / static_cast<int64_t>(grid.global_.size()), 1);
     grid.largest_ = largest_value(format.element) * format.scale_maximum;
   }
-  if (format.zero_point != ZeroPoint::kNone) {
+  if (format.zero_point == ZeroPoint::kInteger || format.zero_point == ZeroPoint::kValue) {
     grid.zeros_ = values(*group.zero_point);
     if (format.scale_transposed) {
       const std::vector<float> stored = grid.zeros_;

@@ -141,6 +141,9 @@ Result<QuantStats> quant_statistics(const TensorView& tensor, const QuantGroup& 
   TTAP_TRY(check(group));
   if (!std::equal(tensor.shape.begin(), tensor.shape.end(), group.shape.begin(), group.shape.end()))
     return wrong_group("the tensor and its quantized form differ in shape");
+  if (group.format.rotated)
+    return Error{ErrorCode::kUnsupported,
+                 "the values were rotated before they were quantized: they are not the tensor's"};
   const DefaultFloatMode mode;
   TTAP_ASSIGN(RowDecoder decoder, RowDecoder::create(group));
   const Geometry& geometry = decoder.geometry();

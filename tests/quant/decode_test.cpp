@@ -174,6 +174,19 @@ TEST(Decode, ZeroPointsThatAreValues) {
   EXPECT_EQ(decoded(made.group()), (std::vector<float>{1, 3, 3.25, 4.75}));
 }
 
+TEST(Decode, UnsignedCodesAroundTheirMiddle) {
+  // As packed into 32 bits by some libraries: the first code in the lowest bits, 8 meaning zero.
+  const uint32_t word = 0xF9876540;
+  const int64_t shape[] = {1, 8}, one[] = {1};
+  const float scale = 0.5;
+  QuantGroup group{.format = format_named("int4_channel"), .shape = shape};
+  group.format.element = QuantElement::kUInt4;
+  group.format.zero_point = ZeroPoint::kMiddle;
+  group.payload = {&word, DType::kI32, one, {}};
+  group.scale = TensorView{&scale, DType::kF32, one, {}};
+  EXPECT_EQ(decoded(group), (std::vector<float>{-4, -2, -1.5, -1, -0.5, 0, 0.5, 3.5}));
+}
+
 TEST(Decode, SixBitsPackedWithoutGaps) {
   MadeGroup plain{.format = format_named("mxfp6_e3m2"), .shape = {3, 34}};
   plain.payload = random_bytes(102, 3);

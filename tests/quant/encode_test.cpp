@@ -109,6 +109,15 @@ TEST(Encode, ByColumnsIsTheTransposedByRows) {
     }
 }
 
+TEST(Encode, UnsignedCodesAroundTheirMiddle) {
+  const auto values = normal_values(640);
+  QuantFormat format = format_named("int4_group32");
+  const auto expected = decoded(encoded(values, {10, 64}, format).group());
+  format.element = QuantElement::kUInt4;
+  format.zero_point = ZeroPoint::kMiddle;
+  EXPECT_TRUE(same_values(decoded(encoded(values, {10, 64}, format).group()), expected));
+}
+
 TEST(Encode, ZerosStayZeros) {
   const std::vector<int64_t> shape = {20, 64};
   for (const std::string& name : recipes()) {

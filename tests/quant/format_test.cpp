@@ -44,7 +44,7 @@ TEST(Format, WordsThereAndBack) {
   }
   EXPECT_EQ(*from_word<ScaleLayout>("swizzled"), ScaleLayout::kSwizzled);
   EXPECT_EQ(*from_word<MxScaleRule>("rceil"), MxScaleRule::kRoundUp);
-  EXPECT_NE(from_word<ZeroPoint>("float").error().describe().find("none, integer, value"), std::string::npos);
+  EXPECT_NE(from_word<ZeroPoint>("float").error().describe().find("none, integer, value, middle"), std::string::npos);
 }
 
 MadeGroup nvfp4_group() {

@@ -184,6 +184,33 @@ TEST(Statistics, OfNarrowAndStridedTensors) {
   EXPECT_EQ(stats->at(0).mse, what_if(every_other, {20, 64}, "mxfp4").mse);
 }
 
+TEST(Statistics, OfRotatedValuesThereAreNone) {
+  const auto values = normal_values(64);
+  const int64_t shape[] = {2, 32};
+  const TensorView tensor{values.data(), DType::kF32, shape, {}};
+  auto made = encode(tensor, format_named("nvfp4"));
+  ASSERT_TRUE(made.ok());
+  made->format.rotated = true;
+  EXPECT_EQ(quant_statistics(tensor, made->group()).error().code, ErrorCode::kUnsupported);
+}
+
+TEST(Statistics, UnsignedCodesAroundTheirMiddle) {
+  const auto values = wide_values(640);
+  const int64_t shape[] = {10, 64};
+  const TensorView tensor{values.data(), DType::kF32, shape, {}};
+  QuantFormat format = format_named("int4_group32");
+  const auto expected = quant_statistics(tensor, {&format, 1});
+  format.element = QuantElement::kUInt4;
+  format.zero_point = ZeroPoint::kMiddle;
+  const auto found = quant_statistics(tensor, {&format, 1});
+  const auto made = encode(tensor, format);
+  const auto of_group = quant_statistics(tensor, made->group());
+  ASSERT_TRUE(found.ok() && of_group.ok());
+  EXPECT_EQ(found->at(0).mse, expected->at(0).mse);
+  EXPECT_EQ(found->at(0).overflow, expected->at(0).overflow);
+  EXPECT_EQ(of_group->overflow, expected->at(0).overflow);
+}
+
 TEST(Statistics, ShapesMustAgree) {
   MadeGroup made{.format = format_named("fp8"), .shape = {2, 3}};
   made.payload.resize(6);
