@@ -48,7 +48,7 @@ IntegerRange integer_range(QuantElement element) {
 
 float middle_of(QuantElement element) {
   const IntegerRange range = integer_range(element);
-  return static_cast<float>((range.lowest + range.highest + 1) / 2);
+  return static_cast<float>(range.lowest + range.highest + 1) / 2;
 }
 
 float largest_value(QuantElement element) {

@@ -107,14 +107,17 @@ void RowDecoder::decode(int64_t row, DType dtype, void* out) {
 void RowDecoder::decode_double(int64_t row, double* out) {
   std::vector<double> scales(block_scales_.size());
   grid_.fill(row, scales.data());
-  const float* zeros = grid_.has_zeros() ? grid_.zeros(row / geometry_.block_rows) : nullptr;
+  // Without zero points there is one of zero, which nobody looks at.
+  const float none = 0;
+  const float* zeros = grid_.has_zeros() ? grid_.zeros(row / geometry_.block_rows) : &none;
   const uint8_t* bytes = codes(row);
   for (int64_t i = 0; i < geometry_.columns; ++i) {
     const auto block = static_cast<size_t>(i / geometry_.block_columns);
+    const double zero = zeros[grid_.has_zeros() ? block : 0];
     double value = table_[bytes[i]];
-    if (format_->zero_point == ZeroPoint::kInteger) value -= zeros[block];
+    if (format_->zero_point == ZeroPoint::kInteger) value -= zero;
     value = format_->scale_divides ? value / scales[block] : value * scales[block];
-    if (format_->zero_point == ZeroPoint::kValue) value += zeros[block];
+    if (format_->zero_point == ZeroPoint::kValue) value += zero;
     out[i] = value;
   }
 }

@@ -107,6 +107,7 @@ Result<std::vector<QuantStats>> quant_statistics(const TensorView& tensor, std::
   float amax = options.encode.amax.value_or(0.0F);
   if (looks_first) amax = observe_all(reader, recipes, after);
   std::vector<float> globals;
+  globals.reserve(recipes.size());
   for (Recipe& recipe : recipes) {
     globals.push_back(recipe.quantizer.wants_amax() ? recipe.quantizer.global(options.encode.amax.value_or(amax))
                                                     : options.encode.global.value_or(1.0F));
