@@ -11,6 +11,8 @@ namespace ttap {
 class PackedBytes {
  public:
   explicit PackedBytes(const TensorView& view);
+  PackedBytes(PackedBytes&&) = default;  // and no copy, whose bytes would be another's
+  PackedBytes& operator=(PackedBytes&&) = default;
   const uint8_t* data() const { return data_; }
 
  private:

@@ -76,3 +76,15 @@ def test_scales_come_back_as_numbers():
     data, shape = _core.quant_decode_scales(made, [8, 64], payload, scale, whole)
     scales = torch.from_dlpack(data).view(torch.float32).reshape(shape)
     assert torch.equal(scales, whole * scale.float())
+
+
+def test_a_thread_that_flushes_subnormal_numbers_decodes_them_all_the_same():
+    made = format_of("mxfp8")
+    payload, scale = torch.full((1, 32), 0x38, dtype=torch.uint8), torch.zeros(1, 1, dtype=torch.uint8)
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this CPU does not flush")
+    try:
+        bits = decode(made, (1, 32), payload, scale).view(torch.int32)
+    finally:
+        torch.set_flush_denormal(False)
+    assert bits.unique().tolist() == [1 << 22]  # 2^-127
