@@ -111,23 +111,21 @@ def against_torchao() -> Iterator[Figure]:
         "nvfp4": NVFP4Tensor.to_nvfp4(tensor, per_tensor_scale=per_tensor_amax_to_scale(tensor.abs().max())),
         "int8": Int8Tensor.from_hp(tensor, PerRow()),
     }
-    out = torch.empty(ROWS, COLUMNS)
     for name, quantized in theirs.items():
         form = _core.quant_format(name)
         whole = getattr(quantized, "per_tensor_scale", None)
-        ours, peer = in_turn(
-            lambda form=form, q=quantized, whole=whole: _core.quant_decode(
-                form, [ROWS, COLUMNS], q.qdata, q.scale, whole, out=out
-            ),
-            lambda q=quantized: q.dequantize(torch.float32),
-        )
+
+        def decode(form: _core.QuantFormat = form, q: torch.Tensor = quantized, whole: torch.Tensor = whole) -> None:
+            out = torch.empty(ROWS, COLUMNS)  # as torchao does, too
+            _core.quant_decode(form, [ROWS, COLUMNS], q.qdata, q.scale, whole, out=out)
+
+        ours, peer = in_turn(decode, lambda q=quantized: q.dequantize(torch.float32))
         yield Figure(f"decode {name} to float32 (16 Mi)", "torchao", ours, peer, 3)
     scales = torch.randint(0, 256, (16384, 1024), dtype=torch.uint8)
     swizzled = to_blocked(scales)
-    back = torch.empty_like(scales)
-    # What torchao returns is a view into a larger tensor only where scales are padded.
     ours, peer = in_turn(
-        lambda: _core.unswizzle_scales(swizzled, back), lambda: from_blocked(swizzled, *scales.shape).contiguous()
+        lambda: _core.unswizzle_scales(swizzled, torch.empty_like(scales)),
+        lambda: from_blocked(swizzled, *scales.shape),
     )
     yield Figure("unswizzle 16 Mi scales", "torchao", ours, peer, 3)
 
