@@ -130,6 +130,7 @@ Result<std::vector<QuantStats>> quant_statistics(const TensorView& tensor, std::
     for (size_t k = 0; k < recipes.size(); ++k) take_strip(recipes[k], rows, globals[k], codes, after);
   }
   std::vector<QuantStats> results;
+  results.reserve(recipes.size());
   const uint64_t count = static_cast<uint64_t>(reader.rows()) * columns;
   for (const Recipe& recipe : recipes)
     results.push_back(recipe.sums.result(count, recipe.quantizer.geometry().grid_columns));
