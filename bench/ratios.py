@@ -24,6 +24,7 @@ import diff_recordings
 import model_recording
 import numpy as np
 import op_tracing
+import quantized_tensors
 import report_page
 import safetensors
 import safetensors.torch
@@ -228,6 +229,11 @@ def op_rows(command: Path, scratch: Path) -> Iterator[Row]:
         yield Row(f"  {what}", "", seconds * 1e3, None, seconds, "s")
 
 
+def quant_rows() -> Iterator[Row]:
+    for figure in quantized_tensors.measure():
+        yield speed(figure.what, figure.peer, figure.ours_s, figure.peer_s, figure.target)
+
+
 def page_rows(scratch: Path) -> Iterator[Row]:
     if not report_page.can_measure():
         return
@@ -258,7 +264,7 @@ def main() -> int:
     parser.add_argument("--scratch", type=Path, default=Path("build/bench"), help="on the disk to measure; about 7 GB")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument(
-        "parts", nargs="*", help="measure these only: capture, record, fingerprint, open, model, diff, ops, page"
+        "parts", nargs="*", help="measure these only: capture, record, fingerprint, open, model, diff, ops, quant, page"
     )
     options = parser.parse_args()
     program, command = options.build / "bench/recorder_bench", options.build / "cli/ttap"
@@ -275,6 +281,7 @@ def main() -> int:
         "model": lambda: model_rows(scratch),
         "diff": lambda: diff_rows(command, scratch),
         "ops": lambda: op_rows(command, scratch),
+        "quant": quant_rows,
         "page": lambda: page_rows(scratch),
     }
     unknown = set(options.parts) - set(parts)

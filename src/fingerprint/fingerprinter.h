@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "core/float_mode.h"
 #include "fingerprint/byte_histogram.h"
 #include "fingerprint/kernels.h"
 #include "fingerprint/stats_part.h"
@@ -66,19 +67,6 @@ class Fingerprinter {
   StatsPart stats_;
   size_t element_size_;
   uint64_t bytes_ = 0;
-};
-
-// The floating-point mode of a new program while it lives: PyTorch can make a thread treat subnormals as zero, and
-// threads inherit it.
-class DefaultFloatMode {
- public:
-  DefaultFloatMode();
-  ~DefaultFloatMode();
-  DefaultFloatMode(const DefaultFloatMode&) = delete;
-  DefaultFloatMode& operator=(const DefaultFloatMode&) = delete;
-
- private:
-  unsigned saved_;
 };
 
 }  // namespace ttap

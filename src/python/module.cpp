@@ -4,6 +4,7 @@
 #include "python/errors.h"
 #include "python/logging.h"
 #include "python/probing.h"
+#include "python/quantizing.h"
 #include "python/reading.h"
 #include "python/recording.h"
 #include "python/tensor_access.h"
@@ -20,4 +21,5 @@ NB_MODULE(_core, m) {
   ttap::python::init_comparing(m);
   ttap::python::init_logging(m);
   ttap::python::init_probing(m);
+  ttap::python::init_quantizing(m);
 }

@@ -12,11 +12,11 @@ ROOT = Path(__file__).resolve().parents[2]
 USES = {
     "core": [],
     "fingerprint": ["core"],
-    "quant": ["core", "fingerprint"],
+    "quant": ["core"],
     "format": ["core", "fingerprint"],
     "store": ["fingerprint", "quant", "format"],
     "cuda": ["core", "fingerprint"],
-    "capture": ["store", "cuda"],
+    "capture": ["store", "cuda", "quant"],
     "analyze": ["core", "fingerprint", "quant", "store"],
     "viewer": [],
     "report": ["analyze", "viewer"],

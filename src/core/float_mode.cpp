@@ -1,4 +1,4 @@
-#include "fingerprint/fingerprinter.h"
+#include "core/float_mode.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>

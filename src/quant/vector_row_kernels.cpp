@@ -1,0 +1,46 @@
+// Included once per vector target by foreach_target.h; see Highway's documentation.
+#include "quant/plain_rows.h"
+#include "quant/row_kernels.h"
+
+// Of the x86 targets those that SimdPath names; of the others the fixed-size ones.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "quant/vector_row_kernels.cpp"
+#include <hwy/foreach_target.h>  // before highway.h
+
+#include <hwy/highway.h>
+
+#include "quant/vector_row_kernels_inl.h"
+
+#if HWY_ONCE
+
+namespace ttap {
+
+#if HWY_ARCH_X86
+
+const RowKernels* vector_row_kernels(SimdPath limit) {
+  static const int64_t supported = hwy::SupportedTargets();
+#if HWY_TARGETS & HWY_AVX3
+  if (limit != SimdPath::kAvx2 && (supported & HWY_AVX3) != 0) return &N_AVX3::kRowKernels;
+#endif
+#if HWY_TARGETS & HWY_AVX2
+  if ((supported & HWY_AVX2) != 0) return &N_AVX2::kRowKernels;
+#endif
+  return nullptr;
+}
+
+#elif HWY_STATIC_TARGET == HWY_NEON
+
+const RowKernels* vector_row_kernels(SimdPath limit) {
+  return limit == SimdPath::kBest ? &N_NEON::kRowKernels : nullptr;
+}
+
+#else
+
+const RowKernels* vector_row_kernels(SimdPath) { return nullptr; }
+
+#endif
+
+}  // namespace ttap
+
+#endif  // HWY_ONCE
