@@ -65,9 +65,10 @@ def function_name(function: Callable[..., Any]) -> str:
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
     if name is None:  # an object that can be called
         return _object_text(function)
+    short = getattr(function, "__name__", name)
     for place, known in _PLACES:
-        if getattr(known, name, None) is function:
-            return f"{place}.{name}"
+        if getattr(known, short, None) is function:
+            return f"{place}.{short}"
     module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", "")
     return f"{module.replace('_operator', 'operator')}.{name}" if module else name
 
