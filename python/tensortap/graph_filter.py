@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tensortap.filters import compiled_pattern, load_function, nearest_names
-from tensortap.graph_notes import target_text
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +41,9 @@ class NodeFilter:
         elif isinstance(given, Iterable) and not isinstance(given, bytes):
             self._patterns = [compiled_pattern(pattern) for pattern in given]
         else:
-            raise TypeError(f"filter is {given!r}: it must be None, patterns, a function of the node, or 'file.py:func'")
+            raise TypeError(
+                f"filter is {given!r}: it must be None, patterns, a function of the node, or 'file.py:func'"
+            )
 
     def selects(self, node: torch.fx.Node) -> bool:
         if self._function is not None:
@@ -50,7 +51,9 @@ class NodeFilter:
             return found is not None and found is not False
         if self._patterns is None:
             return True
-        texts = (node.name, target_text(node))
+        from tensortap.graph_identity import target_name
+
+        texts = (node.name, target_name(node))
         self._names.update(texts)
         matching = [pattern.pattern for pattern in self._patterns if any(pattern.search(text) for text in texts)]
         self._matched.update(matching)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import fx, nn
 
-from tensortap.graph_notes import Frames, parameter_steps, path_steps, target_text
+from tensortap.graph_identity import target_name
+from tensortap.graph_notes import parameter_steps, path_steps
+from tensortap.graph_text import source_of
 from tensortap.names import named_modules, unwrapped
 
 # Their results are tuples, of which a graph may use one: which it is, it does not say.
@@ -100,11 +102,11 @@ class Names:
     def _describe(self, node: fx.Node) -> str:
         notes: dict[str, Any] = {"op": node.op}
         if node.op not in ("placeholder",):
-            notes["target"] = target_text(node)
+            notes["target"] = target_name(node)
         entries = module_entries(node) if node.op.startswith("call_") else []
         if entries:
             notes["module"] = self.of_steps(entries[-1].steps, entries[-1].kind)
-        if node.op.startswith("call_") and (source := Frames(node).source()) is not None:
+        if node.op.startswith("call_") and (source := source_of(node)):
             notes["source"] = source
         if (steps := self._origin.parameter(node)) is not None:
             module = self.of_steps(steps[:-1]) if len(steps) > 1 else self._prefix
@@ -127,7 +129,7 @@ class Scope:
 class Scopes:
     """Where in a graph the calls of modules begin and end: those in which one of `recorded` is."""
 
-    def __init__(self, nodes: Iterable[fx.Node], recorded: Sequence[fx.Node] | set[fx.Node]) -> None:
+    def __init__(self, nodes: Iterable[fx.Node], recorded: set[fx.Node]) -> None:
         self._begin: dict[fx.Node, list[Scope]] = {}
         self._end: dict[fx.Node, list[Scope]] = {}
         found: list[Scope] = []
@@ -152,7 +154,6 @@ class Scopes:
             last = node
         self._close(last, open_scopes, 0)
         keys = [scope.entry for scope in found]
-        recorded = set(recorded)
         for scope in found:
             if not recorded.intersection(scope.nodes):
                 self._drop(scope)

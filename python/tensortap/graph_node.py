@@ -138,9 +138,11 @@ class NodeTap:
     def _after_any(self, run: Run, call: NodeCall, result: Any) -> None:
         uses = call.uses or []
         written = self._written(call, uses)
-        writer = ValueWriter(len(uses))
-        results = "" if result is None else writer.text(result)
         places = [("in", path, is_written) for (path, _), is_written in zip(uses, written, strict=True)]
+        if call.uses is None:
+            places = [("in", argument.path, False) for argument in self.arguments]
+        writer = ValueWriter(len(places))
+        results = "" if result is None else writer.text(result)
         numbers: list[int] = []
         for path, tensor in writer.tensors:
             same = next((at for at, (_, used) in enumerate(uses) if used is tensor), None)

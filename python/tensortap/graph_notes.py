@@ -1,10 +1,8 @@
-"""What is said of a node beside its values: what it calls, where it stands in the source, which parameter it is."""
+"""Where a node comes from: its stack, and the module or parameter that a path of Dynamo's names."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
-
 import torch
 
 _FRAME = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
@@ -15,52 +13,15 @@ _STEP = re.compile(
 _BASE = re.compile(r"[A-Z]+\[['\"](?P<name>[^'\"]+)['\"]\]")
 
 
-def target_text(node: torch.fx.Node) -> str:
-    """What the node calls, as people write it: `aten.add.Tensor`, `torch.relu`, `add_`, `layers.0`."""
-    target = node.target
-    if isinstance(target, str):
-        return target
-    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        return str(target)
-    name = getattr(target, "__name__", None) or type(target).__name__
-    module = getattr(target, "__module__", None) or ""
-    if module in ("_operator", "operator"):
-        return f"operator.{name}"
-    if isinstance(target, torch._ops.HigherOrderOperator):
-        return f"higher_order.{name}"
-    if getattr(torch, name, None) is target:
-        return f"torch.{name}"
-    for place in ("nn.functional", "linalg", "fft", "special"):
-        package: Any = torch
-        for step in place.split("."):
-            package = getattr(package, step)
-        if getattr(package, name, None) is target:
-            return f"torch.{place}.{name}"
-    return f"{module}.{name}" if module else name
-
-
-class Frames:
-    """The stack a node was made from, innermost last."""
-
-    def __init__(self, node: torch.fx.Node) -> None:
-        self._frames: list[tuple[str, str, str, str]] = []
-        trace = node.meta.get("stack_trace") or node.stack_trace or ""
-        for line in trace.splitlines():
-            if match := _FRAME.fullmatch(line):
-                self._frames.append((match["file"], match["line"], match["function"], ""))
-            elif self._frames and line.strip() and not self._frames[-1][3]:
-                self._frames[-1] = (*self._frames[-1][:3], line.strip())
-
-    def source(self) -> str | None:
-        """The innermost frame: `model.py:32 in forward: x = x + y`."""
-        if not self._frames:
-            return None
-        file, line, function, text = self._frames[-1]
-        return f"{file.replace(chr(92), '/').rpartition('/')[2]}:{line} in {function}" + (f": {text}" if text else "")
-
-    def text(self) -> str:
-        """All of them, as an event keeps its stack."""
-        return "\n".join(f"{file}:{line} in {function}\t{text}" for file, line, function, text in self._frames)
+def stack_of(node: torch.fx.Node) -> str:
+    """The stack a node was made from, as an event keeps it: `FILE:LINE in FUNCTION\\tSOURCE`, innermost last."""
+    lines: list[str] = []
+    for line in (node.meta.get("stack_trace") or "").splitlines():
+        if match := _FRAME.fullmatch(line):
+            lines.append(f"{match['file']}:{match['line']} in {match['function']}\t")
+        elif lines and lines[-1].endswith("\t"):
+            lines[-1] += line.strip()
+    return "\n".join(lines)
 
 
 def path_steps(text: str) -> tuple[str, ...]:

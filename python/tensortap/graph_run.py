@@ -10,9 +10,9 @@ from torch import fx
 
 from tensortap import _core
 from tensortap.graph_arguments import nodes_in
-from tensortap.graph_modules import Names, Origin, Scope, Scopes
+from tensortap.graph_modules import Names, Scope, Scopes
 from tensortap.graph_node import Argument, NodeTap, Numbers, tensors_of
-from tensortap.graph_notes import Frames
+from tensortap.graph_notes import stack_of
 from tensortap.graph_program import Program
 from tensortap.graph_writes import may_write, version_of
 
@@ -25,27 +25,24 @@ _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 class Plan:
     """What of a graph is recorded, decided once: a tap for each node that the filter selects."""
 
-    def __init__(self, backend: GraphBackend, module: fx.GraphModule, origin: Origin, part: str) -> None:
+    def __init__(self, backend: GraphBackend, module: fx.GraphModule, part: str, selected: set[fx.Node]) -> None:
         nodes = [node for node in module.graph.nodes if node.op != "output"]
         self.node_count = len(nodes)
         self.registers = {node: number for number, node in enumerate(nodes)}
-        selected = [node for node in nodes if backend.node_filter.selects(node)]
         last_write = _last_writes(nodes)
-        taps = {node: self._tap(backend, node, last_write) for node in selected}
+        taps = {node: self._tap(backend, node, last_write) for node in nodes if node in selected}
         checked = {argument.register for tap in taps.values() for argument in tap.arguments if argument.checked}
         for tap in taps.values():
             tap.versioned = tap.register in checked
         self.versioned = checked
         self.selected = len(selected)
-        self.origin = origin
-        scopes = Scopes(nodes if part != "backward" else [], set(selected))
+        scopes = Scopes(nodes if part != "backward" else [], selected)
         self.program = Program(module, self.registers, taps, scopes)
 
     def _tap(self, backend: GraphBackend, node: fx.Node, last_write: dict[fx.Node, int]) -> NodeTap:
         used = nodes_in(node.args, node.kwargs)
         arguments = [
-            Argument(self.registers[each], path, checked=last_write[node] > self.registers[each])
-            for each, path in used
+            Argument(self.registers[each], path, checked=last_write[node] > self.registers[each]) for each, path in used
         ]
         return NodeTap(
             node,
@@ -56,7 +53,7 @@ class Plan:
             writes=may_write(node),
             inputs=backend.inputs,
             outputs=backend.outputs,
-            stack=Frames(node).text() if backend.options.stacks else "",
+            stack=stack_of(node) if backend.options.stacks else "",
         )
 
 
@@ -96,9 +93,7 @@ class Run:
             tap.name, "node", self.number, tap.level, self._parents[-1], False, self.graph, tap.stack
         )
 
-    def capture(
-        self, event: _core.Event, name: str, tensor: torch.Tensor, role: str, path: str, number: int
-    ) -> None:
+    def capture(self, event: _core.Event, name: str, tensor: torch.Tensor, role: str, path: str, number: int) -> None:
         self._record(event, self.number, (name,), tensor, role, path, number)
 
     def hold(self, register: int, numbers: Numbers | None, value: Any) -> None:

@@ -41,18 +41,6 @@ def outermost_call(known: Callable[[nn.Module], bool]) -> nn.Module | None:
     return found
 
 
-def modules_being_called() -> tuple[nn.Module | None, nn.Module | None]:
-    """The outermost and the innermost module on this thread's stack of calls."""
-    frame: Any = sys._getframe(1)
-    outermost = innermost = None
-    while frame is not None:
-        if frame.f_code is _CALL:
-            outermost = frame.f_locals["self"]
-            innermost = outermost if innermost is None else innermost
-        frame = frame.f_back
-    return outermost, innermost
-
-
 def calls_under_way(module: nn.Module) -> int:
     """How many calls of the module are on this thread's stack."""
     frame: Any = sys._getframe(1)
@@ -216,7 +204,11 @@ class PassTracker:
     def _hold_or_end(self, number: int, root: nn.Module) -> None:
         opened = self._open.get(number)
         # With checkpoints nothing may be awaited yet: there is no graph before the backward.
-        if opened is not None and not opened.failed and (opened.awaited > 0 or (self._gradients and torch.is_grad_enabled())):
+        if (
+            opened is not None
+            and not opened.failed
+            and (opened.awaited > 0 or (self._gradients and torch.is_grad_enabled()))
+        ):
             opened.held_for = id(root)
             self.thread.held = number
             self.thread.tell()
@@ -233,7 +225,9 @@ class PassTracker:
             is_last = thread is mine and opened.held_for == id(root)
             if is_last or thread is None or not thread.is_alive():
                 self._end(number, aborted=False)
-        still = [number for number, opened in held if number in self._open and opened.held_for and opened.thread() is mine]
+        still = [
+            number for number, opened in held if number in self._open and opened.held_for and opened.thread() is mine
+        ]
         for number in still[:-_HELD_AT_ONCE]:
             self._end(number, aborted=False)
 
