@@ -18,7 +18,6 @@ from tensortap.names import unwrapped
 from tensortap.passes import SKIPPED, in_backward
 
 if TYPE_CHECKING:
-    from tensortap import _core
     from tensortap.graph_backend import GraphBackend
 
 _PASSES_KEPT = 8
