@@ -181,7 +181,7 @@ class _Search:
         return nodes, self._shows(nodes, every)
 
     def _near_first(self, nodes: list[torch.fx.Node]) -> list[torch.fx.Node] | None:
-        """The first node that differs when all values are outputs, with as little of what it is computed from as shows."""
+        """The first node that differs when all values are outputs, with as little before it as shows it."""
         every = tensor_nodes(nodes, self._values)
         differing = self._shows(nodes, every) if len(every) > 1 else every
         # Several branches may each have a mistake of their own; the first few are tried.
@@ -281,7 +281,7 @@ class _Search:
 
 
 def differences_of(part: Part, inner: str | Backend, tolerance: Tolerance | None) -> list[Difference]:
-    """Run a part interpreted and compiled, and hold the two against each other; a part that cannot be run shows none."""
+    """What differs when a part is run interpreted and compiled; nothing where it cannot be."""
     random = RandomState.of(part.inputs)
     ours, theirs = part.fresh_inputs(), part.fresh_inputs()
     with torch.no_grad():

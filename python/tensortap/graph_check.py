@@ -21,6 +21,8 @@ from tensortap.graph_random import RandomState
 from tensortap.graph_script import write_script
 from tensortap.graph_writes import InputCopies, writes_of
 
+_LIMITS = Limits()
+
 
 class GraphMismatch(AssertionError):
     """A compiled graph did not compute what the graph says.
@@ -122,7 +124,7 @@ class Checked:
         inputs: Sequence[Any] = (),
         stage: str = "dynamo",
         strict: bool = False,
-        limits: Limits | None = Limits(),
+        limits: Limits | None = _LIMITS,
     ) -> None:
         self.module = module
         self.mismatches: list[Mismatch] = []
@@ -145,7 +147,7 @@ class Checked:
         except Exception as error:
             if self._strict:
                 raise
-            self._say(f"{self._about()} could not be compiled, and is interpreted instead: {_first_line(error)}")
+            self._say(f"graph {self._id} is interpreted only: {backend_name(self._inner)} failed: {_first_line(error)}")
             return None
 
     def __call__(self, *inputs: Any) -> Any:
