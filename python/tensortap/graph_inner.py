@@ -50,7 +50,9 @@ def compile_inner(
     if stage == "aot" and isinstance(inner, str):
         return retraced(taken, inner, dynamic=_has_symbols(module))
     with same_random_numbers(module):
-        return unboxed(backend_of(inner)(taken, list(inputs)))
+        compiled = backend_of(inner)(taken, list(inputs))
+    # Dynamo passes inputs one by one, whatever is marked otherwise; AOTAutograd heeds the mark.
+    return unboxed(compiled) if stage == "aot" else compiled
 
 
 def retraced(module: torch.fx.GraphModule, inner: str | Backend, *, dynamic: bool | None = False) -> Callable[..., Any]:

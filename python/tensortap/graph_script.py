@@ -72,9 +72,8 @@ def script_text(reduced: Reduced, graph_id: str, inner: str | Backend, names: Se
         for name, value in zip(names, reduced.part.inputs, strict=True)
     }
     decompositions = own_decompositions()
-    places = [
-        place_of(function) for function in [*([] if isinstance(inner, str) else [inner]), *decompositions.values()]
-    ]
+    imported = [*decompositions.values()] if isinstance(inner, str) else [inner, *decompositions.values()]
+    places = [place_of(function) for function in imported]
     backend = inner if isinstance(inner, str) else place_of(inner)[0]
     values = {
         "GRAPH_ID": graph_id,

@@ -19,7 +19,7 @@ _UPDATE_STATISTICS = {"batch_norm", "instance_norm", "native_batch_norm", "_batc
 
 @dataclass
 class Writes:
-    """The inputs and attributes, by the names of their nodes, that a graph may write to. Rather too many than too few."""
+    """What a graph may write to: inputs by name, attributes by path. Rather too many than too few."""
 
     inputs: set[str] = field(default_factory=set)
     attributes: set[str] = field(default_factory=set)  # targets of get_attr and call_module nodes
@@ -144,8 +144,9 @@ def _aten_effect(name: str) -> tuple[bool, bool]:
 # Functions and methods in Python that read their arguments only.
 _READ_ONLY = {
     "float", "half", "double", "bfloat16", "int", "long", "short", "bool", "char", "byte", "cpu", "cuda", "T", "mT",
-    "dim", "numel", "size", "stride", "ndimension", "is_floating_point", "is_contiguous", "unflatten", "split", "tolist",
-    "interpolate", "normalize", "cross_entropy", "softmax", "log_softmax", "dropout", "one_hot", "getattr", "sym_sum",
+    "dim", "numel", "size", "stride", "ndimension", "is_floating_point", "is_contiguous", "unflatten", "split",
+    "interpolate", "normalize", "cross_entropy", "softmax", "log_softmax", "dropout", "one_hot", "getattr", "tolist",
+    "sym_sum",
     "multi_head_attention_forward", "layer_norm", "rms_norm", "group_norm", "max_pool2d", "unfold", "pad", "einsum",
     "_set_grad_enabled", "_enter_autocast", "_exit_autocast", "sym_float", "sym_int", "sym_max", "sym_min", "sym_not",
     "sym_ite", "arange", "finfo", "iinfo", "broadcast_tensors", "meshgrid", "type_as", "new_tensor", "smooth_l1_loss",
