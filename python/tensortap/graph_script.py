@@ -117,12 +117,13 @@ def own_decompositions() -> dict[Any, Any]:
     decomposition = sys.modules.get("torch._inductor.decomposition")
     if decomposition is None:
         return {}
-    return {
-        op: function
-        for op, function in decomposition.decompositions.items()
-        if isinstance(op, torch._ops.OpOverload)
-        and (getattr(function, "__module__", None) or "torch").partition(".")[0] != "torch"
-    }
+    table = decomposition.decompositions.items()
+    return {op: made for op, made in table if isinstance(op, torch._ops.OpOverload) and not _is_of_torch(made)}
+
+
+def _is_of_torch(function: Any) -> bool:
+    function = getattr(function, "func", function)  # of a partial
+    return (getattr(function, "__module__", None) or "torch").partition(".")[0] in ("torch", "functorch")
 
 
 def _is_there(module: Any, name: str, function: Any) -> bool:

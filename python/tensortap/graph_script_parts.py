@@ -4,7 +4,7 @@ PROGRAM = '''"""A part of graph @GRAPH_ID@ that the backend @BACKEND_NAME@ compu
 
 @WHAT_DIFFERED@
 
-    python graph_@GRAPH_ID@_mismatch.py                                 exits with 1 where the two differ
+    python graph_@GRAPH_ID@_mismatch.py                                 exits with 1 if the two differ
     python graph_@GRAPH_ID@_mismatch.py --backend package.module:name   the same with another backend
 
 Written by TensorTap with PyTorch @VERSION@. It needs PyTorch only, and the backend.
@@ -71,6 +71,11 @@ def part_of_file(path, name):
     return names[name]
 
 
+def cannot_run(why):
+    print(why, file=sys.stderr)
+    sys.exit(2)
+
+
 def chosen_backend(given):
     sys.path[:0] = PATHS
     for op, place in DECOMPOSITIONS.items():
@@ -78,9 +83,11 @@ def chosen_backend(given):
 
         namespace, name, overload = op.split(".")
         op = getattr(getattr(getattr(torch.ops, namespace), name), overload)
-        decomposition.decompositions[op] = named(place) if place else sys.exit(f"the decomposition of {op} is missing")
+        if place is None:
+            cannot_run(f"the decomposition of {op} had no name to import it by: fill in DECOMPOSITIONS")
+        decomposition.decompositions[op] = named(place)
     if given is None:
-        sys.exit("the backend had no name to import it by: give --backend package.module:name, or fill in BACKEND")
+        cannot_run("the backend had no name to import it by: give --backend package.module:name, or fill in BACKEND")
     return named(given) if isinstance(given, str) and ":" in given else given
 
 
@@ -108,6 +115,7 @@ def main():
     parser.add_argument("--backend", default=BACKEND, help="another one than the script was written for")
     backend = chosen_backend(parser.parse_args().backend)
     torch.set_printoptions(threshold=20, edgeitems=2)
+    torch.compiler.config.force_disable_caches = True  # what was compiled before may have been another backend's
     ours, theirs = inputs(), inputs()
     with torch.no_grad():
         torch.manual_seed(0)
