@@ -11,7 +11,7 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from tensortap.graph_writes import writes_of
+from tensortap.graph_inputs import writes_of
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,6 @@ def _copied(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _may_write(node: torch.fx.Node) -> bool:
-    from tensortap.graph_writes import _effect
+    from tensortap.graph_inputs import _effect
 
     return node.op.startswith("call_") and bool(_effect(node)[1])
