@@ -17,9 +17,9 @@ from tensortap import snapshot
 from tensortap.graph_bisect import Limits, Reduced, reduce_mismatch
 from tensortap.graph_closeness import Difference, Tolerance, Verdict, compare
 from tensortap.graph_inner import Backend, backend_name, compile_inner, depend_on, random_nodes
+from tensortap.graph_inputs import InputCopies, writes_of
 from tensortap.graph_random import RandomState
 from tensortap.graph_script import write_script
-from tensortap.graph_inputs import InputCopies, writes_of
 
 _LIMITS = Limits()
 
