@@ -15,7 +15,7 @@ import tensortap as tap
 import torch
 from torch import fx
 
-ROUNDS, DUMPS = 30, 4  # of a run; of a whole dump
+ROUNDS, DUMPS, DUMPED = 30, 4, 4  # of a run; of a dump, each of so many runs
 SENTENCES, TOKENS = 2, 16  # few: what is measured is what comes with each node
 
 
@@ -37,7 +37,7 @@ class SavingInterpreter(fx.Interpreter):
 
 @dataclass
 class Found:
-    """Seconds of one run."""
+    """Seconds of one run, and of a dump."""
 
     nodes: int
     interpreter: float
@@ -84,13 +84,18 @@ def measure(scratch: Path) -> Found:
             recorded, dumped = meta(module, list(arguments)), full(module, list(arguments))
 
             def dump() -> None:
-                dumped(*arguments)
+                for _ in range(DUMPED):
+                    dumped(*arguments)
                 full.flush()
+
+            def save() -> None:
+                for _ in range(DUMPED):
+                    saving.run(*arguments)
 
             ways = {
                 "interpreter": (ROUNDS, lambda: plain.run(*arguments)),
                 "meta": (ROUNDS, lambda: recorded(*arguments)),
-                "saved": (DUMPS, lambda: saving.run(*arguments)),
+                "saved": (DUMPS, save),
                 "dumped": (DUMPS, dump),
             }
             best = dict.fromkeys(ways, float("inf"))

@@ -109,7 +109,7 @@ def test_what_is_written_and_not_given_back_is_recorded_after(tmp_path):
     node = node_of_target(recorded, "setitem")
     assert values_of(recorded, node)["/0"].tolist() == [0, 0, 0, 0]
     assert recorded[f"{node.name}@after/0"].tolist() == [0, 5, 6, 0]
-    assert node.results == "None" or node.results == ""
+    assert node.results == "None"
     total = node_of_target(recorded, "sum")
     assert values_of(recorded, total)["/0"].tolist() == [0, 5, 6, 0]
 
@@ -148,11 +148,14 @@ def test_several_results_none_and_scalars(tmp_path):
     chunk = node_of_target(recorded, "chunk")
     assert recorded[f"{chunk.name}/1"].tolist() == [3, 4, 5]
 
+    def get(table, key):
+        return table.get(key)
+
     graph = fx.Graph()
     x = graph.placeholder("x")
     size = graph.call_method("size", (x, 0))
     graph.call_function(print, ())
-    nothing = graph.call_function(dict.get, ({}, "a"))
+    nothing = graph.call_function(get, ({}, "a"))
     graph.output((graph.call_function(operator.mul, (x, size)), nothing))
     interpreted(tmp_path / "scalars", graph, torch.ones(3))
     nodes = nodes_of(only_pass(tmp_path / "scalars"))
@@ -255,7 +258,7 @@ def test_a_node_that_raises_is_named_and_its_pass_aborted(tmp_path):
     assert [first.ending, second.ending, third.ending] == ["complete", "aborted", "complete"]
     graph = second.events[0]
     failed = nodes_of(second)[graph.notes["failed"].removeprefix("%")]
-    assert failed.notes["target"].endswith("index_select") and not failed.returned
+    assert "index_select" in failed.name and not failed.returned
     assert graph.notes["error"].startswith("IndexError: ")
 
 
@@ -284,8 +287,8 @@ def test_a_subgraph_of_a_higher_order_operator_is_one_node(tmp_path):
     x = torch.ones(3)
     _, (result,) = record(tmp_path, function, (x,))
     assert torch.equal(result, x.cos())
-    node = node_of_target(only_pass(tmp_path), "cond")
-    assert node.notes["subgraph"] == "run as one node"
+    (node,) = [event for event in nodes_of(only_pass(tmp_path)).values() if "subgraph" in event.notes]
+    assert node.notes["subgraph"] == "run as one node" and node.notes["target"].endswith("cond")
 
 
 def test_autocast_and_other_modes_are_the_models(tmp_path):
