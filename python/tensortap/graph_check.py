@@ -16,10 +16,11 @@ from torch.utils import _pytree as pytree
 from tensortap import snapshot
 from tensortap.graph_bisect import Limits, Reduced, reduce_mismatch
 from tensortap.graph_closeness import Difference, Tolerance, Verdict, compare
+from tensortap.graph_exact import exact_outputs
 from tensortap.graph_inner import Backend, backend_name, compile_inner, depend_on, random_nodes
+from tensortap.graph_inputs import InputCopies, writes_of
 from tensortap.graph_random import RandomState
 from tensortap.graph_script import write_script
-from tensortap.graph_inputs import InputCopies, writes_of
 
 _LIMITS = Limits()
 
@@ -145,8 +146,8 @@ class Checked:
         try:
             return compile_inner(self._inner, self.module, inputs, stage=self._stage)
         except Exception as error:
-            if self._strict:
-                raise
+            if self._strict or isinstance(error, torch._dynamo.exc.RestartAnalysis):
+                raise  # the latter asks Dynamo to begin again
             self._say(f"graph {self._id} is interpreted only: {backend_name(self._inner)} failed: {_first_line(error)}")
             return None
 
@@ -185,7 +186,7 @@ class Checked:
         if failure is not None:
             self._say(f"{self._about()} was not compared: interpreted it raised {_first_line(failure)}")
             return actual
-        verdict = self._compared(expected, actual, given, inputs)
+        verdict = self._compared(expected, actual, given, inputs, before)
         if verdict.differences:
             mismatch = self._mismatch(call, verdict, before.values)
             self.mismatches.append(mismatch)
@@ -193,14 +194,16 @@ class Checked:
                 raise GraphMismatch(self._line(mismatch), mismatch)
         return actual
 
-    def _compared(self, expected: Any, actual: Any, given: InputCopies, inputs: tuple[Any, ...]) -> Verdict:
+    def _compared(
+        self, expected: Any, actual: Any, given: InputCopies, inputs: tuple[Any, ...], before: InputCopies
+    ) -> Verdict:
         ours, theirs = pytree.tree_leaves(expected), pytree.tree_leaves(actual)
         if len(ours) != len(theirs):
             reason = f"are {len(theirs)}, and interpreted {len(ours)}"
             return Verdict([Difference("outputs", reason)])
         pairs = [(f"output {i}", ours[i], theirs[i]) for i in range(len(ours))]
         pairs += [(f"input {self._name(i)}", given.values[i], inputs[i]) for i in given.copied]
-        verdict = compare(pairs, self._tolerance)
+        verdict = compare(pairs, self._tolerance, lambda: exact_outputs(self.module, before.values))
         by_chance = [one for one in verdict.differences if one.place in self._random]
         if by_chance:
             names = ", ".join(sorted({f"%{name}" for one in by_chance for name in self._random[one.place]})[:3])
@@ -234,7 +237,8 @@ class Checked:
         return mismatch
 
     def _line(self, mismatch: Mismatch) -> str:
-        text = f"{self._about()} is wrong: {mismatch.differences[0]}"
+        name = backend_name(self._inner)
+        text = f"{name} computes graph {self._id} otherwise than PyTorch: {mismatch.differences[0]}"
         if len(mismatch.differences) > 1:
             text += f" and {len(mismatch.differences) - 1} more"
         if mismatch.reduced is not None:
@@ -256,7 +260,7 @@ class Checked:
         return self._names[i] if i < len(self._names) else str(i)
 
     def _about(self) -> str:
-        return f"graph {self._id} as {backend_name(self._inner)} compiled it"
+        return f"graph {self._id} compiled by {backend_name(self._inner)}"
 
     def _say(self, line: str) -> None:
         """Say it once."""
