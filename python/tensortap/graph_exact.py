@@ -9,6 +9,7 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
+from tensortap.graph_inner import random_nodes
 from tensortap.graph_random import RandomState
 
 _DOUBLE = {
@@ -21,8 +22,11 @@ _METHODS = {"float": "double", "half": "double", "bfloat16": "double"}
 def exact_outputs(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> dict[str, torch.Tensor]:
     """The outputs of a graph whose floating-point inputs and constants are doubles, as `output 0`, `output 1`, ...
 
-    Empty where the graph cannot run so: it holds an operator without doubles, say.
+    Empty where the graph cannot run so: it holds an operator without doubles, say; and where it draws random numbers,
+    which would be others.
     """
+    if random_nodes(module):
+        return {}
     random = RandomState.of(inputs)
     try:
         with torch.no_grad():
