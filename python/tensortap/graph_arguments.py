@@ -68,7 +68,7 @@ class ValueWriter:
             return str(value)
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return _escaped(str(value))
-        if isinstance(value, type) or callable(value) and hasattr(value, "__qualname__"):
+        if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
             return f"<{_escaped(value.__qualname__)}>"
         kind = type(value).__name__
         inside = [] if isinstance(value, torch.nn.Module) else list(tensors_in(value, {}))

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from tensortap.call_marks import Calls
     from tensortap.graph_callable import Graph
-    from tensortap.graph_modules import Origin
+    from tensortap.graph_check import Checked, Mismatch
+    from tensortap.graph_closeness import Tolerance
     from tensortap.writer import Writer
 
 STAGES = ("dynamo", "aot")
@@ -43,7 +44,7 @@ class _Running(threading.local):
 
 
 class GraphBackend(Session):
-    """A backend for `torch.compile`; made by `tensortap.graph_backend`. Closing it ends the recording, not the graphs."""
+    """A backend for `torch.compile`; made by `tensortap.graph_backend`. Closed it records no more, and graphs go on."""
 
     __name__ = "tensortap"
 
@@ -58,6 +59,8 @@ class GraphBackend(Session):
         skip: int,
         graphs: bool,
         decompositions: Mapping[Any, Callable[..., Any]] | None,
+        inner: str | Callable[..., Any] | None,
+        tolerance: Tolerance | None,
     ) -> None:
         super().__init__(options)
         from tensortap import metadata
@@ -69,7 +72,9 @@ class GraphBackend(Session):
         self.stage = stage
         self.inputs, self.outputs, self.skip = inputs, outputs, skip
         self._writes_code = graphs
-        self._decompositions = decompositions
+        self.decompositions = decompositions
+        self._inner, self._tolerance = inner, tolerance
+        self._checked: list[Checked] = []
         self._seen: list[GraphSeen] = []
         self._written: set[str] = set()
         self._runs: dict[str, Any] = {}  # by graph: counts its runs
@@ -91,63 +96,60 @@ class GraphBackend(Session):
         """The graphs so far, in the order in which they were compiled."""
         return list(self._seen)
 
+    @property
+    def mismatches(self) -> list[Mismatch]:
+        """With `inner`: the runs in which the compiled graph and the interpreted one parted."""
+        return [mismatch for checked in self._checked for mismatch in checked.mismatches]
+
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compile a graph, as torch.compile asks a backend to."""
-        if not self.recording:
-            return module.forward
-        from tensortap.call_marks import Calls
-        from tensortap.graph_modules import Origin
-        from tensortap.names import unwrapped
+        from tensortap.graph_stages import compile_graph
 
-        owner = Calls().innermost
-        origin = Origin(module, unwrapped(owner) if owner is not None else None)
-        if self.stage == "dynamo":
-            return self._made_ready(module, origin, "forward") or module.forward
-        return self._through_aot(module, inputs, origin)
+        return compile_graph(self, module, inputs)
 
-    def _through_aot(self, module: fx.GraphModule, inputs: Sequence[Any], origin: Origin) -> Callable[..., Any]:
-        from torch._dynamo.backends.common import aot_autograd
+    # ---- for compiling ----
 
-        from tensortap.graph_callable import boxed
+    @property
+    def checks(self) -> bool:
+        """Whether graphs are held against what another backend makes of them."""
+        return self._inner is not None
 
-        def compiler(part: str) -> Callable[..., Any]:
-            def compiled(lowered: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-                from functorch.compile import make_boxed_func
+    def select(self, module: fx.GraphModule) -> set[fx.Node]:
+        """The nodes that are recorded. What the filter raises comes through: it is the program's own."""
+        return {node for node in module.graph.nodes if node.op != "output" and self.node_filter.selects(node)}
 
-                graph = self._made_ready(lowered, origin, part)
-                return boxed(graph) if graph is not None else make_boxed_func(lowered.forward)
-
-            return compiled
-
-        return aot_autograd(
-            fw_compiler=compiler("forward"),
-            bw_compiler=compiler("backward"),
-            inference_compiler=compiler("inference"),
-            decompositions=self._decompositions,
-        )(module, inputs)
-
-    def _made_ready(self, module: fx.GraphModule, origin: Origin, part: str) -> Graph | None:
-        """The graph, ready to be recorded; None when that failed."""
-        from tensortap.graph_callable import Graph
-        from tensortap.graph_identity import graph_id
-
-        selected = {node for node in module.graph.nodes if node.op != "output" and self.node_filter.selects(node)}
-        try:
-            graph = Graph(self, module, origin, graph_id(module, self.stage, part), part, selected)
-            self._seen.append(GraphSeen(graph.id, self.stage, part, graph.plan.node_count, graph.plan.selected))
-            self._write_code(module, graph)
-        except Exception as error:
-            self.failed(error)
-            return None
-        return graph
-
-    def _write_code(self, module: fx.GraphModule, graph: Graph) -> None:
+    def add_graph(self, module: fx.GraphModule, graph: Graph) -> None:
+        """A graph that will be recorded."""
         from tensortap.graph_code import write_graph
 
+        self._seen.append(GraphSeen(graph.id, self.stage, graph.part, graph.plan.node_count, graph.plan.selected))
         if self._writes_code and graph.id not in self._written:
             self._written.add(graph.id)
             directory = self._writer_now().rank_directory
             write_graph(module, directory, graph.id, stage=self.stage, part=graph.part)
+
+    def check(
+        self, reference: Callable[..., Any], module: fx.GraphModule, inputs: Sequence[Any], graph_id: str
+    ) -> Callable[..., Any]:
+        """The graph as `inner` compiles it, held against the reference in every run; the reference without `inner`."""
+        if self._inner is None:
+            return reference
+        from tensortap.graph_check import Checked
+
+        checked = Checked(
+            reference,
+            None,
+            module,
+            graph_id=graph_id,
+            directory=self._rank_directory,
+            inner=self._inner,
+            tolerance=self._tolerance,
+            inputs=inputs,
+            stage=self.stage,
+            strict=self.options.core.strict,
+        )
+        self._checked.append(checked)
+        return checked
 
     # ---- for the graphs ----
 
@@ -182,7 +184,8 @@ class GraphBackend(Session):
         """Recording failed; the model goes on, unless this is strict."""
         if self.options.core.strict:
             raise error
-        assert self._coverage is not None
+        if self._coverage is None:
+            return
         self._coverage.failed(f"{type(error).__name__}: {error}")
 
     # ---- the end ----
@@ -194,7 +197,7 @@ class GraphBackend(Session):
             self._writer.core.flush()
 
     def close(self) -> None:
-        """Ends the passes and writes the coverage report; compiled graphs go on unrecorded. Closing twice is no error."""
+        """Ends the passes and writes the coverage report. Closing twice is no error."""
         if self._closed:
             return
         self._closed = True
@@ -250,6 +253,8 @@ def graph_backend(
     stacks: bool = False,
     graphs: bool = True,
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    inner: str | Callable[..., Any] | None = None,
+    tolerance: Tolerance | None = None,
     strict: bool = False,
     report: bool = True,
     **writing: Any,
@@ -294,8 +299,13 @@ def graph_backend(
         Whether to write the code of each graph as `graph_{id}.py`, beside the passes.
     decompositions
         For stage `aot`: what to put in place of which operator.
+    inner
+        A backend, by its name or itself (`"inductor"`): compiles every graph, which then runs both ways on the same
+        inputs. The outputs are compared, and the program gets the compiled one's. What differs is in `mismatches`.
+    tolerance
+        With `inner`: what counts as close; the defaults of `tap.diff` by default.
     strict
-        Raise what cannot be recorded into the model, instead of counting it.
+        Raise what cannot be recorded, and a mismatch, into the model, instead of counting it.
     report
         Print a short report to stderr at the end.
     **writing
@@ -323,5 +333,5 @@ def graph_backend(
         launch.step_aside()
     return GraphBackend(
         options, node_filter, stage=stage, inputs=inputs, outputs=outputs, skip=skip, graphs=graphs,
-        decompositions=decompositions,
+        decompositions=decompositions, inner=inner, tolerance=tolerance,
     )  # fmt: skip

@@ -18,15 +18,14 @@ from tensortap.names import unwrapped
 from tensortap.passes import SKIPPED, in_backward
 
 if TYPE_CHECKING:
-    from tensortap import _core
     from tensortap.graph_backend import GraphBackend
 
 _PASSES_KEPT = 8
-_CTX_DEPTH = 8  # frames between a forward graph and the autograd function that runs it
+_CTX_DEPTH = 32  # frames between a forward graph and the autograd function that runs it
 
 
 class Graph:
-    """One graph of one compilation. `run()` takes its arguments as a list, which it empties, as AOTAutograd likes it."""
+    """One graph of one compilation. `run()` takes its arguments as a list, and empties it."""
 
     def __init__(
         self,
@@ -168,13 +167,3 @@ def _autograd_context() -> Any:
             return context
         frame = frame.f_back
     return None
-
-
-def boxed(graph: Graph) -> Any:
-    """The graph as AOTAutograd calls it."""
-
-    def run(arguments: list[Any]) -> Any:
-        return graph.run(arguments)
-
-    run._boxed_call = True  # type: ignore[attr-defined]
-    return run

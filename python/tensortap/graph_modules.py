@@ -85,6 +85,13 @@ class Names:
             self._known = {id(entry.module): entry.names[0] for entry in named_modules(root)}
             self._prefix = self._known.get(id(owner), "") if owner is not unwrapped(root) else ""
         self._notes: dict[fx.Node, str] = {}
+        self._of_entries: dict[Entry, str] = {}
+
+    def of_entry(self, entry: Entry) -> str:
+        name = self._of_entries.get(entry)
+        if name is None:
+            name = self._of_entries[entry] = self.of_steps(entry.steps, entry.kind)
+        return name
 
     def of_steps(self, steps: tuple[str, ...], kind: type | None = None) -> str:
         module = _walked(self._owner(), steps) if steps and self._owner is not None else None
@@ -105,7 +112,7 @@ class Names:
             notes["target"] = target_name(node)
         entries = module_entries(node) if node.op.startswith("call_") else []
         if entries:
-            notes["module"] = self.of_steps(entries[-1].steps, entries[-1].kind)
+            notes["module"] = self.of_entry(entries[-1])
         if node.op.startswith("call_") and (source := source_of(node)):
             notes["source"] = source
         if (steps := self._origin.parameter(node)) is not None:

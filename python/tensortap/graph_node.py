@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _MOST_TEXTS = 64  # of a node whose scalars change from run to run
 
+_TENSOR, _PARAMETER = torch.Tensor, torch.nn.Parameter
+_PLAIN = frozenset((_TENSOR, _PARAMETER))
+
 Numbers = tuple[int, ...]  # two for each tensor of a value: which tensor, and which value it holds
 
 
@@ -42,6 +45,9 @@ class NodeCall:
     versions: list[int | None] | None = None  # before the node ran, of one that may write
 
 
+PlainCall = tuple[_core.Event, list[int]]  # the same, when all arguments are tensors of which records are there
+
+
 class NodeTap:
     """A node that the filter selects. Its `before` and `after` stand around the node in the graph's program."""
 
@@ -56,6 +62,7 @@ class NodeTap:
         self.stack = stack
         self.register = register
         self.arguments = arguments
+        self._registers = [(argument.register, argument.checked) for argument in arguments]
         self._writes = writes
         self.versioned = False  # whether anybody will ask if its value was written to
         self._inputs = inputs
@@ -65,48 +72,77 @@ class NodeTap:
 
     # ---- what the program calls; nothing of it reaches the model ----
 
-    def before(self, run: Run, values: tuple[Any, ...]) -> NodeCall | None:
+    def before(self, run: Run, values: tuple[Any, ...]) -> NodeCall | PlainCall | None:
         """The node is about to run on the values of its arguments."""
         try:
-            plain = _PLAIN.issuperset(map(type, values))
-            if plain and not run.has_modes:
-                return self._before(run, values, plain)
-            with torch._C.DisableTorchFunction():
-                return self._before(run, values, plain)
+            if self._writes or run.has_modes:
+                return self._before_any(run, values)
+            # The common case, in as few steps as can be: tensors that records of this pass hold.
+            held, numbers = run.held, []
+            for (register, checked), value in zip(self._registers, values):  # noqa: B905
+                known = held.get(register)
+                if known is None or (type(value) is not _TENSOR and type(value) is not _PARAMETER):
+                    return self._before_any(run, values)
+                if checked and run.is_stale(register, value):
+                    return self._before_any(run, values)
+                numbers += known
+            return run.begin_event(
+                self.name, "node", run.number, self.level, run.parent, False, run.graph, self.stack
+            ), numbers
         except Exception as error:
             run.failed(error)
             return None
 
-    def after(self, run: Run, call: NodeCall | None, result: Any) -> None:
+    def after(self, run: Run, call: NodeCall | PlainCall | None, result: Any) -> None:
         """The node has run."""
         if call is None:
             return
         try:
-            if call.uses is None and type(result) is torch.Tensor and not run.has_modes:
-                self._after_plain(run, call, result)
-            else:
-                with torch._C.DisableTorchFunction():
-                    self._after_any(run, call, result)
+            if (
+                type(call) is tuple
+                and type(result) is _TENSOR
+                and self._outputs
+                and result.is_cpu
+                and result.layout is torch.strided
+                and not (result.is_conj() or result.is_neg() or result.is_quantized)
+            ):
+                event, numbers = call
+                number = next(run.values)
+                numbers += (number, number)
+                run.held[self.register] = (number, number)
+                if self.versioned:
+                    run.versions[self.register] = version_of(result)
+                texts = self._plain_texts.get(run.names) or self._make_plain_texts(run.names)
+                if (failure := run.end_event_with(event, result, number, texts, numbers)) is not None:
+                    run.not_captured(failure)
+                return
+            if type(call) is tuple:
+                call = NodeCall(*call)
+            with torch._C.DisableTorchFunction():
+                self._after_any(run, call, result)
         except Exception as error:
             run.failed(error)
 
-    def _before(self, run: Run, values: tuple[Any, ...], plain: bool) -> NodeCall:
-        call = NodeCall(run.begin_node(self), [])
-        numbers, held = call.numbers, run.held
-        for argument, value in zip(self.arguments, values):  # noqa: B905
-            known = held.get(argument.register)
-            if known is None or (argument.checked and run.is_stale(argument.register, value)):
-                known = self._take(run, call, argument, value)
-            numbers += known
-        if not plain or self._writes:
-            writer = ValueWriter(values=iter(values))
-            text = writer.call(self.node.args, self.node.kwargs)
-            call.uses = writer.tensors
-            if not plain:
-                call.arguments = text
-            if self._writes:
-                call.versions = [version_of(tensor) for _, tensor in writer.tensors]
-        return call
+    # ---- whatever the arguments and results are ----
+
+    def _before_any(self, run: Run, values: tuple[Any, ...]) -> NodeCall:
+        with torch._C.DisableTorchFunction():
+            call = NodeCall(run.begin_node(self), [])
+            for argument, value in zip(self.arguments, values, strict=True):
+                known = run.held.get(argument.register)
+                if known is None or (argument.checked and run.is_stale(argument.register, value)):
+                    known = self._take(run, call, argument, value)
+                call.numbers += known
+            plain = _PLAIN.issuperset(map(type, values))
+            if not plain or self._writes:
+                writer = ValueWriter(values=iter(values))
+                text = writer.call(self.node.args, self.node.kwargs)
+                call.uses = writer.tensors
+                if not plain:
+                    call.arguments = text
+                if self._writes:
+                    call.versions = [version_of(tensor) for _, tensor in writer.tensors]
+            return call
 
     def _take(self, run: Run, call: NodeCall, argument: Argument, value: Any) -> Numbers:
         """An argument that no record of this pass holds: recorded as it comes in, if inputs are wanted."""
@@ -119,21 +155,6 @@ class NodeTap:
         known = tuple(numbers)
         run.hold(argument.register, known, value)
         return known
-
-    def _after_plain(self, run: Run, call: NodeCall, result: torch.Tensor) -> None:
-        number = next(run.values)
-        if self._outputs:
-            run.capture(call.event, self.name, result, "out", "", number)
-            call.numbers += (number, number)
-            run.held[self.register] = (number, number)
-            if self.versioned:
-                run.versions[self.register] = version_of(result)
-        else:
-            call.numbers += (number, 0)
-        texts = self._plain_texts.get(run.names) or self._make_plain_texts(run.names)
-        run.core.end_event(call.event, texts, call.numbers)
-
-    # ---- several results, scalars, writing ----
 
     def _after_any(self, run: Run, call: NodeCall, result: Any) -> None:
         uses = call.uses or []
@@ -212,9 +233,6 @@ class NodeTap:
             texts = _core.CallTexts(arguments, results, run.names.notes_of(self.node), list(places))
             self._texts[key] = texts
         return texts
-
-
-_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
 
 def tensors_of(value: Any) -> list[tuple[str, torch.Tensor]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+
 import torch
 
 _FRAME = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
@@ -14,7 +15,7 @@ _BASE = re.compile(r"[A-Z]+\[['\"](?P<name>[^'\"]+)['\"]\]")
 
 
 def stack_of(node: torch.fx.Node) -> str:
-    """The stack a node was made from, as an event keeps it: `FILE:LINE in FUNCTION\\tSOURCE`, innermost last."""
+    """The stack a node was made from, as an event keeps it: a frame per line, innermost last."""
     lines: list[str] = []
     for line in (node.meta.get("stack_trace") or "").splitlines():
         if match := _FRAME.fullmatch(line):

@@ -122,7 +122,7 @@ class Program:
         if isinstance(value, fx.Node):
             return self._register(value)
         if isinstance(value, slice):
-            return f"slice({self._expression(value.start)}, {self._expression(value.stop)}, {self._expression(value.step)})"
+            return f"slice({', '.join(map(self._expression, (value.start, value.stop, value.step)))})"
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return f"{self._constant(type(value))}({', '.join(map(self._expression, value))})"
         if isinstance(value, tuple) and not isinstance(value, torch.Size):

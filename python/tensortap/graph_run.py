@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -84,13 +85,16 @@ class Run:
         self.held: dict[int, Numbers] = {}  # by register: the records of this pass that hold its value
         self.versions: dict[int, Any] = {}  # what the versions of these tensors were then
         self._parents = [event]
+        self.parent = event  # of what comes next
+        self.begin_event = self.core.begin_event
+        self.end_event_with = self.core.end_event_with
         self._record = backend.capture.record
 
     # ---- for the nodes ----
 
     def begin_node(self, tap: NodeTap) -> _core.Event:
         return self.core.begin_event(
-            tap.name, "node", self.number, tap.level, self._parents[-1], False, self.graph, tap.stack
+            tap.name, "node", self.number, tap.level, self.parent, False, self.graph, tap.stack
         )
 
     def capture(self, event: _core.Event, name: str, tensor: torch.Tensor, role: str, path: str, number: int) -> None:
@@ -118,6 +122,11 @@ class Run:
             else:
                 self.held.pop(register, None)  # one of several
 
+    def not_captured(self, reason: str) -> None:
+        """A tensor was dropped, and the recorder has counted it."""
+        if self._backend.options.core.strict:
+            raise RuntimeError(reason)
+
     def failed(self, error: Exception) -> None:
         """Recording failed; the model goes on."""
         self._backend.failed(error)
@@ -125,18 +134,20 @@ class Run:
     # ---- modules ----
 
     def enter(self, scope: Scope) -> None:
-        parent = self._parents[-1]
+        parent = self.parent
         self._parents.append(parent)
         try:
-            name = self.names.of_steps(scope.entry.steps, scope.entry.kind)
+            name = self.names.of_entry(scope.entry)
             level = self._backend.options.levels.of_name(name)
-            self._parents[-1] = self.core.begin_event(name, "module", self.number, level, parent, False, self.graph)
+            self.parent = self.core.begin_event(name, "module", self.number, level, parent, False, self.graph)
+            self._parents[-1] = self.parent
         except Exception as error:
             self.failed(error)
 
     def leave(self, scope: Scope, value: Any) -> None:
-        event, parent = self._parents.pop(), self._parents[-1]
-        if event is parent:
+        event = self._parents.pop()
+        self.parent = self._parents[-1]
+        if event is self.parent:
             return
         try:
             with torch._C.DisableTorchFunction():
@@ -147,20 +158,25 @@ class Run:
     def _end_module(self, event: _core.Event, scope: Scope, value: Any) -> None:
         tensors = tensors_of(value) if scope.output is not None and self._backend.outputs else []
         numbers = self.held.get(self._plan.registers[scope.output], ()) if scope.output is not None else ()
-        name = self.names.of_steps(scope.entry.steps, scope.entry.kind)
+        name = self.names.of_entry(scope.entry)
         for path, tensor in tensors:
             self.capture(event, name, tensor, "out", path, 0)
         if len(numbers) != 2 * len(tensors):
             self.core.end_event(event)
             return
-        listed = ", ".join(f"%{number}" for number in range(len(tensors)))
-        results = f"({listed})" if len(tensors) > 1 else listed
-        texts = _core.CallTexts("", results, "", [("out", path, False) for path, _ in tensors])
-        self.core.end_event(event, texts, list(numbers))
+        self.core.end_event(event, _module_texts(tuple(path for path, _ in tensors)), list(numbers))
 
     def end(self, notes: str) -> None:
         """The graph has run, or a node of it has raised."""
         self.core.end_event(self._parents[0], _core.CallTexts(notes=notes))
+
+
+@functools.cache
+def _module_texts(paths: tuple[str, ...]) -> _core.CallTexts:
+    """Of a module that gave tensors under these paths."""
+    listed = ", ".join(f"%{number}" for number in range(len(paths)))
+    results = f"({listed})" if len(paths) > 1 else listed
+    return _core.CallTexts("", results, "", [("out", path, False) for path in paths])
 
 
 def _versions(value: Any) -> Any:

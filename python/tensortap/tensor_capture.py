@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TensorCapture:
-    """Hands the tensors of one recording to its recorder. What cannot be recorded is counted; with `strict` it raises."""
+    """Hands the tensors of one recording to its recorder. What cannot be recorded is counted, or raises if `strict`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

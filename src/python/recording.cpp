@@ -271,6 +271,24 @@ void init_recording(nb::module_& m) {
           "event"_a, "texts"_a.none() = nb::none(), "numbers"_a.none() = nb::none(),
           "The call is over: its duration is kept, and with `texts` what it was given and gave. `numbers` are of its "
           "uses, two for each: which tensor it was, and the number of the value.")
+      .def(
+          "end_event_with",
+          [](Recorder& recorder, const Event& event, nb::handle tensor, uint32_t value, const CallTexts& texts,
+             nb::handle numbers) -> std::optional<std::string> {
+            const TensorAccess access(tensor);
+            std::vector<Use> uses;
+            const CallInfo call = texts.with(numbers, uses);
+            Status status;
+            {
+              const nb::gil_scoped_release released;
+              status = recorder.try_capture(event, access.view(), {.value = value});
+              recorder.end_event(event, call);
+            }
+            if (status.ok()) return std::nullopt;
+            return status.error().describe();
+          },
+          "event"_a, "tensor"_a, "value"_a, "texts"_a, "numbers"_a,
+          "capture() of a call's only result, a strided CPU tensor, and end_event(): what is done most often, in one.")
       .def_prop_ro(
           "address", [](Recorder& recorder) { return reinterpret_cast<uintptr_t>(&recorder); },
           "For the extension that observes operators; good as long as this object.")
