@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,60 +13,16 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from tensortap import snapshot
-from tensortap.graph_bisect import Limits, Reduced, reduce_mismatch
-from tensortap.graph_closeness import Difference, Tolerance, Verdict, compare
+from tensortap.graph_bisect import reduce_mismatch
+from tensortap.graph_closeness import Verdict, compare
 from tensortap.graph_exact import exact_outputs
 from tensortap.graph_inner import Backend, backend_name, compile_inner, depend_on, random_nodes
 from tensortap.graph_inputs import InputCopies, writes_of
+from tensortap.graph_mismatch import Difference, GraphMismatch, Mismatch, SearchLimits, Tolerance
 from tensortap.graph_random import RandomState
 from tensortap.graph_script import write_script
 
-_LIMITS = Limits()
-
-
-class GraphMismatch(AssertionError):
-    """A compiled graph did not compute what the graph says.
-
-    Attributes
-    ----------
-    mismatch : Mismatch
-    """
-
-    def __init__(self, message: str, mismatch: Mismatch) -> None:
-        super().__init__(message)
-        self.mismatch = mismatch
-
-
-@dataclass(frozen=True)
-class Mismatch:
-    """One execution in which the compiled graph and the interpreted one parted.
-
-    Attributes
-    ----------
-    graph_id
-        Which graph.
-    call
-        Which execution of it in this process, from 0.
-    differences
-        What differed, and by how much.
-    reduced
-        The smallest part of the graph that still shows it; None after the first mismatch, or where none was found.
-    script
-        A program that shows it by itself; None where there is none.
-    note
-        Why there is none.
-    """
-
-    graph_id: str
-    call: int
-    differences: tuple[Difference, ...]
-    reduced: Reduced | None = field(default=None, repr=False)
-    script: Path | None = None
-    note: str = ""
-
-    @property
-    def largest(self) -> float:
-        return max(difference.largest for difference in self.differences)
+_LIMITS = SearchLimits()
 
 
 def report_on_stderr(line: str) -> None:
@@ -125,7 +80,7 @@ class Checked:
         inputs: Sequence[Any] = (),
         stage: str = "dynamo",
         strict: bool = False,
-        limits: Limits | None = _LIMITS,
+        limits: SearchLimits | None = _LIMITS,
     ) -> None:
         self.module = module
         self.mismatches: list[Mismatch] = []

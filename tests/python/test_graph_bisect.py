@@ -10,7 +10,8 @@ import torch
 import wrong_backends
 from checked_graphs import Checking, compiled
 from graph_capture import captured
-from tensortap.graph_bisect import Limits, reduce_mismatch
+from tensortap import SearchLimits
+from tensortap.graph_bisect import reduce_mismatch
 from tensortap.graph_script import place_of
 
 
@@ -121,9 +122,11 @@ def test_a_right_backend_has_no_smallest_part():
 def test_the_search_ends_where_it_is_told_to():
     (module,) = captured(deep, torch.linspace(-1, 1, 12))
     inputs = [torch.linspace(-1, 1, 12)]
-    few = reduce_mismatch(module, inputs, wrong_backends.cos_for_sin_before_relu, limits=Limits(compiles=3))
+    few = reduce_mismatch(module, inputs, wrong_backends.cos_for_sin_before_relu, limits=SearchLimits(compiles=3))
     assert few.compiles == 3 and not few.complete and len(few.nodes) > 2
-    assert reduce_mismatch(module, inputs, wrong_backends.cos_for_sin_before_relu, limits=Limits(seconds=0)) is None
+    assert (
+        reduce_mismatch(module, inputs, wrong_backends.cos_for_sin_before_relu, limits=SearchLimits(seconds=0)) is None
+    )
 
 
 def test_neither_graph_nor_inputs_are_changed():

@@ -3,11 +3,12 @@
 import copy
 
 import pytest
+import tensortap as tap
 import torch
 import wrong_backends
 from checked_graphs import Checking, compiled
-from tensortap.graph_check import GraphMismatch
-from tensortap.graph_closeness import Tolerance, compare
+from tensortap import GraphMismatch, Tolerance
+from tensortap.graph_closeness import compare
 
 
 class Net(torch.nn.Module):
@@ -241,3 +242,44 @@ def test_what_is_rounding_is_told_from_what_is_wrong():
     assert compare([("output 0", spread, seen)], exact=lambda: exact).differences == []
     assert compare([("output 0", spread, seen + 1e-3)], exact=lambda: exact).differences != []
     assert compare([("output 0", spread, seen)], Tolerance(atol=1e-9), lambda: exact).differences != []
+
+
+# ---- through the backend of the package ----
+
+
+def test_graphs_are_recorded_and_checked_at_once(tmp_path, capfd):
+    net = Net().eval()
+    with tap.graph_backend(tmp_path, inner=wrong_backends.first_activation) as backend, torch.no_grad():
+        result = compiled(net, backend)(batch())
+        wrong = net.down(torch.nn.functional.silu(net.norm(net.up(batch()))))
+    torch.testing.assert_close(result, wrong)
+    (mismatch,) = backend.mismatches
+    assert f"tensortap: first_activation computes graph {mismatch.graph_id} otherwise" in capfd.readouterr().err
+    assert mismatch.script.name == f"graph_{mismatch.graph_id}_mismatch.py" and tmp_path in mismatch.script.parents
+    (rank,) = tap.open(tmp_path).ranks
+    (recorded,) = rank.passes.values()
+    gelu = torch.nn.functional.gelu(net.norm(net.up(batch())))
+    (key,) = [record.key for record in recorded.records if record.name == "%gelu" and record.role == "out"]
+    assert torch.equal(recorded[key], gelu)  # what was recorded is the interpreted graph
+
+
+def test_nothing_need_be_recorded(capfd):
+    backend = tap.graph_backend(inner="aot_eager", stage="aot")
+    net = Net()
+    compiled(net, backend)(batch()).sum().backward()
+    assert backend.mismatches == [] and net.up.weight.grad is not None
+    assert capfd.readouterr().err == ""
+
+
+def test_tolerance_limits_and_strict_come_through(tmp_path):
+    net, wide = Net().eval(), tap.Tolerance(rtol=1, atol=10)
+    with torch.no_grad():
+        lenient = tap.graph_backend(inner=wrong_backends.first_activation, tolerance=wide)
+        compiled(net, lenient)(batch())
+        assert lenient.mismatches == []
+        strict = tap.graph_backend(inner=wrong_backends.first_activation, strict=True, limits=None)
+        with pytest.raises(tap.GraphMismatch):
+            compiled(net, strict)(batch())
+    assert strict.mismatches[0].reduced is None
+    with pytest.raises(ValueError, match="'inducter' is not a backend"):
+        tap.graph_backend(inner="inducter")
