@@ -16,9 +16,11 @@ import importlib
 import math
 import operator
 import sys
+import traceback
 from pathlib import Path
 
 import torch
+import torch._functorch.config
 @IMPORTS@
 
 # The name of a backend of torch.compile, "package.module:name" or "/path/to/file.py:name". None: it had no name of its
@@ -140,5 +142,9 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Exception:
+        traceback.print_exc()
+        sys.exit(2)  # neither the same nor different
 '''

@@ -122,11 +122,10 @@ def test_a_right_backend_has_no_smallest_part():
 def test_the_search_ends_where_it_is_told_to():
     (module,) = captured(deep, torch.linspace(-1, 1, 12))
     inputs = [torch.linspace(-1, 1, 12)]
-    few = reduce_mismatch(module, inputs, wrong_backends.cos_for_sin_before_relu, limits=SearchLimits(compiles=3))
+    wrong = wrong_backends.cos_for_sin_before_relu
+    few = reduce_mismatch(module, inputs, wrong, limits=SearchLimits(compiles=3))
     assert few.compiles == 3 and not few.complete and len(few.nodes) > 2
-    assert (
-        reduce_mismatch(module, inputs, wrong_backends.cos_for_sin_before_relu, limits=SearchLimits(seconds=0)) is None
-    )
+    assert reduce_mismatch(module, inputs, wrong, limits=SearchLimits(seconds=0)) is None
 
 
 def test_neither_graph_nor_inputs_are_changed():
