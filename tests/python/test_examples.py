@@ -11,8 +11,8 @@ from ttap_command import ROOT, TTAP, read_json
 
 EXAMPLES = ROOT / "examples/python"
 TESTED = {
-    "embed_sentences", "find_compiler_bug", "graph_decode", "probe_block", "probe_consumer", "probe_gradients", "probe_tensorboard",
-    "record_serving", "record_tensor_parallel", "record_torchrun", "record_training", "record_transformers",
+    "embed_sentences", "find_compiler_bug", "graph_decode", "probe_block", "probe_consumer", "probe_gradients",
+    "probe_tensorboard", "record_serving", "record_tensor_parallel", "record_torchrun", "record_training", "record_transformers",
     "trace_compiled", "wrong_epsilon",
 }  # fmt: skip
 
@@ -130,7 +130,7 @@ def test_a_compilers_mistake(start):
     printed = start(sys.executable, EXAMPLES / "find_compiler_bug.py", "run").splitlines()
     assert printed[0] == "81 nodes, of which these show it: gelu"
     assert printed[1].endswith("_mismatch.py exits with 1:")
-    assert printed[2].startswith("largest difference: 0.02")
+    assert printed[2].startswith("largest difference: 0.018")
 
 
 WHERE = "inside a CUDA graph" if torch.cuda.is_available() else "no GPU: on the CPU"
