@@ -124,8 +124,8 @@ def copied_graph(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
         value, output = returned
         graph.output(value).meta = copy.copy(output.meta)
     for node, made_node in nodes.items():
-        for name, value in vars(node).items():  # Dynamo keeps its own notes on nodes
-            if name not in vars(made_node):
+        for name, value in getattr(node, "__dict__", {}).items():  # Dynamo keeps its own notes on nodes
+            if not hasattr(made_node, name):
                 setattr(made_node, name, value)
     graph.set_codegen(copy.copy(module.graph._codegen))
     made = torch.fx.GraphModule(module, graph, type(module).__name__)

@@ -163,7 +163,7 @@ class NodeTap:
         if call.uses is None:
             places = [("in", argument.path, False) for argument in self.arguments]
         writer = ValueWriter(len(places))
-        results = "" if result is None else writer.text(result)
+        results = writer.text(result)
         numbers: list[int] = []
         for path, tensor in writer.tensors:
             same = next((at for at, (_, used) in enumerate(uses) if used is tensor), None)
