@@ -95,6 +95,7 @@ class Checked:
         self._names = placeholders
         self._written = {i for i, name in enumerate(placeholders) if name in self._writes.inputs}
         self._random = _outputs_by_chance(module)
+        self._undisturbed = torch._dynamo.disable(self._run, recursive=True)
         self._compiled = compiled if compiled is not None else self._compile(inputs)
 
     def _compile(self, inputs: Sequence[Any]) -> Callable[..., Any] | None:
@@ -114,7 +115,7 @@ class Checked:
             return self._reference(*inputs)
         if _nothing_to_compare(inputs):
             return self._compiled(*inputs)
-        return torch._dynamo.disable(self._run, recursive=True)(call, inputs)
+        return self._undisturbed(call, inputs)
 
     def _run(self, call: int, inputs: tuple[Any, ...]) -> Any:
         states = _States(self.module, self._writes.attributes)

@@ -114,6 +114,27 @@ def test_a_mistake_in_what_is_written_to_an_input(tmp_path):
     assert "afterwards: DIFFERENT" in alone.stdout
 
 
+def test_a_graph_within_the_graph(tmp_path):
+    def choose(x):
+        y = (x + 1).cos()
+        return torch.cond(y.sum() > 0, lambda v: v.sin() * 2, lambda v: v.cos(), (y,)).tanh()
+
+    backend = Checking(wrong_backends.one_too_many_after_cond, tmp_path)
+    compiled(choose, backend)(torch.ones(3))
+    (mismatch,) = backend.mismatches
+    assert mismatch.reduced.nodes == ["cond"]
+    alone = run_alone(mismatch.script)
+    assert alone.returncode == 1, alone.stderr
+
+
+def test_a_mistake_that_does_not_show_in_the_graph_alone_is_told(tmp_path):
+    backend = Checking(wrong_backends.wrong_for_any_size, tmp_path)
+    compiled(lambda x: x.cos(), backend, dynamic=True)(torch.ones(3, 4))
+    (mismatch,) = backend.mismatches
+    assert mismatch.reduced is None and mismatch.script is None
+    assert backend.lines[0].endswith("; compiled alone the graph does not show it")
+
+
 def test_a_right_backend_has_no_smallest_part():
     (module,) = captured(deep, torch.ones(3))
     assert reduce_mismatch(module, [torch.ones(3)], "eager") is None

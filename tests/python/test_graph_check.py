@@ -132,6 +132,17 @@ def test_inputs_that_share_memory_are_copied_as_one():
     assert backend.lines == []
 
 
+def test_tensors_of_inference_mode():
+    def update(x, state):
+        state.add_(x)
+        return x * state
+
+    with torch.inference_mode():
+        state, backend = torch.zeros(3), Checking("aot_eager")
+        assert torch.equal(compiled(update, backend)(torch.ones(3), state), torch.ones(3))
+        assert torch.equal(state, torch.ones(3)) and backend.lines == []
+
+
 def test_random_numbers_are_the_same_for_both():
     torch.manual_seed(3)
     expected = torch.rand(4, 8) + batch()
@@ -261,6 +272,19 @@ def test_graphs_are_recorded_and_checked_at_once(tmp_path, capfd):
     gelu = torch.nn.functional.gelu(net.norm(net.up(batch())))
     (key,) = [record.key for record in recorded.records if record.name == "%gelu" and record.role == "out"]
     assert torch.equal(recorded[key], gelu)  # what was recorded is the interpreted graph
+
+
+def test_the_backward_of_a_checked_graph_is_in_the_pass_of_its_forward(tmp_path):
+    with tap.graph_backend(tmp_path, inner="aot_eager", stage="aot") as backend:
+        step = compiled(Net(), backend)
+        for _ in range(2):
+            step(batch()).sum().backward()
+    (rank,) = tap.open(tmp_path).ranks
+    parts = {f"graph_{graph.id}": graph.part for graph in backend.graphs}
+    for recorded in rank.passes.values():
+        found = [parts[event.name] for event in recorded.events if event.kind == "graph"]
+        assert found == ["forward", "backward"]
+    assert len(rank.passes) == 2 and backend.mismatches == []
 
 
 def test_nothing_need_be_recorded(capfd):

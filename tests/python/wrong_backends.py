@@ -54,6 +54,18 @@ def nothing_twice(module, inputs):
     return module.forward
 
 
+def one_too_many_after_cond(module, inputs):
+    """Adds one to all outputs of a graph that has a branch."""
+    wrong = any(node.target is torch.ops.higher_order.cond for node in module.graph.nodes)
+    return (lambda *given: [value + 1 for value in module(*given)]) if wrong else module.forward
+
+
+def wrong_for_any_size(module, inputs):
+    """Is wrong where a size is a symbol."""
+    wrong = any(isinstance(value, torch.SymInt) for value in inputs)
+    return (lambda *given: [value + 1 for value in module(*given)]) if wrong else module.forward
+
+
 def never(module, inputs):
     raise RuntimeError("this backend cannot compile anything")
 
