@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensortap import launch
 from tensortap.graph_filter import NodeFilter
+from tensortap.graph_mismatch import Mismatch, SearchLimits, Tolerance
 from tensortap.options import Options, choice, options_of
 from tensortap.session import Session
 
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
     from tensortap.call_marks import Calls
     from tensortap.graph_callable import Graph
-    from tensortap.graph_check import Checked, Mismatch
-    from tensortap.graph_closeness import Tolerance
+    from tensortap.graph_check import Checked
     from tensortap.writer import Writer
 
 STAGES = ("dynamo", "aot")
+_LIMITS = SearchLimits()
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class GraphBackend(Session):
         decompositions: Mapping[Any, Callable[..., Any]] | None,
         inner: str | Callable[..., Any] | None,
         tolerance: Tolerance | None,
+        limits: SearchLimits | None,
     ) -> None:
         super().__init__(options)
         from tensortap import metadata
@@ -73,7 +75,7 @@ class GraphBackend(Session):
         self.inputs, self.outputs, self.skip = inputs, outputs, skip
         self._writes_code = graphs
         self.decompositions = decompositions
-        self._inner, self._tolerance = inner, tolerance
+        self._inner, self._tolerance, self._limits = inner, tolerance, limits
         self._checked: list[Checked] = []
         self._seen: list[GraphSeen] = []
         self._written: set[str] = set()
@@ -147,6 +149,7 @@ class GraphBackend(Session):
             inputs=inputs,
             stage=self.stage,
             strict=self.options.core.strict,
+            limits=self._limits,
         )
         self._checked.append(checked)
         return checked
@@ -255,6 +258,7 @@ def graph_backend(
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     inner: str | Callable[..., Any] | None = None,
     tolerance: Tolerance | None = None,
+    limits: SearchLimits | None = _LIMITS,
     strict: bool = False,
     report: bool = True,
     **writing: Any,
@@ -304,6 +308,9 @@ def graph_backend(
         inputs. The outputs are compared, and the program gets the compiled one's. What differs is in `mismatches`.
     tolerance
         With `inner`: what counts as close; the defaults of `tap.diff` by default.
+    limits
+        With `inner`: how much may be spent on the smallest part of a graph that shows a mismatch. None: it is not
+        looked for.
     strict
         Raise what cannot be recorded, and a mismatch, into the model, instead of counting it.
     report
@@ -317,6 +324,10 @@ def graph_backend(
         For `torch.compile(model, backend=backend)`. A context manager; leaving it closes it.
     """
     choice(stage, STAGES, "stage")
+    if inner is not None:
+        from tensortap.graph_inner import backend_of
+
+        backend_of(inner)  # a wrong name is said now
     if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
         raise ValueError(f"skip is {skip!r}: it is how many runs of each graph are left out")
     options = options_of(
@@ -334,4 +345,5 @@ def graph_backend(
     return GraphBackend(
         options, node_filter, stage=stage, inputs=inputs, outputs=outputs, skip=skip, graphs=graphs,
         decompositions=decompositions, inner=inner, tolerance=tolerance,
+        limits=limits,
     )  # fmt: skip

@@ -21,28 +21,14 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from tensortap.graph_closeness import Difference, Tolerance, compare
+from tensortap.graph_closeness import compare
+from tensortap.graph_exact import exact_outputs
 from tensortap.graph_identity import target_name
 from tensortap.graph_inner import Backend, random_nodes, retraced
+from tensortap.graph_mismatch import Difference, SearchLimits, Tolerance
 from tensortap.graph_part import NodeValues, Part, ancestors, candidates, part_of, sinks, tensor_nodes
 from tensortap.graph_random import RandomState
 from tensortap.graph_text import source_of
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much may be spent on looking for the smallest part.
-
-    Parameters
-    ----------
-    compiles
-        How many parts are compiled at most.
-    seconds
-        How long it may take; a compilation that has begun is waited for.
-    """
-
-    compiles: int = 100
-    seconds: float = 300.0
 
 
 @dataclass(frozen=True)
@@ -91,7 +77,7 @@ def reduce_mismatch(
     inputs: Sequence[Any],
     inner: str | Backend,
     tolerance: Tolerance | None = None,
-    limits: Limits | None = None,
+    limits: SearchLimits | None = None,
     *,
     outputs: Sequence[int] = (),
 ) -> Reduced | None:
@@ -115,7 +101,7 @@ def reduce_mismatch(
     Reduced or None
         None where the graph, compiled by itself, does not show it.
     """
-    search = _Search(module, inputs, inner, tolerance, limits or Limits())
+    search = _Search(module, inputs, inner, tolerance, limits or SearchLimits())
     try:
         return search.run(outputs)
     finally:
@@ -133,7 +119,7 @@ class _Search:
         inputs: Sequence[Any],
         inner: str | Backend,
         tolerance: Tolerance | None,
-        limits: Limits,
+        limits: SearchLimits,
     ) -> None:
         self._module, self._inner, self._tolerance, self._limits = module, inner, tolerance, limits
         self._deadline = time.monotonic() + limits.seconds
@@ -301,4 +287,4 @@ def differences_of(part: Part, inner: str | Backend, tolerance: Tolerance | None
             pairs.append((f"output {i}/{j}" if several else f"output {i}", a, b))
     names = [node.name for node in part.module.graph.nodes if node.op == "placeholder"]
     pairs += [(f"input {name}", a, b) for name, a, b in zip(names, ours, theirs, strict=True)]
-    return compare(pairs, tolerance).differences
+    return compare(pairs, tolerance, lambda: exact_outputs(part.module, part.inputs)).differences

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,59 +13,16 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from tensortap import snapshot
-from tensortap.graph_bisect import Limits, Reduced, reduce_mismatch
-from tensortap.graph_closeness import Difference, Tolerance, Verdict, compare
+from tensortap.graph_bisect import reduce_mismatch
+from tensortap.graph_closeness import Verdict, compare
+from tensortap.graph_exact import exact_outputs
 from tensortap.graph_inner import Backend, backend_name, compile_inner, depend_on, random_nodes
 from tensortap.graph_inputs import InputCopies, writes_of
+from tensortap.graph_mismatch import Difference, GraphMismatch, Mismatch, SearchLimits, Tolerance
 from tensortap.graph_random import RandomState
 from tensortap.graph_script import write_script
 
-_LIMITS = Limits()
-
-
-class GraphMismatch(AssertionError):
-    """A compiled graph did not compute what the graph says.
-
-    Attributes
-    ----------
-    mismatch : Mismatch
-    """
-
-    def __init__(self, message: str, mismatch: Mismatch) -> None:
-        super().__init__(message)
-        self.mismatch = mismatch
-
-
-@dataclass(frozen=True)
-class Mismatch:
-    """One execution in which the compiled graph and the interpreted one parted.
-
-    Attributes
-    ----------
-    graph_id
-        Which graph.
-    call
-        Which execution of it in this process, from 0.
-    differences
-        What differed, and by how much.
-    reduced
-        The smallest part of the graph that still shows it; None after the first mismatch, or where none was found.
-    script
-        A program that shows it by itself; None where there is none.
-    note
-        Why there is none.
-    """
-
-    graph_id: str
-    call: int
-    differences: tuple[Difference, ...]
-    reduced: Reduced | None = field(default=None, repr=False)
-    script: Path | None = None
-    note: str = ""
-
-    @property
-    def largest(self) -> float:
-        return max(difference.largest for difference in self.differences)
+_LIMITS = SearchLimits()
 
 
 def report_on_stderr(line: str) -> None:
@@ -124,7 +80,7 @@ class Checked:
         inputs: Sequence[Any] = (),
         stage: str = "dynamo",
         strict: bool = False,
-        limits: Limits | None = _LIMITS,
+        limits: SearchLimits | None = _LIMITS,
     ) -> None:
         self.module = module
         self.mismatches: list[Mismatch] = []
@@ -139,14 +95,15 @@ class Checked:
         self._names = placeholders
         self._written = {i for i, name in enumerate(placeholders) if name in self._writes.inputs}
         self._random = _outputs_by_chance(module)
+        self._undisturbed = torch._dynamo.disable(self._run, recursive=True)
         self._compiled = compiled if compiled is not None else self._compile(inputs)
 
     def _compile(self, inputs: Sequence[Any]) -> Callable[..., Any] | None:
         try:
             return compile_inner(self._inner, self.module, inputs, stage=self._stage)
         except Exception as error:
-            if self._strict:
-                raise
+            if self._strict or isinstance(error, torch._dynamo.exc.RestartAnalysis):
+                raise  # the latter asks Dynamo to begin again
             self._say(f"graph {self._id} is interpreted only: {backend_name(self._inner)} failed: {_first_line(error)}")
             return None
 
@@ -158,7 +115,7 @@ class Checked:
             return self._reference(*inputs)
         if _nothing_to_compare(inputs):
             return self._compiled(*inputs)
-        return torch._dynamo.disable(self._run, recursive=True)(call, inputs)
+        return self._undisturbed(call, inputs)
 
     def _run(self, call: int, inputs: tuple[Any, ...]) -> Any:
         states = _States(self.module, self._writes.attributes)
@@ -185,7 +142,7 @@ class Checked:
         if failure is not None:
             self._say(f"{self._about()} was not compared: interpreted it raised {_first_line(failure)}")
             return actual
-        verdict = self._compared(expected, actual, given, inputs)
+        verdict = self._compared(expected, actual, given, inputs, before)
         if verdict.differences:
             mismatch = self._mismatch(call, verdict, before.values)
             self.mismatches.append(mismatch)
@@ -193,14 +150,16 @@ class Checked:
                 raise GraphMismatch(self._line(mismatch), mismatch)
         return actual
 
-    def _compared(self, expected: Any, actual: Any, given: InputCopies, inputs: tuple[Any, ...]) -> Verdict:
+    def _compared(
+        self, expected: Any, actual: Any, given: InputCopies, inputs: tuple[Any, ...], before: InputCopies
+    ) -> Verdict:
         ours, theirs = pytree.tree_leaves(expected), pytree.tree_leaves(actual)
         if len(ours) != len(theirs):
             reason = f"are {len(theirs)}, and interpreted {len(ours)}"
             return Verdict([Difference("outputs", reason)])
         pairs = [(f"output {i}", ours[i], theirs[i]) for i in range(len(ours))]
         pairs += [(f"input {self._name(i)}", given.values[i], inputs[i]) for i in given.copied]
-        verdict = compare(pairs, self._tolerance)
+        verdict = compare(pairs, self._tolerance, lambda: exact_outputs(self.module, before.values))
         by_chance = [one for one in verdict.differences if one.place in self._random]
         if by_chance:
             names = ", ".join(sorted({f"%{name}" for one in by_chance for name in self._random[one.place]})[:3])
@@ -230,11 +189,13 @@ class Checked:
             except Exception as error:  # looking for the reason is no reason to stop the model
                 note = f"its smallest part was not found: {_first_line(error)}"
         mismatch = Mismatch(self._id, call, known.differences, reduced, script, note)
-        self._report(self._line(mismatch))
+        if not self._strict:  # then it is raised
+            self._report(self._line(mismatch))
         return mismatch
 
     def _line(self, mismatch: Mismatch) -> str:
-        text = f"{self._about()} is wrong: {mismatch.differences[0]}"
+        name = backend_name(self._inner)
+        text = f"{name} computes graph {self._id} otherwise than PyTorch: {mismatch.differences[0]}"
         if len(mismatch.differences) > 1:
             text += f" and {len(mismatch.differences) - 1} more"
         if mismatch.reduced is not None:
@@ -256,7 +217,7 @@ class Checked:
         return self._names[i] if i < len(self._names) else str(i)
 
     def _about(self) -> str:
-        return f"graph {self._id} as {backend_name(self._inner)} compiled it"
+        return f"graph {self._id} compiled by {backend_name(self._inner)}"
 
     def _say(self, line: str) -> None:
         """Say it once."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 import torch.fx
 
+from tensortap import snapshot
 from tensortap.graph_identity import target_name
 
 Backend = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
@@ -57,13 +58,43 @@ def compile_inner(
 
 def retraced(module: torch.fx.GraphModule, inner: str | Backend, *, dynamic: bool | None = False) -> Callable[..., Any]:
     """The graph as torch.compile compiles it by itself, when it is called."""
-    compiled = torch.compile(module, backend=backend_of(inner), fullgraph=True, dynamic=dynamic)
+    compiled: Callable[..., Any] | None = None
 
     def run(*inputs: Any) -> Any:
-        with same_random_numbers(module):
+        nonlocal compiled
+        if compiled is None:
+            module.recompile()  # Dynamo looks past code that was written while it compiled another graph
+            compiled = torch.compile(module, backend=backend_of(inner), fullgraph=True, dynamic=dynamic)
+        with same_random_numbers(module), _outside_modes():
             return compiled(*inputs)
 
     return run
+
+
+@contextmanager
+def _outside_modes() -> Iterator[None]:
+    """Dynamo compiles nothing under a dispatch mode, and AOTAutograd sets one for the first run of each graph."""
+    from torch.utils import _python_dispatch as dispatch
+
+    flags = {name: False for name in _MODE_FLAGS if hasattr(dispatch, name)}
+    tell = getattr(dispatch, "set_is_in_mode_without_ignore_compile_internals", None)
+    before = {name: getattr(dispatch, name) for name in flags}
+    vars(dispatch).update(flags)
+    if tell is not None:
+        tell(False)
+    try:
+        with snapshot.no_modes():
+            yield
+    finally:
+        vars(dispatch).update(before)
+        if tell is not None:
+            tell(before.get("_is_in_any_mode_without_ignore_compile_internals", False))
+
+
+_MODE_FLAGS = (
+    "_is_in_torch_dispatch_mode", "_is_in_non_infra_torch_dispatch_mode",
+    "_is_in_any_mode_without_ignore_compile_internals",
+)  # fmt: skip
 
 
 def unboxed(compiled: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,8 +124,8 @@ def copied_graph(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
         value, output = returned
         graph.output(value).meta = copy.copy(output.meta)
     for node, made_node in nodes.items():
-        for name, value in vars(node).items():  # Dynamo keeps its own notes on nodes
-            if name not in vars(made_node):
+        for name, value in getattr(node, "__dict__", {}).items():  # Dynamo keeps its own notes on nodes
+            if not hasattr(made_node, name):
                 setattr(made_node, name, value)
     graph.set_codegen(copy.copy(module.graph._codegen))
     made = torch.fx.GraphModule(module, graph, type(module).__name__)

@@ -58,7 +58,7 @@ def writes_of(module: torch.fx.GraphModule) -> Writes:
 
 def _roots_in(value: Any, roots: dict[torch.fx.Node, frozenset[str]]) -> frozenset[str]:
     found: set[str] = set()
-    torch.fx.map_arg(value, lambda node: found.update(roots.get(node, ())))
+    torch.fx.node.map_arg(value, lambda node: found.update(roots.get(node, ())))
     return frozenset(found)
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from tensortap.graph_inputs import writes_of
+from tensortap.graph_writes import may_write
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,7 @@ class NodeValues(torch.fx.Interpreter):
     def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__(module)
         self.values: dict[torch.fx.Node, Any] = {}
-        writes = any(_may_write(node) for node in module.graph.nodes)
-        writes = writes or bool(writes_of(module).inputs)
+        writes = any(may_write(node) for node in module.graph.nodes)
         self._kept = _copied if writes else torch.Tensor.detach
 
     def run_node(self, n: torch.fx.Node) -> Any:
@@ -134,9 +133,3 @@ def _from_outside(node: torch.fx.Node, value: Any, graph: torch.fx.Graph, inputs
 def _copied(tensor: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         return tensor.detach().clone(memory_format=torch.preserve_format)
-
-
-def _may_write(node: torch.fx.Node) -> bool:
-    from tensortap.graph_inputs import _effect
-
-    return node.op.startswith("call_") and bool(_effect(node)[1])

@@ -13,9 +13,9 @@ import torch
 import torch.fx
 
 from tensortap.graph_bisect import Reduced
-from tensortap.graph_closeness import Difference
 from tensortap.graph_identity import function_name
 from tensortap.graph_inner import Backend, backend_name
+from tensortap.graph_mismatch import Difference
 from tensortap.graph_script_parts import PROGRAM
 from tensortap.graph_text import call_text, literal, source_of
 
