@@ -24,7 +24,8 @@ struct TTAP_API Key {
 };
 
 // Prints and parses without loss: what the grammar uses (`@`, `/`, `%`, and the first colon of
-// `::call`) is written as %XX inside a name, so two different keys never print alike.
+// `::call`) is written as %XX inside a name, so two different keys never print alike. A '%' at the beginning of a name
+// stands for itself where no two of 0-9 and A-F follow: nodes of graphs are called %add_1.
 TTAP_API std::string to_string(const Key& key);
 TTAP_API Result<Key> parse_key(std::string_view text);
 

@@ -33,16 +33,19 @@ TEST(Key, ParsesTheGrammar) {
 
 TEST(Key, ParsesTheLongFormsOfTheDefaults) {
   EXPECT_EQ(key_of("mlp::call1@out"), (Key{.name = "mlp"}));
-  EXPECT_EQ(key_of("%6dlp"), (Key{.name = "mlp"}));
+  EXPECT_EQ(key_of("%6Dlp"), (Key{.name = "mlp"}));
+  EXPECT_EQ(key_of("m%6cp"), (Key{.name = "mlp"}));
 }
 
 TEST(Key, NamesMayHoldWhatTheGrammarUses) {
   EXPECT_EQ(to_string(Key{.name = "a/b"}), "a%2Fb");
   EXPECT_EQ(to_string(Key{.name = "a@in"}), "a%40in");
   EXPECT_EQ(to_string(Key{.name = "50%"}), "50%25");
+  EXPECT_EQ(to_string(Key{.name = "%add_1", .role = "in"}), "%add_1@in");
+  EXPECT_EQ(to_string(Key{.name = "%AD"}), "%25AD");
   EXPECT_EQ(to_string(Key{.name = "f::call2"}), "f%3A:call2");
   EXPECT_EQ(to_string(Key{.name = "aten::add.Tensor"}), "aten::add.Tensor");
-  for (std::string name : {"a/b", "/", "@", "%", "%2F", "f::call2", "::call", "::call::call", ":::call3",
+  for (std::string name : {"a/b", "/", "@", "%", "%2F", "%add_1", "%2", "%%2F", "%/2F", "f::call2", "::call", "::call::call", ":::call3",
                            "x::", "x:", "::cal", "a@b/c%::call9", "\xFF\x80 \n\t"})
     for (uint32_t call : {1u, 2u})
       for (std::string role : {"out", "in"})
