@@ -100,7 +100,7 @@ class NodeTap:
         try:
             if (
                 type(call) is tuple
-                and type(result) is _TENSOR
+                and (type(result) is _TENSOR or type(result) is _PARAMETER)
                 and self._outputs
                 and result.is_cpu
                 and result.layout is torch.strided

@@ -16,6 +16,7 @@ from tensortap.graph_node import Argument, NodeTap, Numbers, tensors_of
 from tensortap.graph_notes import stack_of
 from tensortap.graph_program import Program
 from tensortap.graph_writes import may_write, version_of
+from tensortap.snapshot import is_plain
 
 if TYPE_CHECKING:
     from tensortap.graph_backend import GraphBackend
@@ -150,21 +151,28 @@ class Run:
         if event is self.parent:
             return
         try:
+            if scope.output is None or not self._backend.outputs:
+                self.core.end_event(event)
+                return
             with torch._C.DisableTorchFunction():
                 self._end_module(event, scope, value)
         except Exception as error:
             self.failed(error)
 
     def _end_module(self, event: _core.Event, scope: Scope, value: Any) -> None:
-        tensors = tensors_of(value) if scope.output is not None and self._backend.outputs else []
-        numbers = self.held.get(self._plan.registers[scope.output], ()) if scope.output is not None else ()
-        name = self.names.of_entry(scope.entry)
-        for path, tensor in tensors:
-            self.capture(event, name, tensor, "out", path, 0)
-        if len(numbers) != 2 * len(tensors):
-            self.core.end_event(event)
+        numbers = self.held.get(self._plan.registers[scope.output], ())  # type: ignore[index]
+        if len(numbers) == 2 and isinstance(value, torch.Tensor) and is_plain(value):
+            failure = self.end_event_with(event, value, 0, _module_texts(("",)), list(numbers))
+            if failure is not None:
+                self.not_captured(failure)
             return
-        self.core.end_event(event, _module_texts(tuple(path for path, _ in tensors)), list(numbers))
+        tensors = tensors_of(value)
+        for path, tensor in tensors:
+            self.capture(event, self.names.of_entry(scope.entry), tensor, "out", path, 0)
+        if len(numbers) == 2 * len(tensors):
+            self.core.end_event(event, _module_texts(tuple(path for path, _ in tensors)), list(numbers))
+        else:
+            self.core.end_event(event)
 
     def end(self, notes: str) -> None:
         """The graph has run, or a node of it has raised."""

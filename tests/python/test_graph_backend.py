@@ -271,3 +271,26 @@ def test_threads_have_passes_of_their_own(tmp_path):
     assert all(len(graphs_of(recorded)) == 1 for recorded in passes.values())
     seen = sorted(recorded["%l_x_"][0, 0].item() for recorded in list(passes.values())[1:])
     assert seen == sorted([0.0, 1.0, 2.0, 3.0] * 5)
+
+
+@pytest.mark.parametrize("stage", ["dynamo", "aot"])
+@pytest.mark.parametrize("directory", [True, False], ids=["recorded", "only checked"])
+def test_an_inner_backend_is_held_against_the_graph_which_is_recorded(tmp_path, stage, directory, capsys):
+    def wrong(module, _):
+        def run(*inputs):
+            return tuple(None if value is None else value + 1 for value in module.forward(*inputs))
+
+        return run
+
+    folder, model, x = tmp_path / "run" if directory else None, Model(), torch.randn(2, 4)
+    backend, (result,) = record(folder, model, (x,), stage=stage, inner=wrong, strict=False)
+    with torch.no_grad():
+        assert torch.allclose(result, model(x) + 1, atol=1e-5)  # the program gets the compiled graph's
+    assert len(backend.mismatches) == 1 and "is wrong" in capsys.readouterr().err
+    torch._dynamo.reset()
+    backend, (result,) = record(tmp_path / "right", model, (x,), stage=stage, inner="eager")
+    with torch.no_grad():
+        assert backend.mismatches == [] and torch.allclose(result, model(x), atol=1e-6)
+        if directory:
+            assert torch.allclose(only_pass(folder)["head"], model(x), atol=1e-6)
+        assert torch.allclose(only_pass(tmp_path / "right")["head"], model(x), atol=1e-6)

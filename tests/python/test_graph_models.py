@@ -39,9 +39,9 @@ def test_all_nodes_are_recorded_and_the_result_is_eagers(tmp_path, which, stage)
 
     # What a module source sees of the same model, the graph run has under the same keys.
     theirs, ours = only_pass(tmp_path / "modules"), recorded
-    shared = [key for key in theirs if key in ours]
-    assert len(shared) > 0.8 * len(theirs), sorted(set(theirs) - set(shared))
-    for key in shared:
+    single = [key for key in theirs if "/" not in key]  # of several results a graph does not say which is which
+    assert len(single) > 10 and not [key for key in single if key not in ours]
+    for key in single:
         if stage == "dynamo":
             assert torch.equal(ours[key], theirs[key]), key
         else:
