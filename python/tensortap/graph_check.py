@@ -186,6 +186,8 @@ class Checked:
                     note = "compiled alone the graph does not show it"
                 elif self._directory is not None:
                     script = write_script(reduced, self._directory, self._id, self._inner)
+                else:
+                    note = "with a directory it would be a script"
             except Exception as error:  # looking for the reason is no reason to stop the model
                 note = f"its smallest part was not found: {_first_line(error)}"
         mismatch = Mismatch(self._id, call, known.differences, reduced, script, note)

@@ -13,7 +13,7 @@ from tensortap.comparing import diff
 from tensortap.graph_mismatch import Difference, Tolerance
 
 # How many times as far from the exact values as PyTorch's own a compiled result may be.
-_NOISE_FACTOR = 10.0
+_NOISE_FACTOR = 4.0
 
 
 @dataclass
