@@ -59,8 +59,13 @@ class HeadReader : public nlohmann::json_sax<Json> {
   bool binary(binary_t&) override { return true; }
   bool start_object(size_t) override { return ++depth_ > 0; }
   bool end_object() override { return --depth_ > 0; }
-  bool start_array(size_t) override { return false; }
-  bool end_array() override { return true; }
+  // In the order in which we write them, nothing that is wanted comes after the list of files.
+  bool start_array(size_t) override {
+    const bool known = !format.empty() && version != 0 && has_pass && key_ == "files";
+    ++depth_;
+    return !known;
+  }
+  bool end_array() override { return --depth_ > 0; }
   bool key(string_t& text) override {
     if (depth_ == 1) key_ = text;
     return true;
