@@ -128,9 +128,19 @@ class Blame {
   bool is_seen_on_one_side(uint32_t i) const {
     const Match& match = tensors_[i].match;
     return match.a != kNoTensor && match.b != kNoTensor && match.by == MatchedBy::kPlace &&
-           is_input(a_.tensor(match.a).role) != is_input(b_.tensor(match.b).role);
+           is_from_outside(a_, match.a) != is_from_outside(b_, match.b);
   }
-  bool came_in(uint32_t i) const { return is_input(record_at(i).role) && !is_seen_on_one_side(i); }
+  bool came_in(uint32_t i) const { return (is_input(record_at(i).role) || is_handed_on(i)) && !is_seen_on_one_side(i); }
+  bool is_handed_on(uint32_t i) const {
+    const Side& side = tensors_[i].match.a != kNoTensor ? a_ : b_;
+    const TensorRecord record = record_at(i);
+    return record.event < side.event_count() && hands_on(side.event(record.event));
+  }
+  // What came from outside, as an argument of an op or as a placeholder.
+  static bool is_from_outside(const Side& side, uint32_t tensor) {
+    const TensorRecord record = side.tensor(tensor);
+    return is_input(record.role) || (record.event < side.event_count() && hands_on(side.event(record.event)));
+  }
 
   bool is_of_op(uint32_t i) const {
     const Side& side = tensors_[i].match.a != kNoTensor ? a_ : b_;
@@ -196,7 +206,7 @@ class Blame {
                              key_at(*first_parted_)));
     }
     if (!agreed_before_) return set(i, Cause::kUnknown, "it is the first recorded, and its inputs were not recorded");
-    if (a_.info().format != Format::kSegment)
+    if (a_.info().format != Format::kSegment && a_.event_count() == 0)
       return set(i, Cause::kUnknown, "the file does not say what ran before it, and its inputs are not in it");
     introduce(i, record, "everything recorded before it agrees; its own inputs were not recorded");
   }
