@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import diff_recordings
+import graph_recording
 import model_recording
 import numpy as np
 import op_tracing
@@ -228,6 +229,16 @@ def op_rows(command: Path, scratch: Path) -> Iterator[Row]:
         yield Row(f"  {what}", "", seconds * 1e3, None, seconds, "s")
 
 
+def graph_rows(scratch: Path) -> Iterator[Row]:
+    found = graph_recording.measure(scratch)
+    what = f"a graph of {found.nodes} nodes, all at meta"
+    ours, theirs = found.meta, found.interpreter
+    yield Row(what, "fx.Interpreter", ours * 1e3, theirs * 1e3, ours / theirs, "×", "<=", 1.2)
+    peer = "fx.Interpreter + numpy.save"
+    what = f"{graph_recording.DUMPED} runs of it, every value in the file"
+    yield speed(what, peer, found.dumped, found.saved, 3)
+
+
 def page_rows(scratch: Path) -> Iterator[Row]:
     if not report_page.can_measure():
         return
@@ -258,7 +269,7 @@ def main() -> int:
     parser.add_argument("--scratch", type=Path, default=Path("build/bench"), help="on the disk to measure; about 7 GB")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument(
-        "parts", nargs="*", help="measure these only: capture, record, fingerprint, open, model, diff, ops, page"
+        "parts", nargs="*", help="measure these only: capture, record, fingerprint, open, model, diff, ops, graph, page"
     )
     options = parser.parse_args()
     program, command = options.build / "bench/recorder_bench", options.build / "cli/ttap"
@@ -275,6 +286,7 @@ def main() -> int:
         "model": lambda: model_rows(scratch),
         "diff": lambda: diff_rows(command, scratch),
         "ops": lambda: op_rows(command, scratch),
+        "graph": lambda: graph_rows(scratch),
         "page": lambda: page_rows(scratch),
     }
     unknown = set(options.parts) - set(parts)

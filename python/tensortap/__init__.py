@@ -13,6 +13,7 @@ Importing the package does not import PyTorch; recording and loading do.
 """
 
 from tensortap.comparing import Diff, TensorDiff, diff
+from tensortap.graph_backend import GraphBackend, GraphSeen, graph_backend
 from tensortap.probe import Probe, drain_records
 from tensortap.probe_actions import Compare, CompareFailed, Print, Record, Snapshot
 from tensortap.reading import EventRecord, FormatError, Pass, Passes, Rank, Run, TensorRecord, Use, load_pass, open
@@ -27,6 +28,8 @@ __all__ = [
     "Diff",
     "EventRecord",
     "FormatError",
+    "GraphBackend",
+    "GraphSeen",
     "Pass",
     "Passes",
     "Print",
@@ -43,6 +46,7 @@ __all__ = [
     "__version__",
     "diff",
     "drain_records",
+    "graph_backend",
     "load_pass",
     "open",
     "record",

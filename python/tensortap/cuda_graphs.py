@@ -42,6 +42,14 @@ def under_way() -> bool:
     return _under_way > 0
 
 
+def graph_now(core: _core.Recorder) -> int:
+    """The recorder's taps in the graph that is captured on the current stream, for begin_event(); 0 when none is."""
+    if not under_way() or not torch.cuda.is_current_stream_capturing():
+        return 0
+    device = torch.cuda.current_device()
+    return core.graph_pass(device, torch._C._cuda_getCurrentRawStream(device))
+
+
 class CudaGraphs:
     """Tells a listener of graphs, until it is removed."""
 

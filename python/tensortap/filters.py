@@ -26,6 +26,7 @@ class NameFilter:
     """
 
     def __init__(self, given: Sequence[str] | Predicate | None) -> None:
+        self.given = given
         self._predicate: Predicate | None = None
         self._patterns: list[re.Pattern[str]] | None = None
         if given is None:
@@ -38,7 +39,7 @@ class NameFilter:
                 f"filter is {given!r}: it must be None, a list of patterns, or a function of (name, module); "
                 "for one pattern write filter=[r'...']"
             )
-        self._patterns = [_compiled(pattern) for pattern in given]
+        self._patterns = [compiled_pattern(pattern) for pattern in given]
 
     def selects(self, names: Iterable[str], module: nn.Module) -> bool:
         """Whether a module with these names is recorded."""
@@ -71,7 +72,8 @@ class NameFilter:
         return "everything" if self._patterns is None else str([pattern.pattern for pattern in self._patterns])
 
 
-def _compiled(pattern: object) -> re.Pattern[str]:
+def compiled_pattern(pattern: object) -> re.Pattern[str]:
+    """A pattern of a filter, checked."""
     if isinstance(pattern, re.Pattern):
         return pattern
     if not isinstance(pattern, str):

@@ -18,9 +18,8 @@ from tensortap.metadata import of_model
 from tensortap.module_map import ModuleMap
 from tensortap.names import NamedModule, is_leaf, named_modules, parents_of
 from tensortap.passes import outermost_call
-from tensortap.placements import spread_of
-from tensortap.snapshot import Unrecordable, is_plain, parts_of, stream_of
 from tensortap.taps import Call, Place, Tap
+from tensortap.tensor_capture import TensorCapture
 
 if TYPE_CHECKING:
     from tensortap.recording import Recording
@@ -56,6 +55,7 @@ class ModuleSource:
         self.ops = recording.ops
         self.uses_before = options.modules == "all" or options.ops or bool(options.roles & {"in", "grad_in"})
         self._options = options
+        self._capture = TensorCapture(recording)
         self._hooks = HookSet()
         self._roots: list[Root] = []
         self._attached: ModuleMap[Root] = ModuleMap()  # the roots' modules
@@ -221,52 +221,11 @@ class ModuleSource:
 
     def graph_now(self) -> int:
         """The recorder's taps in the CUDA graph that is captured on the current stream; 0 when none is."""
-        if not cuda_graphs.under_way() or not torch.cuda.is_current_stream_capturing():
-            return 0
-        device = torch.cuda.current_device()
-        return self.core.graph_pass(device, torch._C._cuda_getCurrentRawStream(device))
+        return cuda_graphs.graph_now(self.core)
 
     def record(self, call: Call, tensor: torch.Tensor, role: str, path: str) -> None:
         """One tensor of a call, whatever kind of tensor it is."""
-        try:
-            if is_plain(tensor):
-                if (live := self._options.live_rows) is not None:
-                    tensor = live.on_host(tensor)
-                self._captured(self.core.capture(call.event, tensor, role, path, "cpu"))
-                return
-            stream = stream_of(tensor)
-            if stream is not None:
-                self._captured(self._capture_gpu(call, tensor, role, path, stream))
-                return
-            spread = spread_of(tensor)
-            for part in parts_of(tensor):
-                part_path = path
-                for step in part.steps:
-                    part_path = _core.append_path(part_path, step)
-                if part.stream is not None:
-                    self._captured(self._capture_gpu(call, part.tensor, role, part_path, part.stream))
-                else:
-                    capture = self.core.capture if part.has_bytes else self.core.capture_meta
-                    self._captured(capture(call.event, part.tensor, role, part_path, part.device))
-                if spread is not None and call.event is not None:
-                    keys = [_core.key_text(name, call.event.call, role, part_path) for name in call.tap.names]
-                    self._recording._writer_now().placements.note(keys, spread, call.number)
-        except (Unrecordable, RuntimeError, TypeError) as why:
-            if self._options.core.strict:
-                raise
-            reason = str(why).partition("\n")[0]
-            self.core.count_unsupported(call.tap.names[0], reason, call.number)
-            self.coverage.cannot_record(reason, f"{call.tap.names[0]}@{role}{path}")
-
-    def _capture_gpu(self, call: Call, tensor: torch.Tensor, role: str, path: str, stream: int) -> str | None:
-        index, live = tensor.get_device(), self._options.live_rows
-        rows = live.rows if live is not None and live.limits(tensor) else None
-        return self.core.capture_gpu(call.event, tensor, role, path, f"cuda:{index}", index, stream, rows)
-
-    def _captured(self, error: str | None) -> None:
-        # The recorder has counted it.
-        if error is not None and self._options.core.strict:
-            raise RuntimeError(error)
+        self._capture.record(call.event, call.number, call.tap.names, tensor, role, path)
 
     # ---- what is said of it ----
 

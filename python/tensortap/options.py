@@ -63,7 +63,8 @@ def _size(given: int | str, what: str) -> int:
     return int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ")
 
 
-def _choice(given: str, choices: Iterable[str], what: str) -> str:
+def choice(given: str, choices: Iterable[str], what: str) -> str:
+    """One of the choices, or a ValueError that lists them."""
     choices = tuple(choices)
     if given not in choices:
         raise ValueError(f"{what} is {given!r}: it is one of {', '.join(choices)}")
@@ -71,13 +72,13 @@ def _choice(given: str, choices: Iterable[str], what: str) -> str:
 
 
 def _flag(environment: Mapping[str, str], name: str, passed: bool) -> bool:
-    return _choice(environment.get(name, "1" if passed else "0"), ("0", "1"), name) == "1"
+    return choice(environment.get(name, "1" if passed else "0"), ("0", "1"), name) == "1"
 
 
 def _roles(given: str | Iterable[str]) -> frozenset[str]:
     names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
     for name in names:
-        _choice(name, ROLES, "a role")
+        choice(name, ROLES, "a role")
     if not names:
         raise ValueError(f"no roles: choose from {', '.join(ROLES)}")
     return frozenset(names)
@@ -140,7 +141,7 @@ def options_of(
         core.device_staging_bytes = _size(device_staging, "device_staging")
     if quota is not None:
         core.quota_bytes = _size(quota, "quota")
-    core.drop_when_full = _choice(when_full, ("block", "drop"), "when_full") == "drop"
+    core.drop_when_full = choice(when_full, ("block", "drop"), "when_full") == "drop"
     core.write = write
     core.deduplicate, core.sync, core.strict, core.format = deduplicate, sync, strict, format
     core.directory = os.fspath(directory) if directory is not None else ""
@@ -165,10 +166,10 @@ def options_of(
 
     chosen = {
         "roles": _roles(environment.get("TTAP_ROLES", roles)),
-        "modules": _choice(environment.get("TTAP_MODULES", modules), ("leaf", "all"), "modules"),
+        "modules": choice(environment.get("TTAP_MODULES", modules), ("leaf", "all"), "modules"),
         "ops": _flag(environment, "TTAP_OPS", ops),
         "stacks": _flag(environment, "TTAP_STACKS", stacks),
-        "step": _choice(environment.get("TTAP_STEP", step), ("auto", "manual"), "step"),
+        "step": choice(environment.get("TTAP_STEP", step), ("auto", "manual"), "step"),
     }
     described = {
         "filter": str(name_filter),

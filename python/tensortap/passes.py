@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -97,6 +98,9 @@ class OpenPass:
     came: int = 0
     handles: list[RemovableHandle] = field(default_factory=list)  # of hooks that go with the pass
     held_for: int | None = None  # id of the root: its forward is over, and its gradients may come
+    resting: bool = False  # nothing of it is under way, as far as its source knows
+    failed: bool = False  # something in it raised: it ends as aborted
+    values: Iterator[int] = field(default_factory=lambda: itertools.count(1))  # numbers of its values, for uses
 
 
 class PassTracker:
@@ -163,7 +167,7 @@ class PassTracker:
             self.thread.tell()
         if self._before_end is not None:
             self._before_end()
-        self._writer().close_pass(number, aborted=aborted)
+        self._writer().close_pass(number, aborted=aborted or ended.failed)
 
     def await_gradients(self, number: int, count: int, handles: list[RemovableHandle]) -> None:
         """The pass has gradients to come; its end removes the handles."""
@@ -178,21 +182,33 @@ class PassTracker:
     def is_open(self, number: int) -> bool:
         return number in self._open
 
+    def opened(self, number: int) -> OpenPass | None:
+        """What is known of a pass that has not ended."""
+        return self._open.get(number)
+
     def end_all(self) -> None:
         """At the end of the recording: what is still under way is aborted; what only waits for gradients is whole."""
+        self._drop_stale(self.thread)
+        self.end_what_is_over()
+        for number, opened in list(self._open.items()):
+            self._end(number, aborted=opened.held_for is None and not opened.resting)
+
+    def end_what_is_over(self) -> None:
+        """Ends this thread's pass if the call that it lasts for is over, of which no hook has told."""
         thread = self.thread
-        self._drop_stale(thread)
         if thread.unended is not None and not calls_under_way(thread.unended):
             self._end_unended(thread)
-        for number, opened in list(self._open.items()):
-            self._end(number, aborted=opened.held_for is None)
 
     # ---- passes that wait for gradients ----
 
     def _hold_or_end(self, number: int, root: nn.Module) -> None:
         opened = self._open.get(number)
         # With checkpoints nothing may be awaited yet: there is no graph before the backward.
-        if opened is not None and (opened.awaited > 0 or (self._gradients and torch.is_grad_enabled())):
+        if (
+            opened is not None
+            and not opened.failed
+            and (opened.awaited > 0 or (self._gradients and torch.is_grad_enabled()))
+        ):
             opened.held_for = id(root)
             self.thread.held = number
             self.thread.tell()
@@ -201,14 +217,17 @@ class PassTracker:
 
     def _end_held(self, root: nn.Module) -> None:
         """Before a root's next pass: ends its last one, those of threads that are gone, and the oldest of too many."""
-        held = [(number, opened) for number, opened in list(self._open.items()) if opened.held_for is not None]
+        waiting = list(self._open.items())
+        held = [(number, opened) for number, opened in waiting if opened.held_for is not None or opened.resting]
         mine = threading.current_thread()
         for number, opened in held:
             thread = opened.thread()
             is_last = thread is mine and opened.held_for == id(root)
             if is_last or thread is None or not thread.is_alive():
                 self._end(number, aborted=False)
-        still = [number for number, opened in held if number in self._open and opened.thread() is mine]
+        still = [
+            number for number, opened in held if number in self._open and opened.held_for and opened.thread() is mine
+        ]
         for number in still[:-_HELD_AT_ONCE]:
             self._end(number, aborted=False)
 
@@ -296,8 +315,7 @@ class PassTracker:
         itself.
         """
         thread = self.thread
-        if thread.unended is not None and not calls_under_way(thread.unended):
-            self._end_unended(thread)
+        self.end_what_is_over()
         if thread.number is not None:
             return thread.number
         if in_backward():

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tensortap import launch
 from tensortap.options import Options, options_of
+from tensortap.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,25 +16,18 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from tensortap.coverage import Coverage
     from tensortap.cuda_graphs import CudaGraphs
     from tensortap.op_tap import OpTap
     from tensortap.root_finder import RootFinder
     from tensortap.writer import Writer
 
 
-class Recording:
+class Recording(Session):
     """A recording under way; made by `tensortap.record`. Closing it takes every hook off the models."""
 
     def __init__(self, models: Mapping[str, nn.Module] | None, options: Options) -> None:
-        self.options = options
-        self._closed = options.directory is None
-        self._writer: Writer | None = None
-        self._rank_directory: Path | None = None
-        self._cannot_write: str | None = None
-        self._warned: set[str] = set()
+        super().__init__(options)
         self._described: list[dict[str, Any]] = []
-        self._coverage: Coverage | None = None
         self._finder: RootFinder | None = None
         self.ops: OpTap | None = None
         self._graphs: CudaGraphs | None = None
@@ -83,54 +72,9 @@ class Recording:
             raise
 
     @property
-    def recording(self) -> bool:
-        """Whether anything is being recorded: False without a directory, on a rank left out, and after close()."""
-        return not self._closed
-
-    @property
-    def directory(self) -> Path | None:
-        """The run's directory."""
-        return self.options.directory
-
-    @property
-    def rank_directory(self) -> Path | None:
-        """This process's directory in it."""
-        return self._rank_directory
-
-    @property
-    def coverage(self) -> dict[str, Any]:
-        """What was not seen so far, as coverage.json will hold it; empty when nothing is recorded at all."""
-        return self._coverage.as_dict() if self._coverage is not None else {}
-
-    @property
     def is_explicit(self) -> bool:
         """Whether the program named its models."""
         return self._finder is None
-
-    @contextlib.contextmanager
-    def step(self) -> Iterator[int | None]:
-        """One pass: `with rec.step(): engine.step()`. Marked aborted when the block raises.
-
-        With step `manual` only what happens inside such blocks is recorded; with `auto` this makes one pass of several
-        outermost forwards.
-
-        Yields
-        ------
-        int or None
-            The number of the pass; None when this step is not recorded.
-        """
-        if self._closed:
-            yield None
-            return
-        from tensortap.passes import SKIPPED
-
-        number = self.tracker.begin_step()
-        try:
-            yield None if number == SKIPPED else number
-        except BaseException:
-            self.tracker.end_step(number, aborted=True)
-            raise
-        self.tracker.end_step(number, aborted=False)
 
     def flush(self) -> None:
         """Returns when everything recorded so far is in the files."""
@@ -157,36 +101,6 @@ class Recording:
             self._source.say_what_matches_nothing()
         self._release()
 
-    def _release(self) -> None:
-        from tensortap.coverage import report_lines
-        from tensortap.cuda_graphs import free_device_memory
-
-        writer, self._writer = self._writer, None
-        coverage = self.coverage
-        error, lines = None, []
-        if writer is not None:
-            error = writer.release(self)
-            free_device_memory()
-            totals = writer.core.report()
-            lines = report_lines(writer.directory, totals, coverage, error)
-            dropped = [cause.replace("_", " ") for cause, count in totals["drops"].items() if count]
-            error = error or (f"not everything was recorded: {', '.join(dropped)}" if dropped else None)
-        elif coverage["notes"]:  # nothing could be recorded, or nothing was selected
-            lines = ["tensortap: nothing was recorded", *(f"  {note}" for note in coverage["notes"])]
-        if lines and self.options.report and sys.stderr is not None:
-            with contextlib.suppress(OSError, ValueError):  # closed, or a pipe that nobody reads
-                print("\n".join(lines), file=sys.stderr)
-        if self.options.core.strict and error is not None:
-            raise RuntimeError(error)
-
-    def __enter__(self) -> Recording:  # noqa: PYI034
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"<Recording into {self.options.directory}, {'on' if self.recording else 'off'}>"
 
@@ -197,25 +111,12 @@ class Recording:
         if self._finder is not None:
             self._finder.before(module, args)
 
-    def _writer_now(self) -> Writer:
-        """This process's writer; a forked child makes its own when it first records something."""
-        if self._writer is None:
-            from tensortap.writer import Writer
-
-            if self._cannot_write is not None:
-                raise RuntimeError(self._cannot_write)
-            try:
-                self._writer = Writer.acquire(self)
-            except OSError as error:
-                self._cannot_write = str(error)  # trying again in every call would cost, and say nothing new
-                raise
-            self._rank_directory = self._writer.rank_directory
-            if self.ops is not None:
-                self.ops.start(self._writer.core)
-            self._watch_graphs()
-            for described in self._described:
-                self._tell_writer(described)
-        return self._writer
+    def _writer_made(self, writer: Writer) -> None:
+        if self.ops is not None:
+            self.ops.start(writer.core)
+        self._watch_graphs()
+        for described in self._described:
+            self._tell_writer(described)
 
     def _model_attached(self, described: dict[str, Any]) -> None:
         if described in self._described:  # a program may make the same module again and again
@@ -230,13 +131,8 @@ class Recording:
             self._writer.core.add_alias(name, alias)
         self._writer.add_model(described)
 
-    def _warn(self, note: str) -> None:
-        if note in self._warned:
-            return
-        self._warned.add(note)
-        self._coverage.notes.append(note)
-        if self._finder is None:
-            warnings.warn(f"tensortap: {note}", stacklevel=5)
+    def _warn(self, note: str, *, aloud: bool = True) -> None:
+        super()._warn(note, aloud=aloud and self._finder is None)
 
     def _watch_graphs(self) -> None:
         import torch
@@ -259,11 +155,9 @@ class Recording:
     def _after_fork(self) -> None:
         if self.ops is not None:
             self.ops.stop()
-        self._writer = None
-        self._rank_directory = None
-        self.tracker.reset()
+        super()._after_fork()
         self._source.after_fork()
-        self._coverage = self._source.coverage = type(self._coverage)()
+        self._source.coverage = self._coverage
 
 
 def record(

@@ -15,7 +15,7 @@ from tensortap.placements import Placements
 
 if TYPE_CHECKING:
     from tensortap.options import Options
-    from tensortap.recording import Recording
+    from tensortap.session import Session
 
 _lock = threading.Lock()
 _writers: dict[Path, Writer] = {}
@@ -34,12 +34,12 @@ class Writer:
         self.core = _core.Recorder.create(core)
         self.rank_directory = Path(self.core.rank_directory)
         self.placements = Placements(_read_json(self.rank_directory / "placements.json"))  # of earlier passes
-        self._recordings: list[Recording] = []
+        self._recordings: list[Session] = []
         self._models: list[dict[str, Any]] = []
         self._finished: list[dict[str, Any]] = []  # the coverage of recordings that were closed before the last
 
     @classmethod
-    def acquire(cls, recording: Recording) -> Writer:
+    def acquire(cls, recording: Session) -> Writer:
         """The writer of the recording's directory, made if it is the first."""
         directory = recording.options.directory
         assert directory is not None
@@ -55,7 +55,7 @@ class Writer:
             writer._recordings.append(recording)
             return writer
 
-    def release(self, recording: Recording) -> str | None:
+    def release(self, recording: Session) -> str | None:
         """The recording is done. The last one closes the recorder; then its first error, if there is one."""
         with _lock:
             if recording not in self._recordings:

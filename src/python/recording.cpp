@@ -12,6 +12,7 @@
 #include <string>
 
 #include "cuda/runtime.h"
+#include "python/call_texts.h"
 #include "python/drops.h"
 #include "python/errors.h"
 #include "python/gpu_rows.h"
@@ -131,6 +132,7 @@ void init_options(nb::module_& m) {
 
 void init_recording(nb::module_& m) {
   init_options(m);
+  init_call_texts(m);
   nb::class_<Event>(m, "Event", "An event of an open pass, to hang tensors on.")
       .def_ro("number", &Event::number)
       .def_ro("call", &Event::call)
@@ -149,10 +151,11 @@ void init_recording(nb::module_& m) {
       .def(
           "begin_event",
           [](Recorder& recorder, std::string_view name, std::string_view kind, uint32_t pass, int level,
-             const Event* parent, bool again, uintptr_t graph) {
+             const Event* parent, bool again, uintptr_t graph, std::string_view stack) {
             const EventInfo info{.name = name,
                                  .kind = kind,
                                  .parent = parent != nullptr ? *parent : Event{},
+                                 .stack = stack,
                                  .pass = pass,
                                  .level = static_cast<Level>(level),
                                  .again = again,
@@ -161,7 +164,7 @@ void init_recording(nb::module_& m) {
             return recorder.begin_event(info);
           },
           "name"_a, "kind"_a, "pass_number"_a, "level"_a, "parent"_a.none() = nb::none(), "again"_a = false,
-          "graph"_a = 0)
+          "graph"_a = 0, "stack"_a = "")
       .def(
           "graph_pass",
           [](Recorder& recorder, int device, uintptr_t stream) -> uintptr_t {
@@ -185,37 +188,41 @@ void init_recording(nb::module_& m) {
       .def(
           "capture",
           [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,
-             std::string_view device) {
+             std::string_view device, uint32_t value) {
             const TensorAccess access(tensor);
-            return captured(recorder, event, access.view(), {.role = role, .path = path, .device = device});
+            return captured(recorder, event, access.view(),
+                            {.role = role, .path = path, .device = device, .value = value});
           },
-          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a,
+          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "value"_a = 0,
           "Copies a strided CPU tensor. Returns None, or what went wrong.")
       .def(
           "capture_gpu",
           [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,
-             std::string_view device, int device_index, uintptr_t stream, nb::handle rows) {
+             std::string_view device, int device_index, uintptr_t stream, nb::handle rows, uint32_t value) {
             const TensorAccess access(tensor);
             const GpuRows live(rows);
             OnGpu gpu{.device = device_index, .stream = reinterpret_cast<void*>(stream)};
             live.limit(gpu);
             std::array<int64_t, kMaxDims> shape;
             const TensorView view = live.limit(access.view(), shape);
-            return captured(recorder, event, view, {.role = role, .path = path, .device = device, .gpu = gpu});
+            return captured(recorder, event, view,
+                            {.role = role, .path = path, .device = device, .value = value, .gpu = gpu});
           },
           "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "device_index"_a, "stream"_a,
-          "rows"_a.none() = nb::none(),
+          "rows"_a.none() = nb::none(), "value"_a = 0,
           "Snapshots a strided CUDA tensor on the stream that made it, and does not wait. `rows`, an int or a CUDA "
           "tensor of one integer, limits its first axis. Returns None, or what went wrong.")
       .def(
           "capture_meta",
           [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,
-             std::string_view device) {
+             std::string_view device, uint32_t value) {
             const auto access = TensorAccess::without_bytes(tensor);
-            return captured(recorder, event, access.view(),
-                            {.role = role, .path = path, .device = device, .at_most = Level::kMeta});
+            return captured(
+                recorder, event, access.view(),
+                {.role = role, .path = path, .device = device, .at_most = Level::kMeta, .value = value});
           },
-          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "Records dtype and shape of a tensor without bytes.")
+          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "value"_a = 0,
+          "Records dtype and shape of a tensor without bytes.")
       .def(
           "add_alias",
           [](Recorder& recorder, std::string_view name, std::string_view alias) {
@@ -256,11 +263,33 @@ void init_recording(nb::module_& m) {
       .def("report", &report_as_dict)
       .def(
           "end_event",
-          [](Recorder& recorder, const Event& event) {
+          [](Recorder& recorder, const Event& event, const CallTexts* texts, nb::handle numbers) {
+            std::vector<Use> uses;
+            const CallInfo call = texts != nullptr ? texts->with(numbers, uses) : CallInfo{};
             const nb::gil_scoped_release released;
-            recorder.end_event(event, {});
+            recorder.end_event(event, call);
           },
-          "event"_a, "The call is over: its duration is kept.")
+          "event"_a, "texts"_a.none() = nb::none(), "numbers"_a.none() = nb::none(),
+          "The call is over: its duration is kept, and with `texts` what it was given and gave. `numbers` are of its "
+          "uses, two for each: which tensor it was, and the number of the value.")
+      .def(
+          "end_event_with",
+          [](Recorder& recorder, const Event& event, nb::handle tensor, uint32_t value, const CallTexts& texts,
+             nb::handle numbers) -> std::optional<std::string> {
+            const TensorAccess access(tensor);
+            std::vector<Use> uses;
+            const CallInfo call = texts.with(numbers, uses);
+            Status status;
+            {
+              const nb::gil_scoped_release released;
+              status = recorder.try_capture(event, access.view(), {.value = value});
+              recorder.end_event(event, call);
+            }
+            if (status.ok()) return std::nullopt;
+            return status.error().describe();
+          },
+          "event"_a, "tensor"_a, "value"_a, "texts"_a, "numbers"_a,
+          "capture() of a call's only result, a strided CPU tensor, and end_event(): what is done most often, in one.")
       .def_prop_ro(
           "address", [](Recorder& recorder) { return reinterpret_cast<uintptr_t>(&recorder); },
           "For the extension that observes operators; good as long as this object.")

@@ -12,8 +12,8 @@ from ttap_command import ROOT, TTAP, read_json
 EXAMPLES = ROOT / "examples/python"
 TESTED = {
     "embed_sentences", "graph_decode", "probe_block", "probe_consumer", "probe_gradients", "probe_tensorboard",
-    "record_serving", "record_tensor_parallel", "record_torchrun", "record_training", "record_transformers",
-    "trace_compiled", "wrong_epsilon",
+    "record_graph", "record_serving", "record_tensor_parallel", "record_torchrun", "record_training",
+    "record_transformers", "trace_compiled", "wrong_epsilon",
 }  # fmt: skip
 
 
@@ -52,6 +52,16 @@ def test_trace_compiled(start, tmp_path):
     assert "diverged: rotary:aten::cos (in B Model:aten::sin) introduced the error" in printed
     assert "code: return x * torch.cos(angle)" in printed
     assert "aten::sin" in start(TTAP, "log", "runs/compiled")
+
+
+def test_graph(start, tmp_path):
+    printed = start(sys.executable, EXAMPLES / "record_graph.py", "runs")
+    assert "1.gate   %linear_3 = torch.nn.functional.linear(%0, %1, %2)" in printed
+    assert "bit for bit what eager computes: True" in printed
+    assert "the module's value is its node's: True" in printed
+    assert "backward: " in printed
+    (rank,) = tap.open(tmp_path / "runs/aot").ranks
+    assert len(list(rank.path.glob("graph_*.py"))) == 2 and len(rank.passes) == 1
 
 
 def test_serving(start, tmp_path):

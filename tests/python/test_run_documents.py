@@ -24,7 +24,7 @@ import torch
 from ttap_command import ROOT, TTAP
 
 NAMES = ("recording.md", "diffing.md", "tracing.md", "coming-from-debugmode.md", "coming-from-torch-cudagraph-debug.md",
-         "cuda-graphs.md")  # fmt: skip
+         "cuda-graphs.md", "graphs.md")  # fmt: skip
 DOCUMENTS = [ROOT / "docs" / name for name in NAMES]
 BLOCK = re.compile(
     r"^(<!-- (?:not run|needs a GPU)[^\n]*-->\n)?```(python|console)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?",

@@ -1,0 +1,53 @@
+"""Knows when a module call on the stack is over, though no hook is told of it.
+
+A frame keeps whatever is put among its `f_locals` for as long as it lives. So a mark in the frame of a call tells calls
+of the same module apart, and goes when the call returns; after an exception, when nobody holds the traceback any more.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+_CALL = nn.Module._call_impl.__code__
+
+
+class _Mark:
+    def __init__(self, over: Callable[[], None]) -> None:
+        self._over = over
+        self._thread = threading.get_ident()
+
+    def __del__(self) -> None:
+        # Collected on another thread it is too late: whoever marks the thread's next call finds out.
+        if threading.get_ident() == self._thread:
+            self._over()
+
+
+class Calls:
+    """The module calls on this thread's stack."""
+
+    def __init__(self) -> None:
+        frame: Any = sys._getframe(1)
+        self._frame: Any = None  # of the outermost
+        self.innermost: nn.Module | None = None
+        while frame is not None:
+            if frame.f_code is _CALL:
+                self._frame = frame
+                self.innermost = frame.f_locals["self"] if self.innermost is None else self.innermost
+            frame = frame.f_back
+
+    @property
+    def outermost(self) -> nn.Module | None:
+        return self._frame.f_locals["self"] if self._frame is not None else None
+
+    def mark(self, key: str, over: Callable[[], None]) -> bool:
+        """Marks the outermost call: `over` is called when it is. False when it had that mark already."""
+        places = self._frame.f_locals
+        if key in places:
+            return False
+        places[key] = _Mark(over)
+        return True

@@ -1,0 +1,167 @@
+"""Whether two ways to run a graph gave the same: by TensorTap's one meaning of close, that of `tap.diff`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tensortap import _core, snapshot
+from tensortap.comparing import diff
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What counts as close.
+
+    Parameters
+    ----------
+    rtol, atol
+        For every tensor; by default they depend on the dtype, as in `tap.diff`. Integers must be equal.
+    equal_nan
+        NaN agrees with NaN: what the graph computes is the question, not whether it should.
+    """
+
+    rtol: float | None = None
+    atol: float | None = None
+    equal_nan: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("rtol", "atol"):
+            given = getattr(self, name)
+            if given is not None and not given >= 0:
+                raise ValueError(f"Tolerance({name}={given}): tolerances are not negative")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A value that two ways to run a graph do not agree on.
+
+    Attributes
+    ----------
+    place
+        What it is: `output 0`, or `input l_x_` for one that the graph writes to.
+    reason
+        How the two differ, in words.
+    largest
+        The largest difference of two elements; infinity where the two cannot be held against each other.
+    limits
+        The tolerance it was judged by: `rtol`, `atol`, `relative` (of the error as a whole, or None), `equal_nan`.
+    """
+
+    place: str
+    reason: str
+    largest: float = float("inf")
+    limits: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.place} {self.reason}"
+
+
+@dataclass
+class Verdict:
+    """What a comparison found, and what it could not look at."""
+
+    differences: list[Difference] = field(default_factory=list)
+    uncompared: list[str] = field(default_factory=list)
+
+
+def compare(pairs: Iterable[tuple[str, Any, Any]], tolerance: Tolerance | None = None) -> Verdict:
+    """Hold values against each other: (place, what is right, what is asked about)."""
+    tolerance = tolerance or Tolerance()
+    verdict = Verdict()
+    unequal: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+    with snapshot.no_modes(), torch.no_grad():
+        for place, expected, actual in pairs:
+            _compare_one(place, expected, actual, tolerance, verdict, unequal)
+        _judge(unequal, tolerance, verdict)
+    return verdict
+
+
+def _compare_one(
+    place: str,
+    expected: Any,
+    actual: Any,
+    tolerance: Tolerance,
+    verdict: Verdict,
+    unequal: dict[str, tuple[torch.Tensor, torch.Tensor]],
+) -> None:
+    if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
+        if isinstance(expected, torch.Tensor) or isinstance(actual, torch.Tensor):
+            kinds = f"{type(actual).__name__}, and interpreted {type(expected).__name__}"
+            verdict.differences.append(Difference(place, f"is compiled a {kinds}"))
+        elif not _same_scalar(expected, actual):
+            verdict.differences.append(Difference(place, f"is {actual!r}, and interpreted {expected!r}"))
+        return
+    if expected.shape != actual.shape or expected.dtype != actual.dtype:
+        theirs, ours = (f"{one.dtype} {list(one.shape)}" for one in (actual, expected))
+        verdict.differences.append(Difference(place, f"is {theirs}, and interpreted {ours}".replace("torch.", "")))
+        return
+    try:
+        expected_parts, actual_parts = _parts(expected), _parts(actual)
+    except snapshot.Unrecordable as error:
+        verdict.uncompared.append(f"{place}: {error}")
+        return
+    for (step, ours), (_, theirs) in zip(expected_parts, actual_parts, strict=False):
+        if ours.shape != theirs.shape:
+            verdict.differences.append(Difference(place + step, f"has shape {theirs.shape}, interpreted {ours.shape}"))
+        elif _core.compare(theirs, ours, 0.0, 0.0, tolerance.equal_nan)["differing"]:
+            unequal[place + step] = (ours, theirs)
+
+
+def _parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
+    """A tensor as strided ones on the CPU, each with what it is of the whole."""
+    parts = []
+    for part in snapshot.parts_of(tensor.detach()) if not snapshot.is_plain(tensor) else [None]:
+        values, steps = (tensor.detach(), ()) if part is None else (part.tensor, part.steps)
+        if part is not None and not part.has_bytes:
+            raise snapshot.Unrecordable("it has no values")
+        values = values.cpu()
+        if values.dtype not in snapshot.TORCH_DTYPES.values():
+            raise snapshot.Unrecordable(f"TensorTap does not know {values.dtype}")
+        parts.append(("".join(f"/{step}" for step in steps), values))
+    return parts
+
+
+def _judge(unequal: dict[str, tuple[torch.Tensor, torch.Tensor]], tolerance: Tolerance, verdict: Verdict) -> None:
+    if not unequal:
+        return
+    # Copies: a view would bring all of its storage along.
+    ours = {str(i): pair[0].clone() for i, pair in enumerate(unequal.values())}
+    theirs = {str(i): pair[1].clone() for i, pair in enumerate(unequal.values())}
+    found = diff(ours, theirs, rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=tolerance.equal_nan, structure=False)
+    places = list(unequal)
+    for one in found.tensors:
+        if one.verdict not in ("identical", "within tolerance"):
+            verdict.differences.append(_difference(places[int(one.key)], one))
+
+
+def _difference(place: str, found: Any) -> Difference:
+    measures = found.measures or {}
+    limits = dict(found.tolerance or {})
+    if not measures:
+        return Difference(place, found.verdict, limits=limits)
+    if measures["nan_mismatches"] or measures["inf_mismatches"]:
+        kind = "NaN" if measures["nan_mismatches"] else "infinite"
+        count = measures["nan_mismatches"] or measures["inf_mismatches"]
+        reason = f"is {kind} in {count} of {measures['count']} elements where the other is not"
+        return Difference(place, reason, limits=limits)
+    worst = measures["worst"]
+    reason = f"differs by up to {measures['max_abs']:.3g}"
+    if worst:
+        reason += f" (at {worst['index']}: {worst['b']:.6g}, interpreted {worst['a']:.6g})"
+    if measures["outside"]:
+        reason += f", {measures['outside']} of {measures['count']} elements beyond rtol {limits['rtol']:.2g}"
+        reason += f" and atol {limits['atol']:.2g}"
+    else:
+        reason += f", as a whole by {measures['relative']:.2g} of its size"
+    return Difference(place, reason, float(measures["max_abs"]), limits)
+
+
+def _same_scalar(expected: Any, actual: Any) -> bool:
+    try:
+        return bool(expected == actual) or (expected != expected and actual != actual)
+    except Exception:  # somebody else's __eq__, or a number that is not known
+        return True

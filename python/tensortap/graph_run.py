@@ -1,0 +1,187 @@
+"""A graph made ready to be recorded, and one run of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from tensortap import _core
+from tensortap.graph_arguments import nodes_in
+from tensortap.graph_modules import Names, Scope, Scopes
+from tensortap.graph_node import Argument, NodeTap, Numbers, tensors_of
+from tensortap.graph_notes import stack_of
+from tensortap.graph_program import Program
+from tensortap.graph_writes import may_write, version_of
+
+if TYPE_CHECKING:
+    from tensortap.graph_backend import GraphBackend
+
+_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
+
+
+class Plan:
+    """What of a graph is recorded, decided once: a tap for each node that the filter selects."""
+
+    def __init__(self, backend: GraphBackend, module: fx.GraphModule, part: str, selected: set[fx.Node]) -> None:
+        nodes = [node for node in module.graph.nodes if node.op != "output"]
+        self.node_count = len(nodes)
+        self.registers = {node: number for number, node in enumerate(nodes)}
+        last_write = _last_writes(nodes)
+        taps = {node: self._tap(backend, node, last_write) for node in nodes if node in selected}
+        checked = {argument.register for tap in taps.values() for argument in tap.arguments if argument.checked}
+        for tap in taps.values():
+            tap.versioned = tap.register in checked
+        self.versioned = checked
+        self.selected = len(selected)
+        scopes = Scopes(nodes if part != "backward" else [], selected)
+        self.program = Program(module, self.registers, taps, scopes)
+
+    def _tap(self, backend: GraphBackend, node: fx.Node, last_write: dict[fx.Node, int]) -> NodeTap:
+        used = nodes_in(node.args, node.kwargs)
+        arguments = [
+            Argument(self.registers[each], path, checked=last_write[node] > self.registers[each]) for each, path in used
+        ]
+        return NodeTap(
+            node,
+            self.registers[node],
+            backend.options.levels.of_name(node.name),
+            [each for each, _ in used],
+            arguments,
+            writes=may_write(node),
+            inputs=backend.inputs,
+            outputs=backend.outputs,
+            stack=stack_of(node) if backend.options.stacks else "",
+        )
+
+
+def _last_writes(nodes: list[fx.Node]) -> dict[fx.Node, int]:
+    """For each node the number of the last one before it that may write to something; -1: none."""
+    found, last = {}, -1
+    for number, node in enumerate(nodes):
+        found[node] = last
+        if may_write(node):
+            last = number
+    return found
+
+
+class Run:
+    """One run of a graph that is recorded."""
+
+    def __init__(
+        self, backend: GraphBackend, plan: Plan, number: int, names: Names, values: Iterator[int], event: _core.Event
+    ) -> None:
+        self._backend = backend
+        self._plan = plan
+        self.core = backend._writer_now().core
+        self.number = number  # of the pass
+        self.names = names
+        self.values = values
+        self.has_modes = torch._C._len_torch_function_stack() > 0
+        self.graph = backend.graph_now()
+        self.held: dict[int, Numbers] = {}  # by register: the records of this pass that hold its value
+        self.versions: dict[int, Any] = {}  # what the versions of these tensors were then
+        self._parents = [event]
+        self.parent = event  # of what comes next
+        self.begin_event = self.core.begin_event
+        self.end_event_with = self.core.end_event_with
+        self._record = backend.capture.record
+
+    # ---- for the nodes ----
+
+    def begin_node(self, tap: NodeTap) -> _core.Event:
+        return self.core.begin_event(
+            tap.name, "node", self.number, tap.level, self.parent, False, self.graph, tap.stack
+        )
+
+    def capture(self, event: _core.Event, name: str, tensor: torch.Tensor, role: str, path: str, number: int) -> None:
+        self._record(event, self.number, (name,), tensor, role, path, number)
+
+    def hold(self, register: int, numbers: Numbers | None, value: Any) -> None:
+        """The records that hold a register's value from now on; None: there are none."""
+        if numbers is None:
+            self.held.pop(register, None)
+            return
+        self.held[register] = numbers
+        if register in self._plan.versioned:
+            self.versions[register] = _versions(value)
+
+    def is_stale(self, register: int, value: Any) -> bool:
+        """Whether something was written to the value since it was recorded, or may have been."""
+        now = _versions(value)
+        return now is None or now != self.versions.get(register)
+
+    def written(self, registers: list[int], numbers: Numbers | None, tensor: torch.Tensor) -> None:
+        """A node has written to an argument, whose value is in another record now."""
+        for register in registers:
+            if len(self.held.get(register, ())) == 2:
+                self.hold(register, numbers, tensor)
+            else:
+                self.held.pop(register, None)  # one of several
+
+    def not_captured(self, reason: str) -> None:
+        """A tensor was dropped, and the recorder has counted it."""
+        if self._backend.options.core.strict:
+            raise RuntimeError(reason)
+
+    def failed(self, error: Exception) -> None:
+        """Recording failed; the model goes on."""
+        self._backend.failed(error)
+
+    # ---- modules ----
+
+    def enter(self, scope: Scope) -> None:
+        parent = self.parent
+        self._parents.append(parent)
+        try:
+            name = self.names.of_entry(scope.entry)
+            level = self._backend.options.levels.of_name(name)
+            self.parent = self.core.begin_event(name, "module", self.number, level, parent, False, self.graph)
+            self._parents[-1] = self.parent
+        except Exception as error:
+            self.failed(error)
+
+    def leave(self, scope: Scope, value: Any) -> None:
+        event = self._parents.pop()
+        self.parent = self._parents[-1]
+        if event is self.parent:
+            return
+        try:
+            with torch._C.DisableTorchFunction():
+                self._end_module(event, scope, value)
+        except Exception as error:
+            self.failed(error)
+
+    def _end_module(self, event: _core.Event, scope: Scope, value: Any) -> None:
+        tensors = tensors_of(value) if scope.output is not None and self._backend.outputs else []
+        numbers = self.held.get(self._plan.registers[scope.output], ()) if scope.output is not None else ()
+        name = self.names.of_entry(scope.entry)
+        for path, tensor in tensors:
+            self.capture(event, name, tensor, "out", path, 0)
+        if len(numbers) != 2 * len(tensors):
+            self.core.end_event(event)
+            return
+        self.core.end_event(event, _module_texts(tuple(path for path, _ in tensors)), list(numbers))
+
+    def end(self, notes: str) -> None:
+        """The graph has run, or a node of it has raised."""
+        self.core.end_event(self._parents[0], _core.CallTexts(notes=notes))
+
+
+@functools.cache
+def _module_texts(paths: tuple[str, ...]) -> _core.CallTexts:
+    """Of a module that gave tensors under these paths."""
+    listed = ", ".join(f"%{number}" for number in range(len(paths)))
+    results = f"({listed})" if len(paths) > 1 else listed
+    return _core.CallTexts("", results, "", [("out", path, False) for path in paths])
+
+
+def _versions(value: Any) -> Any:
+    """What says whether a value was written to; None: nothing does."""
+    if type(value) in _PLAIN:
+        return version_of(value)
+    found = tuple(version_of(tensor) for _, tensor in tensors_of(value))
+    return None if None in found else found

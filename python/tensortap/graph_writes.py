@@ -1,0 +1,57 @@
+"""Which nodes may write to their arguments, and which of these arguments they have written to."""
+
+from __future__ import annotations
+
+import torch
+from torch import fx
+
+
+def may_write(node: fx.Node) -> bool:
+    """Whether the node may change a tensor that was there before: True unless it is known not to."""
+    if node.op in ("placeholder", "get_attr", "output"):
+        return False
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return target._schema.is_mutable
+    if "out" in node.kwargs or node.kwargs.get("inplace"):
+        return True
+    if node.op == "call_method":
+        return _sounds_like_writing(str(target))
+    if node.op != "call_function" or isinstance(target, torch._ops.HigherOrderOperator):
+        return True
+    name, module = getattr(target, "__name__", ""), getattr(target, "__module__", None) or ""
+    if module in ("_operator", "operator"):
+        return name in _WRITING_OPERATORS
+    if module.split(".")[0] != "torch" and not isinstance(target, _BUILTIN):
+        return True  # somebody else's function
+    # Of torch.nn.functional some take `inplace` by position.
+    return _sounds_like_writing(name) or (module == "torch.nn.functional" and True in node.args)
+
+
+_BUILTIN = (type(torch.relu), type(torch._C._nn.gelu), type(len))
+_WRITING_OPERATORS = {
+    "setitem", "delitem", "iadd", "iand", "iconcat", "ifloordiv", "ilshift", "imatmul", "imod", "imul", "ior", "ipow",
+    "irshift", "isub", "itruediv", "ixor",
+}  # fmt: skip
+
+
+def _sounds_like_writing(name: str) -> bool:
+    if name.startswith("__"):
+        return name == "__setitem__" or (name.startswith("__i") and name not in ("__invert__", "__index__", "__int__"))
+    return name.endswith("_")
+
+
+def version_of(tensor: torch.Tensor) -> int | None:
+    """A number that changes when the tensor, or one that shares its memory, is written to; None: it has none."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def names_as_written(node: fx.Node, path: str) -> bool:
+    """Whether the node's target says that it writes to the argument there; for tensors that have no version."""
+    place = path.split("/")[1]
+    if isinstance(node.target, torch._ops.OpOverload):
+        arguments = node.target._schema.arguments
+        named = [argument for argument in arguments if argument.name == place]
+        argument = arguments[int(place)] if place.isdigit() and int(place) < len(arguments) else next(iter(named), None)
+        return argument is not None and argument.alias_info is not None and argument.alias_info.is_write
+    return place in ("0", "out")
