@@ -113,9 +113,10 @@ void EventText::write_module(const EventRecord& event) {
   }
   if (event.kind == kGraphKind) write_plain(graph_text(read_graph_notes(event.notes)));
   if (!event.arguments.empty() || !event.results.empty()) {
-    out_.write("(");
+    const bool only_results = event.arguments.empty() && event.kind == "module";
+    if (!only_results) out_.write("(");
     write_text(event.arguments);
-    out_.write(")");
+    if (!only_results) out_.write(")");
     if (!event.results.empty()) out_.write(" -> ");
     write_text(event.results);
   } else {

@@ -47,8 +47,10 @@ bool Dataflow::is_from_outside(const Half& half, const TensorRecord& record) {
 bool Dataflow::tells(const Half& half, uint32_t tensor) {
   if (tensor == kNoTensor) return false;
   const TensorRecord record = half.side.tensor(tensor);
-  return !is_input(record.role) && record.event < half.side.event_count() &&
-         half.side.event(record.event).use_count > 0;
+  if (is_input(record.role) || record.event >= half.side.event_count()) return false;
+  // A module of a graph says which value is its result, and not what it was given.
+  const EventRecord event = half.side.event(record.event);
+  return event.use_count > 0 && (is_op(event) || half.side.use(record.event, 0).role == "in");
 }
 
 std::optional<Dataflow::Inputs> Dataflow::inputs_of(uint32_t position) const {

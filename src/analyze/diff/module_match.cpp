@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 
 #include "analyze/diff/op_list.h"
@@ -91,10 +92,49 @@ void match(const Side& modules, const Side& ops, IsFreeModule&& is_free_module, 
   }
 }
 
+bool is_of_module(const Side& side, const TensorRecord& record) {
+  return record.event < side.event_count() && side.event(record.event).kind == "module";
+}
+
+bool has_values_of_modules(const Side& side) {
+  for (size_t i = 0; i < side.tensor_count(); ++i)
+    if (is_of_module(side, side.tensor(i))) return true;
+  return false;
+}
+
+template <class IsFree>
+std::vector<uint32_t> free_values(const Side& side, IsFree&& is_free) {
+  std::vector<uint32_t> values;
+  for (uint32_t i = 0; i < side.tensor_count(); ++i)
+    if (is_free(i) && is_of_module(side, side.tensor(i))) values.push_back(i);
+  return values;
+}
+
+// The value of a module that is that of one of its own nodes is compared there.
+template <class Settle>
+void settle_modules_of_graphs(const Side& side, const std::vector<uint32_t>& values, Settle&& settle) {
+  std::set<std::pair<uint64_t, uint64_t>> made;
+  for (size_t i = 0; !values.empty() && i < side.tensor_count(); ++i)
+    if (const TensorRecord record = side.tensor(i); record.has_fingerprint && !is_of_module(side, record))
+      made.emplace(record.fingerprint.hash.high, record.fingerprint.hash.low);
+  for (const uint32_t value : values)
+    if (const TensorRecord record = side.tensor(value);
+        record.has_fingerprint && made.contains({record.fingerprint.hash.high, record.fingerprint.hash.low}))
+      settle(value);
+}
+
 }  // namespace
 
 void match_modules_with_ops(const Side& a, const Side& b, Pairing& pairing) {
   const bool ops_a = has_ops(a), ops_b = has_ops(b);
+  if (ops_a && ops_b) {
+    if (!has_values_of_modules(b))
+      settle_modules_of_graphs(a, free_values(a, [&](uint32_t i) { return pairing.is_free_a(i); }),
+                               [&](uint32_t i) { pairing.close_a(i, true); });
+    if (!has_values_of_modules(a))
+      settle_modules_of_graphs(b, free_values(b, [&](uint32_t i) { return pairing.is_free_b(i); }),
+                               [&](uint32_t i) { pairing.close_b(i, true); });
+  }
   if (ops_a == ops_b || a.event_count() == 0 || b.event_count() == 0) return;
   const auto free_a = [&](uint32_t i) { return pairing.is_free_a(i); };
   const auto free_b = [&](uint32_t i) { return pairing.is_free_b(i); };

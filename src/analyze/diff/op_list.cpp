@@ -87,6 +87,8 @@ bool hands_on(const EventRecord& event) { return is_given_node(event); }
 uint64_t operator_name_hash(std::string_view name) {
   name = plain_name(name);
   // As Python calls them in a graph before it is lowered.
+  constexpr std::string_view kNative = "native_";
+  if (name.starts_with(kNative)) name.remove_prefix(kNative.size());
   if (name == "iadd") name = "add";
   if (name == "isub") name = "sub";
   if (name == "imul") name = "mul";
