@@ -58,6 +58,34 @@ bool same_bits(const TensorRecord& a, const TensorRecord& b) {
   return a.has_fingerprint && b.has_fingerprint && a.fingerprint.hash == b.fingerprint.hash;
 }
 
+// Whether an event is inside a call of a module, as values_by_module() counts it.
+bool is_inside(const Side& side, uint32_t event, const Module& module) {
+  bool any = false;
+  uint32_t at = side.event(event).parent;
+  for (int depth = 0; at < side.event_count() && depth < kDeepest; ++depth) {
+    const EventRecord around = side.event(at);
+    if (around.kind == "module" && around.name == module.first && around.call == module.second) return true;
+    any = any || around.kind == "module";
+    if (around.parent >= at) break;
+    at = around.parent;
+  }
+  if (any) return false;
+  const std::string scope = op_of_event(side.event(event)).scope;
+  return scope.starts_with(module.first) && (scope.size() == module.first.size() || scope[module.first.size()] == '.');
+}
+
+// Per record the events that are given it.
+std::vector<std::vector<uint32_t>> users_of(const Side& side) {
+  std::vector<std::vector<uint32_t>> users(side.tensor_count());
+  for (uint32_t event = 0; event < side.event_count(); ++event) {
+    const uint32_t uses = side.event(event).use_count;
+    for (uint32_t i = 0; i < uses; ++i)
+      if (const UseRecord use = side.use(event, i); use.role == "in" && use.record < users.size())
+        users[use.record].push_back(event);
+  }
+  return users;
+}
+
 // The module's values by the ops of the other side. What a module only hands on from one inside it is compared there,
 // and settled here.
 template <class IsFreeModule, class IsFreeOp, class Join, class Settle>
@@ -65,6 +93,12 @@ void match(const Side& modules, const Side& ops, IsFreeModule&& is_free_module, 
            Settle&& settle) {
   const auto values = values_by_module(ops);
   if (values.empty()) return;
+  const auto users = users_of(ops);
+  // What is used up inside a module is not what it returned.
+  const auto leaves = [&](uint32_t value, const Module& module) {
+    return users[value].empty() ||
+           std::ranges::any_of(users[value], [&](uint32_t event) { return !is_inside(ops, event, module); });
+  };
   // Inner modules return before outer ones, so theirs come first.
   std::vector<bool> taken(ops.tensor_count());
   for (uint32_t i = 0; i < modules.tensor_count(); ++i) {
@@ -76,6 +110,7 @@ void match(const Side& modules, const Side& ops, IsFreeModule&& is_free_module, 
     for (auto at = inside->second.rbegin(); at != inside->second.rend(); ++at) {
       const TensorRecord made = ops.tensor(*at);
       if (!(taken[*at] || is_free_op(*at)) || !std::ranges::equal(made.shape, record.shape)) continue;
+      if (!leaves(*at, inside->first)) continue;
       if (same_bits(made, record)) {
         best = *at;
         break;
