@@ -205,3 +205,53 @@ def test_the_files_of_a_filtered_dump_are_those_expected(tmp_path):
     index = json.loads((folder / "index.json").read_text())
     assert index["step"] == 0 and index["started"].startswith("20")
     assert next(event for event in index["events"] if event["name"] == "%sub")["arguments"] == "%0, 1"
+
+
+def llama(wrong):
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, use_cache=False, attn_implementation="eager",
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config).eval()
+    if wrong:
+        layer = model.model.layers[1].self_attn.o_proj
+        layer.forward = lambda x, forward=layer.forward: forward(x) * 1.01
+    return model
+
+
+def record_llama(folder, source, wrong):
+    model, ids = llama(wrong), torch.arange(8).reshape(1, 8)
+    with torch.no_grad():
+        if source == "modules":
+            with tap.record(model, folder, report=False):
+                model(ids)
+        elif source == "ops":
+            with tap.trace(model, hashes=True) as trace:
+                model(ids)
+            trace.save(folder)
+        else:
+            torch._dynamo.reset()
+            with tap.graph_backend(folder, report=False, stage=source) as backend:
+                torch.compile(model, backend=backend)(ids)
+    return folder
+
+
+def test_a_fault_in_a_llama_is_named_by_graphs_modules_and_operators(tmp_path):
+    sources = ("modules", "ops", "aot", "dynamo")
+    right = {source: record_llama(tmp_path / f"{source}-right", source, False) for source in sources}
+    wrong = {source: record_llama(tmp_path / f"{source}-wrong", source, True) for source in sources}
+    named = {}
+    for a in sources:
+        for b in sources:
+            if a == b:
+                continue
+            assert read_json("diff", right[a], right[b])[0]["verdict"] == "identical", (a, b)
+            report, _ = read_json("diff", right[a], wrong[b])
+            tensor = report["passes"][0]["tensors"][report["first"]["tensor"]]
+            named[a, b] = (tensor["name"], tensor.get("key_b"), report["sentence"])
+    for pair, (name, key_b, sentence) in named.items():
+        if "modules" in pair:
+            assert "layers.1.self_attn.o_proj" in name + str(key_b), (pair, sentence)
+    assert {pair: told for pair, told in named.items() if "introduced" not in told[2]} == {}
