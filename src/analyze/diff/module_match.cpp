@@ -170,7 +170,7 @@ void match_modules_with_ops(const Side& a, const Side& b, Pairing& pairing) {
       settle_modules_of_graphs(b, free_values(b, [&](uint32_t i) { return pairing.is_free_b(i); }),
                                [&](uint32_t i) { pairing.close_b(i, true); });
   }
-  if (ops_a == ops_b || a.event_count() == 0 || b.event_count() == 0) return;
+  if (ops_a == ops_b || !has_values_of_modules(ops_a ? b : a)) return;
   const auto free_a = [&](uint32_t i) { return pairing.is_free_a(i); };
   const auto free_b = [&](uint32_t i) { return pairing.is_free_b(i); };
   if (ops_b) {
