@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "analyze/call_facts.h"
-#include "core/op_name.h"
+#include "analyze/event_op.h"
 #include "report/plain_call.h"
 #include "report/stack_text.h"
 #include "report/text.h"
@@ -28,7 +28,8 @@ std::vector<std::string> told_frames(std::string_view stack) {
 
 // The module that an event ran in, by its name or by the events around it.
 std::string module_of(const Pass& pass, const EventRecord& event) {
-  if (const std::string_view scope = split_op_name(event.name).scope; !scope.empty()) return std::string(scope);
+  if (is_call_of_operator(event))
+    if (std::string scope = op_of_event(event).scope; !scope.empty()) return scope;
   for (uint32_t at = event.parent; at < pass.event_count(); at = pass.event(at).parent)
     if (const EventRecord parent = pass.event(at); parent.kind == "module") return std::string(parent.name);
   return "";
@@ -39,7 +40,7 @@ std::optional<ToldOrigin::Call> tell_call(const Pass& pass, uint32_t number) {
   const EventRecord event = pass.event(number);
   return ToldOrigin::Call{.name = std::string(event.name),
                           .number = event.call,
-                          .backward = split_op_name(event.name).backward,
+                          .backward = op_of_event(pass, number).backward,
                           .module = module_of(pass, event),
                           .text = plain_call(pass, number),
                           .stack = told_frames(event.stack)};

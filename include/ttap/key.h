@@ -10,7 +10,7 @@
 namespace ttap {
 
 // The address of one tensor within a pass: `name[::callN][@role][/path]`.
-//   name  the operator, e.g. `model.layers.0.o_proj`; not empty, any bytes but NUL
+//   name  the operator, e.g. `model.layers.0.o_proj`, or the node of a graph, `%add_1`; not empty, any bytes but NUL
 //   call  1 for the first call in the pass (not printed), 2 for the second (`::call2`), …
 //   role  `out` (not printed), `in`, `grad_out`, …: letters, digits and `_`
 //   path  the place inside a nested output: empty, or `/0`, `/1/attn`; made with append_path()
@@ -24,8 +24,8 @@ struct TTAP_API Key {
 };
 
 // Prints and parses without loss: what the grammar uses (`@`, `/`, `%`, and the first colon of
-// `::call`) is written as %XX inside a name, so two different keys never print alike. A '%' at the beginning of a name
-// stands for itself where no two of 0-9 and A-F follow: nodes of graphs are called %add_1.
+// `::call`) is written as %XX inside a name, so two different keys never print alike. A `%` that begins a name and has a
+// letter or `_` behind it stands for itself.
 TTAP_API std::string to_string(const Key& key);
 TTAP_API Result<Key> parse_key(std::string_view text);
 

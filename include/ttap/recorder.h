@@ -41,6 +41,9 @@ struct RecorderOptions {
   // Of the run; made if missing. Passes that are there already are kept and counted on from.
   std::filesystem::path directory = {};
   std::optional<uint32_t> rank = {};  // default: RANK, OMPI_COMM_WORLD_RANK or SLURM_PROCID, else 0
+  // Set: the rank's directory is called worldsize{W}_global_rank{R}, as those who dump graphs know it, instead of
+  // rank{R}_pid{P}. A second run into it counts on; a second process at the same time gets one with its pid behind it.
+  std::optional<uint32_t> world_size = {};
 
   // Which names are recorded: those in which any pattern is found. None given: every name; an empty list: no name.
   std::optional<std::vector<std::string>> filter = {};
@@ -49,7 +52,7 @@ struct RecorderOptions {
 
   // What the passes end up as. Every pass is recorded as a segment, which survives a crash, and exported when it has
   // ended. The segment then stays beside it only when it says more: a tensor has no bytes, something was dropped, the
-  // pass was aborted, or calls have arguments, results or notes. If the export fails (quota_bytes must have room for
+  // pass was aborted, or calls have arguments, results or notes. Graphs as kNpy are told in full by their index.json. If the export fails (quota_bytes must have room for
   // both) it stays alone, and the error is that of flush() and close().
   Format format = Format::kSegment;
 

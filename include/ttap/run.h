@@ -41,7 +41,7 @@ struct PassInfo {
 // several threads is fine.
 class TTAP_API Pass {
  public:
-  // A pass file of any format, or a folder of .npy files.
+  // A pass file of any format, or a folder of .npy files. Of the folders of a pass that executed several graphs, any.
   static Result<Pass> open(const std::filesystem::path& path);
   Pass(Pass&&) noexcept;
   Pass& operator=(Pass&&) noexcept;
@@ -100,10 +100,12 @@ struct Recovered {
 };
 TTAP_API Result<Recovered> recover_pass(const std::filesystem::path& path);
 
-// Writes a pass in another format as `directory/pass00003.pt`, `.safetensors`, or for kNpy a folder `pass00003`.
+// Writes a pass in another format as `directory/pass00003.pt`, `.safetensors`, or for kNpy a folder `pass00003`; a pass
+// of graphs for kNpy as folders `graph_{id}/{step}`, whose index.json holds everything else that is known of it.
 // Tensors that `wanted` rejects are left out; tensors without bytes are left out and counted.
 struct Exported {
   std::filesystem::path path;
+  std::vector<std::filesystem::path> parts = {};  // further folders, of a pass of several graphs
   uint64_t tensors = 0;
   uint64_t without_bytes = 0;
 };

@@ -296,7 +296,8 @@ def graph_backend(
     ranks
         Which ranks record.
     format
-        `ttap`, or as what to write each pass when it ends: `pt`, `safetensors`, `npy`.
+        `ttap`, or as what to write each pass when it ends: `pt`, `safetensors`, or `npy`, which gives
+        `worldsize{W}_global_rank{R}/graph_{id}/{step}/{node}-{target}.{INPUT|OUTPUT}.{i}.npy` and an `index.json`.
     stacks
         Where in the program each node comes from, as a stack.
     graphs
@@ -339,7 +340,7 @@ def graph_backend(
         node_filter = NodeFilter(options.filter.given)
     described = {name: value for name, value in options.described.items() if name not in ("roles", "modules")}
     described |= {"filter": str(node_filter), "stage": stage, "inputs": inputs, "outputs": outputs}
-    options = replace(options, described=described | ({"skip": skip} if skip else {}))
+    options = replace(options, of_graphs=True, described=described | ({"skip": skip} if skip else {}))
     if options.directory is not None:
         launch.step_aside()
     return GraphBackend(

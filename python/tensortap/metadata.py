@@ -34,6 +34,17 @@ def rank() -> int:
     return 0
 
 
+def world_size() -> int:
+    """How many processes there are, as rank() says which one this is."""
+    distributed = _distributed()
+    if distributed is not None:
+        return distributed.get_world_size()
+    for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"):
+        if os.environ.get(name, "").isdigit():
+            return max(int(os.environ[name]), 1)
+    return 1
+
+
 def of_program(options: dict[str, object]) -> dict[str, Any]:
     """Versions, world and options, for rank.json and every pass."""
     import torch

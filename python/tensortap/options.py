@@ -101,6 +101,7 @@ class Options:
     report: bool
     core: _core.RecorderOptions
     live_rows: LiveRows | None = None
+    of_graphs: bool = False  # as .npy their directory is called by rank and world
     described: dict[str, object] = field(default_factory=dict)  # for the run's metadata
 
     def wants_rank(self, rank: int) -> bool:

@@ -28,6 +28,7 @@ class Writer:
         core = options.core
         core.directory = os.fspath(directory)
         core.rank = metadata.rank()
+        core.world_size = metadata.world_size() if options.of_graphs and core.format == "npy" else None
         core.metadata_json = _json(metadata.of_program(options.described))
         self.directory = directory
         self._settings = _settings(options)

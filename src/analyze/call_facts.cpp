@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "analyze/event_op.h"
 #include "analyze/nonfinite.h"
 #include "analyze/op_facts.h"
-#include "core/op_name.h"
 
 namespace ttap {
 
@@ -34,7 +34,7 @@ std::optional<double> literal_at(std::string_view arguments, size_t position) {
 CallFacts facts_of_call(const Pass& pass, uint32_t event, size_t tensor) {
   const EventRecord call = pass.event(event);
   const TensorRecord record = pass.tensor(tensor);
-  CallFacts facts{.op = split_op_name(call.name).op,
+  CallFacts facts{.op = operator_of(call),
                   .arguments = {},
                   .result = {record.path, record.dtype, {}},
                   .second_literal = literal_at(call.arguments, 1)};

@@ -4,8 +4,9 @@
 #include <array>
 #include <map>
 
+#include "analyze/event_op.h"
 #include "analyze/op_facts.h"
-#include "core/op_name.h"
+#include "store/graph/graph_notes.h"
 
 namespace ttap {
 namespace {
@@ -123,8 +124,8 @@ class OriginSearch {
   void judge(size_t tensor, const TensorRecord& record) {
     if (record.event >= pass_.event_count()) return judge_by_bytes(tensor, record);
     const EventRecord event = pass_.event(record.event);
-    if (event.use_count == 0 || goes_in(record.role)) return judge_by_bytes(tensor, record);
-    const std::string_view op = split_op_name(event.name).op;
+    if (event.use_count == 0 || goes_in(record.role) || is_given_node(event)) return judge_by_bytes(tensor, record);
+    const std::string op = operator_of(event);
     if (leaves_uninitialised(op)) {
       add_origin(OriginKind::kUninitialised, tensor, record.event, contents_[tensor].nan, contents_[tensor].inf);
       return;
@@ -147,7 +148,7 @@ class OriginSearch {
       }
     }
     OriginKind kind = OriginKind::kUnknown;
-    if (goes_in(record.role)) {
+    if (goes_in(record.role) || (record.event < pass_.event_count() && is_given_node(pass_.event(record.event)))) {
       if (inherit_from_before(tensor, record)) return count_heir(tensor, false);
       kind = is_number_of_the_program(tensor, record) ? OriginKind::kOnPurpose : OriginKind::kCameIn;
     }
@@ -157,7 +158,7 @@ class OriginSearch {
   // `mask[0] = float("-inf")`: the number becomes a tensor without dimensions on its way into the op.
   bool is_number_of_the_program(size_t tensor, const TensorRecord& record) const {
     if (!record.shape.empty() || contents_[tensor].nan || record.event >= pass_.event_count()) return false;
-    const bool constant = plain_op(split_op_name(pass_.event(record.event).name).op) == "lift_fresh";
+    const bool constant = plain_op(operator_of(pass_.event(record.event))) == "lift_fresh";
     return constant || (record.dtype == DType::kF64 && record.device == "cpu");
   }
 

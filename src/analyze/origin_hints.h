@@ -21,7 +21,7 @@ struct CallTensor {
 };
 
 struct CallFacts {
-  std::string_view op;                   // `aten::log`
+  std::string op;                        // `aten::log`
   std::vector<CallTensor> arguments;     // those whose values are known
   CallTensor result;                     // the one that holds NaN or Inf
   std::optional<double> second_literal;  // the argument at position 1 where that is a number: an exponent

@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <set>
 #include <vector>
 
 #include "store/foreign/npy.h"
+#include "store/graph/graph_export.h"
 #include "store/posix_file.h"
 
 namespace ttap {
@@ -18,6 +21,11 @@ namespace {
 constexpr uint64_t kFileOverhead = 4096;
 constexpr uint64_t kTensorOverhead = 1024;
 constexpr uint64_t kKeyOverhead = 12;
+// The same of a graph's index: an event, a use with the name of its file, and a tensor with its statistics. Each
+// character of a text may become six. An argument's file is another name of one that is there.
+constexpr uint64_t kEventOverhead = 512;
+constexpr uint64_t kUseOverhead = 512;
+constexpr uint64_t kTextOverhead = 6;
 
 uint64_t stored_bytes(const TensorRecord& tensor, Format format) {
   const DType stored = format == Format::kNpy ? npy_stored_dtype(tensor.dtype) : tensor.dtype;
@@ -32,6 +40,17 @@ uint64_t most_it_takes(const Pass& pass, Format format) {
     if (!tensor.has_bytes) continue;
     bytes += stored_bytes(tensor, format) + kTensorOverhead +
              kKeyOverhead * (tensor.name.size() + tensor.role.size() + tensor.path.size());
+  }
+  return bytes;
+}
+
+uint64_t most_the_index_takes(const Pass& pass) {
+  uint64_t bytes = pass.tensor_count() * kTensorOverhead + kTextOverhead * pass.info().metadata_json.size();
+  for (size_t i = 0; i < pass.event_count(); ++i) {
+    const EventRecord event = pass.event(i);
+    bytes += kEventOverhead + kUseOverhead * event.use_count +
+             kTextOverhead * (event.name.size() + event.stack.size() + event.arguments.size() + event.results.size() +
+                              event.notes.size());
   }
   return bytes;
 }
@@ -57,6 +76,18 @@ Result<std::vector<fs::path>> parts_of(const fs::path& path) {
   return parts;
 }
 
+// A file with several names counts once.
+uint64_t bytes_of(const std::vector<fs::path>& parts) {
+  uint64_t bytes = 0;
+  std::set<ino_t> seen;
+  for (const fs::path& part : parts) {
+    struct stat about {};
+    if (::stat(part.c_str(), &about) != 0 || !S_ISREG(about.st_mode)) continue;
+    if (seen.insert(about.st_ino).second) bytes += static_cast<uint64_t>(about.st_size);
+  }
+  return bytes;
+}
+
 Status sync_to_disk(const fs::path& path) {
   TTAP_ASSIGN(const FileDescriptor file, FileDescriptor::open(path, O_RDONLY | O_CLOEXEC));
   if (::fsync(file.get()) != 0) return errno_error("cannot sync", path);
@@ -67,25 +98,31 @@ Status sync_to_disk(const fs::path& path) {
 
 Result<Converted> convert_pass(const fs::path& segment, const ConvertOptions& options) {
   TTAP_ASSIGN(const Pass pass, Pass::open(segment));
-  if (const uint64_t needed = most_it_takes(pass, options.format); needed > options.room)
+  const bool graphs = options.format == Format::kNpy && has_graphs(pass);
+  uint64_t needed = most_it_takes(pass, options.format);
+  if (graphs) needed += most_the_index_takes(pass);
+  if (needed > options.room)
     return Error{.code = ErrorCode::kNoSpace,
                  .message = fmt::format("stays a segment: the quota has {} bytes left, and as {} it may take {}",
                                         options.room, to_string(options.format), needed),
                  .path = segment.string(),
                  .hint = "raise TTAP_QUOTA_BYTES, or use `ttap export`"};
-  TTAP_ASSIGN(const Exported exported, export_pass(pass, options.format, segment.parent_path()));
-  TTAP_ASSIGN(const auto parts, parts_of(exported.path));
-  Converted converted;
-  std::error_code ignored;
-  for (const fs::path& part : parts)
-    if (fs::is_regular_file(part, ignored)) converted.bytes += fs::file_size(part, ignored);
+  TTAP_ASSIGN(const Exported exported,
+              graphs ? export_graph_pass(pass, segment.parent_path(), {}, options.steps)
+                     : export_pass(pass, options.format, segment.parent_path()));
+  TTAP_ASSIGN(auto parts, parts_of(exported.path));
+  for (const fs::path& more : exported.parts) {
+    TTAP_ASSIGN(const auto its_parts, parts_of(more));
+    parts.insert(parts.end(), its_parts.begin(), its_parts.end());
+  }
+  Converted converted{.bytes = bytes_of(parts)};
   if (options.sync) {
     for (const fs::path& part : parts) TTAP_TRY(sync_to_disk(part));
     TTAP_TRY(sync_to_disk(segment.parent_path()));
   }
   const PassInfo& info = pass.info();
-  const bool told_all = exported.without_bytes == 0 && info.drops == DropCounts{} && info.ending == Ending::kComplete &&
-                        !tells_of_calls(pass);
+  const bool told_all = graphs || (exported.without_bytes == 0 && info.drops == DropCounts{} && info.ending == Ending::kComplete &&
+                        !tells_of_calls(pass));
   if (!told_all) return converted;
   if (::unlink(segment.c_str()) != 0) return errno_error("cannot remove", segment);
   converted.segment_removed = true;

@@ -56,6 +56,20 @@ Status write_json(const std::filesystem::path& path, const Json& json) {
   return file.commit();
 }
 
+// Makes the directory. Whether nobody else is recording into it.
+Result<bool> make_locked(const std::filesystem::path& directory, RankStart& start) {
+  start.directory = directory;
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error)
+    return Error{.code = ErrorCode::kIo,
+                 .message = fmt::format("cannot make the directory: {}", error.message()),
+                 .path = directory.string(),
+                 .hint = "choose a directory this user may write to"};
+  TTAP_ASSIGN(start.lock, FileDescriptor::open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return lock_exclusively(start.lock.get(), LockWait::kNo, directory).ok();
+}
+
 }  // namespace
 
 Status check_json_object(std::string_view text, std::string_view what) {
@@ -69,16 +83,15 @@ Result<RankStart> make_rank_directory(const RecorderOptions& options) {
   const uint32_t rank = options.rank.value_or(rank_of_environment());
   const int64_t pid = ::getpid();
   RankStart start;
-  start.directory = options.directory / rank_directory_name(rank, pid);
-  std::error_code error;
-  std::filesystem::create_directories(start.directory, error);
-  if (error)
-    return Error{.code = ErrorCode::kIo,
-                 .message = fmt::format("cannot make the directory: {}", error.message()),
-                 .path = start.directory.string(),
-                 .hint = "choose a directory this user may write to"};
-  TTAP_ASSIGN(start.lock, FileDescriptor::open(start.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!lock_exclusively(start.lock.get(), LockWait::kNo, start.directory).ok())
+  TTAP_ASSIGN(bool locked, make_locked(options.directory / (options.world_size
+                                                                ? graph_rank_directory_name(*options.world_size, rank)
+                                                                : rank_directory_name(rank, pid)),
+                                       start));
+  if (!locked && options.world_size) {
+    TTAP_ASSIGN(locked,
+                make_locked(options.directory / graph_rank_directory_name(*options.world_size, rank, pid), start));
+  }
+  if (!locked)
     return Error{.code = ErrorCode::kInvalidArgument,
                  .message = "another recorder is recording into this directory",
                  .path = start.directory.string(),

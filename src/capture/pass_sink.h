@@ -8,6 +8,7 @@
 #include <string>
 
 #include "capture/staged.h"
+#include "store/graph/graph_export.h"
 #include "store/segment_writer.h"
 #include "ttap/recorder.h"
 
@@ -98,6 +99,7 @@ class PassSink {
 
   Options options_;
   DiskPace pace_;  // what is learned of the disk in one pass holds for the next
+  GraphSteps graph_steps_;
   std::map<uint32_t, Open> open_;
   cuda::DeviceStaging* device_staging_ = nullptr;  // once a tensor came through it
   uint64_t finished_bytes_ = 0;                    // of passes that have ended

@@ -15,26 +15,21 @@ constexpr size_t kMaxFileName = 200;
 
 bool is_alnum(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 
-void append_escaped(std::string& out, char c) { out += fmt::format("%{:02X}", static_cast<unsigned char>(c)); }
-
-bool is_escape_digit(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F'); }
-
-// Nodes of graphs are called %add_1: at the beginning of a name a '%' stands for itself, unless it looks like an escape.
-bool begins_with_percent(std::string_view text) {
-  return text.starts_with('%') && !(text.size() > 2 && is_escape_digit(text[1]) && is_escape_digit(text[2]));
+// A node of a graph is called `%add_1`: in front of a letter a first `%` is no escape, which begins with a digit for all
+// that is escaped in names.
+bool is_node_mark(std::string_view text, size_t i) {
+  return i == 0 && text.size() > 1 && text[0] == '%' &&
+         ((text[1] >= 'a' && text[1] <= 'z') || (text[1] >= 'A' && text[1] <= 'Z') || text[1] == '_');
 }
+
+void append_escaped(std::string& out, char c) { out += fmt::format("%{:02X}", static_cast<unsigned char>(c)); }
 
 std::string escape_name(std::string_view name) {
   std::string out;
   out.reserve(name.size());
-  size_t first = 0;
-  if (name.size() > 1 && begins_with_percent(name)) {
-    out += '%';
-    first = 1;
-  }
-  for (size_t i = first; i < name.size(); ++i) {
+  for (size_t i = 0; i < name.size(); ++i) {
     const char c = name[i];
-    const bool special = c == '%' || c == '@' || c == '/' || name.substr(i).starts_with(kCallMark);
+    const bool special = (c == '%' && !is_node_mark(name, i)) || c == '@' || c == '/' || name.substr(i).starts_with(kCallMark);
     if (special) {
       append_escaped(out, c);
     } else {
@@ -47,9 +42,8 @@ std::string escape_name(std::string_view name) {
 Result<std::string> unescape(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  const bool percent = text.size() > 1 && begins_with_percent(text);
   for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%' || (i == 0 && percent)) {
+    if (text[i] != '%' || is_node_mark(text, i)) {
       out += text[i];
       continue;
     }

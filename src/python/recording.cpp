@@ -88,6 +88,7 @@ void init_options(nb::module_& m) {
           "directory", [](const RecorderOptions& o) { return o.directory.string(); },
           [](RecorderOptions& o, const std::string& text) { o.directory = text; })
       .def_rw("rank", &RecorderOptions::rank)
+      .def_rw("world_size", &RecorderOptions::world_size)
       .def_rw("filter", &RecorderOptions::filter)
       .def_prop_rw(
           "level", [](const RecorderOptions& o) { return to_string(o.level); },

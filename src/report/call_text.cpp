@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "report/event_text.h"
+#include "report/node_text.h"
 #include "report/stack_text.h"
 
 namespace ttap {
@@ -40,6 +41,7 @@ std::string call_text(const Side& side, uint32_t index) {
   const EventRecord event = side.event(index);
   if (!event.returned) return {};
   std::string text(event.name);
+  if (event.kind == kNodeKind) text += " = " + called_text(read_node_notes(event.notes));
   text += '(' + with_types(side, index, event.use_count, event.arguments) + ')';
   if (!event.results.empty()) text += " -> " + with_types(side, index, event.use_count, event.results);
   return text;

@@ -8,6 +8,7 @@
 
 #include "core/op_name.h"
 #include "report/log_selection.h"
+#include "report/node_text.h"
 #include "report/text.h"
 
 namespace ttap {
@@ -78,7 +79,12 @@ void EventText::write(const EventRecord& event, const Line& line) {
   notes_ = event.notes.empty() ? EventNotes{} : read_notes(event.notes);
   remarked_ = false;
   const bool kernel = event.kind == "kernel";
-  is_operator(event) ? write_operator(event, line) : write_module(event);
+  node_ = is_node(event) ? read_node_notes(event.notes) : NodeNotes{};
+  if (is_node(event)) {
+    write_node(event);
+  } else {
+    is_operator(event) ? write_operator(event, line) : write_module(event);
+  }
   write_comment(event, line, kernel);
   if (remarked_) color(Style::kPlain);
   out_.write("\n");
@@ -105,10 +111,12 @@ void EventText::write_module(const EventRecord& event) {
     write_plain(notes_.class_name);
     out_.write(")");
   }
+  if (event.kind == kGraphKind) write_plain(graph_text(read_graph_notes(event.notes)));
   if (!event.arguments.empty() || !event.results.empty()) {
-    out_.write("(");
+    const bool only_results = event.arguments.empty() && event.kind == "module";
+    if (!only_results) out_.write("(");
     write_text(event.arguments);
-    out_.write(")");
+    if (!only_results) out_.write(")");
     if (!event.results.empty()) out_.write(" -> ");
     write_text(event.results);
   } else {
@@ -161,6 +169,27 @@ void EventText::write_operator(const EventRecord& event, const Line& line) {
   }
 }
 
+// `%add_1 = aten.add.Tensor(%add, 1) -> f32[2, 8]`
+void EventText::write_node(const EventRecord& event) {
+  color(Style::kBold);
+  event.name.empty() ? out_.write("(lost)") : write_plain(event.name);
+  color(Style::kPlain);
+  out_.write(" = ");
+  write_plain(called_text(node_));
+  if (!event.returned) {
+    write_listed("in", "(");
+    write_listed("out", " -> ");
+    return;
+  }
+  if (!node_.is_given()) {
+    out_.write("(");
+    write_text(event.arguments);
+    out_.write(")");
+  }
+  if (!event.results.empty()) out_.write(" -> ");
+  write_text(event.results);
+}
+
 // Arguments or results: `%N` is the tensor N.
 void EventText::write_text(std::string_view text) {
   while (!text.empty()) {
@@ -181,6 +210,7 @@ void EventText::write_text(std::string_view text) {
 }
 
 void EventText::write_tensor(const Value& value) {
+  if (!node_.op.empty() && write_operand(value)) return;
   const std::string_view placements = notes_.placements_of(value.use.role, value.use.path);
   text_ = placements.empty() ? "t" : "dt";
   if (value.use.tensor != kNoNumber) fmt::format_to(std::back_inserter(text_), "${}", value.use.tensor);
@@ -193,6 +223,25 @@ void EventText::write_tensor(const Value& value) {
   if (!placements.empty()) text_ += printable(placements);
   if (value.use.written) text_ += '!';
   out_.write(text_);
+}
+
+// A tensor of a node: an argument by the node that made it, anything else by its type.
+bool EventText::write_operand(const Value& value) {
+  if (!value.record) return false;
+  text_.clear();
+  const uint32_t maker = value.record->event;
+  if (value.use.role == "in" && value.record->role != "in" && maker < pass_.event_count() &&
+      is_node(pass_.event(maker))) {
+    text_ = printable(pass_.event(maker).name);
+    if (value.record->call != 1) text_ += fmt::format("::call{}", value.record->call);
+    text_ += printable(value.record->path);
+  } else {
+    append_type(text_, *value.record);
+    if (options_.strides && !value.record->strides.empty()) text_ += " strides " + shape_text(value.record->strides);
+  }
+  if (value.use.written) text_ += '!';
+  out_.write(text_);
+  return true;
 }
 
 void EventText::write_statistics(const Stats& stats, DType dtype) {
@@ -267,6 +316,8 @@ void EventText::write_comment(const EventRecord& event, const Line& line, bool k
     out_.write(place.empty() ? "not read: " : " not read: ");
     write_plain(why);
   }
+  if (!node_.parameter.empty()) remark("parameter ", node_.parameter);
+  if (!node_.module.empty() && node_.module != line.scope) remark("in ", node_.module);
   if (!notes_.group.empty()) remark("group ", notes_.group);
   if (!notes_.mesh.empty()) remark("mesh ", notes_.mesh);
   if (!notes_.hook.empty()) remark("", notes_.hook);

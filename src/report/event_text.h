@@ -8,6 +8,7 @@
 #include "report/event_notes.h"
 #include "report/event_tensors.h"
 #include "report/log.h"
+#include "store/graph/graph_notes.h"
 
 namespace ttap {
 
@@ -42,9 +43,11 @@ class EventText {
   void read_values(const EventRecord& event, uint32_t index);
   void write_module(const EventRecord& event);
   void write_operator(const EventRecord& event, const Line& line);
+  void write_node(const EventRecord& event);
   void write_listed(std::string_view role, std::string_view before);
   void write_text(std::string_view text);
   void write_tensor(const Value& value);
+  bool write_operand(const Value& value);
   void write_comment(const EventRecord& event, const Line& line, bool kernel);
   void write_kernel_values(std::string_view margin);
   void write_statistics(const Stats& stats, DType dtype);
@@ -60,6 +63,7 @@ class EventText {
   std::optional<EventTensors> tensors_;  // made when it is first needed
   std::vector<Value> values_;            // of the event that is being written
   EventNotes notes_;
+  NodeNotes node_;         // of a node
   bool remarked_ = false;  // a comment has begun
   std::string text_;
 };

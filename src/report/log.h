@@ -23,7 +23,7 @@ enum class StackFrames : uint8_t {
 
 struct LogOptions {
   // Which events.
-  std::string filter = {};              // in whose name this PCRE2 pattern is found; empty: all
+  std::string filter = {};              // in whose name, or target, this PCRE2 pattern is found; empty: all
   std::string module = {};              // of this module and those below it; empty: all
   std::optional<uint32_t> around = {};  // the event, and its `neighbours`
   size_t neighbours = 10;               // before it, and as many behind it

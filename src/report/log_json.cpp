@@ -1,6 +1,6 @@
 #include "report/log_json.h"
 
-#include "core/op_name.h"
+#include "analyze/event_op.h"
 #include "report/event_tensors.h"
 #include "report/json_reader.h"
 #include "report/log_selection.h"
@@ -16,7 +16,7 @@ class EventJson {
 
   void write(uint32_t index) {
     const EventRecord event = pass_.event(index);
-    const OpName name = is_operator(event) ? split_op_name(event.name) : OpName{.scope = event.name, .op = {}};
+    const EventOp name = op_of_event(pass_, index);
     json_.begin_line().member("index", index);
     json_.member("key", to_string(Key{.name = std::string(event.name), .call = event.call}));
     json_.member("name", event.name).member("kind", event.kind).member("call", event.call);

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "analyze/event_op.h"
 #include "analyze/similar_keys.h"
-#include "core/op_name.h"
 #include "report/text.h"
 
 namespace ttap {
@@ -26,6 +26,7 @@ std::optional<uint32_t> event_named(const Pass& pass, std::string_view name, uin
 }  // namespace
 
 bool is_operator(const EventRecord& event) { return event.kind == "op" || event.kind == "kernel"; }
+bool is_node(const EventRecord& event) { return event.kind == kNodeKind; }
 
 Result<LogSelection> LogSelection::make(const Pass& pass, const LogOptions& options) {
   LogSelection selection(pass, options);
@@ -57,8 +58,7 @@ Result<LogSelection> LogSelection::make(const Pass& pass, const LogOptions& opti
 
 bool LogSelection::in_module(EventRecord event) const {
   for (int level = 0; level < kDeepest; ++level) {
-    const std::string_view name = is_operator(event) ? split_op_name(event.name).scope : event.name;
-    if (is_below(name, options_->module)) return true;
+    if (is_below(op_of_event(event).scope, options_->module)) return true;
     if (event.parent >= pass_->event_count()) return false;
     event = pass_->event(event.parent);
   }
@@ -68,7 +68,8 @@ bool LogSelection::in_module(EventRecord event) const {
 bool LogSelection::wants(size_t index, const EventRecord& event) const {
   if (options_->around == index) return true;
   if (!options_->module.empty() && !in_module(event)) return false;
-  return !filter_ || filter_->found_in(event.name);
+  if (!filter_ || filter_->found_in(event.name)) return true;
+  return is_node(event) && filter_->found_in(read_node_notes(event.notes).target);
 }
 
 Result<uint32_t> find_event(const Pass& pass, std::string_view text) {

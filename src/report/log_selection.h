@@ -10,6 +10,8 @@ namespace ttap {
 
 // Whether an event has a name as core/op_name.h says: an op or a kernel.
 bool is_operator(const EventRecord& event);
+// Whether it is a node of a graph, of which the notes say what it called.
+bool is_node(const EventRecord& event);
 
 // The events of a pass that the options ask for. Keeps no state, so any event can be asked about at any time.
 class LogSelection {

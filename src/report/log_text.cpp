@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "core/op_name.h"
 #include "report/event_text.h"
 #include "report/log_selection.h"
+#include "report/node_text.h"
 #include "report/stack_text.h"
 #include "report/text.h"
 
@@ -107,7 +110,9 @@ class LogText {
 
   void write_stacks(const EventRecord& event) {
     if (options_.stack == StackFrames::kNone) return;
-    stack_.write(event.stack, margin_, out_);
+    // A node may have its line of the program only.
+    const bool by_line = event.stack.empty() && is_node(event);
+    stack_.write(by_line ? *lines_.insert(frame_of(read_node_notes(event.notes))).first : event.stack, margin_, out_);
     if (event.forward < pass_.event_count()) forward_stack_.write(pass_.event(event.forward).stack, margin_, out_);
   }
 
@@ -144,6 +149,7 @@ class LogText {
   StackText stack_;
   StackText forward_stack_;
   std::vector<std::string_view> returning_;
+  std::unordered_set<std::string> lines_;  // of nodes, which stack_ looks back at
   std::vector<uint16_t> depths_;
   std::vector<bool> shown_;
   std::vector<uint32_t> way_;

@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "core/op_name.h"
+#include "analyze/event_op.h"
 #include "report/event_notes.h"
 #include "report/event_tensors.h"
 #include "report/event_text.h"
@@ -29,7 +29,12 @@ class Graph {
  public:
   Graph(const Pass& pass, const LogSelection& selection, JsonWriter& json, const Output& out)
       : pass_(pass), selection_(selection), json_(json), out_(out), outside_(pass.tensor_count(), false) {
-    for (size_t i = 0; i < pass.event_count() && !operators_; ++i) operators_ = is_operator(pass.event(i));
+    size_t graphs = 0;
+    for (size_t i = 0; i < pass.event_count(); ++i) {
+      operators_ = operators_ || is_call_of_operator(pass.event(i));
+      graphs += pass.event(i).kind == kGraphKind;
+    }
+    several_graphs_ = graphs > 1;
   }
 
   void write() {
@@ -44,7 +49,7 @@ class Graph {
 
  private:
   bool is_node(size_t index, const EventRecord& event) const {
-    return (is_operator(event) || !operators_) && selection_.has(index);
+    return (is_call_of_operator(event) || !operators_) && selection_.has(index);
   }
 
   // What is known of the modules themselves.
@@ -79,22 +84,27 @@ class Graph {
     if (stats.pos_inf + stats.neg_inf > 0) attribute("Inf", fmt::format("{}", stats.pos_inf + stats.neg_inf));
   }
 
-  std::string layers_of(const EventRecord& event) const {
-    if (!is_operator(event)) {
+  std::string layers_of(uint32_t index, const EventRecord& event) const {
+    if (!is_call_of_operator(event)) {
       const size_t dot = event.name.rfind('.');
       return dot == std::string_view::npos ? "" : as_layers(event.name.substr(0, dot));
     }
-    const OpName name = split_op_name(event.name);
+    const EventOp name = op_of_event(pass_, index);
     std::string layers = as_layers(name.scope);
     if (name.backward) layers += layers.empty() ? "backward" : "/backward";
+    // Each graph is a layer where there are several.
+    if (const uint32_t graph = several_graphs_ && is_node_event(event) ? graph_around(pass_, index) : kNoEvent;
+        graph != kNoEvent)
+      layers = std::string(pass_.event(graph).name) + (layers.empty() ? "" : "/") + layers;
     return layers;
   }
+  static bool is_node_event(const EventRecord& event) { return ttap::is_node(event); }
 
   void write_node(uint32_t index, const EventRecord& event) {
     uses_.clear();
     for (size_t i = 0; i < event.use_count; ++i) uses_.push_back(pass_.use(index, i));
     if (event.use_count == 0) read_recorded(index);
-    const std::string layers = layers_of(event);
+    const std::string layers = layers_of(index, event);
     for (const UseRecord& use : uses_)
       if (is_input(use)) write_outside(use, layers);
     json_.begin_line().member("id", fmt::format("{}", index)).member("label", label_of(event));
@@ -124,9 +134,13 @@ class Graph {
     }
   }
 
-  static std::string_view label_of(const EventRecord& event) {
-    if (is_operator(event)) return split_op_name(event.name).op;
-    return event.name.substr(event.name.rfind('.') + 1);
+  static std::string label_of(const EventRecord& event) {
+    if (is_node_event(event)) {
+      const NodeNotes notes = read_node_notes(event.notes);
+      return !notes.parameter.empty() ? notes.parameter : notes.is_given() ? notes.op : notes.target;
+    }
+    if (is_call_of_operator(event)) return operator_of(event);
+    return std::string(event.name.substr(event.name.rfind('.') + 1));
   }
 
   // A value that no recorded call made: an input, a weight.
@@ -207,6 +221,7 @@ class Graph {
   std::optional<EventTensors> tensors_;  // made when it is first needed
   std::vector<UseRecord> uses_;
   bool operators_ = false;
+  bool several_graphs_ = false;
 };
 
 }  // namespace

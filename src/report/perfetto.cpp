@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/op_name.h"
+#include "analyze/event_op.h"
 #include "report/event_text.h"
 #include "report/json_writer.h"
 #include "report/log_selection.h"
@@ -76,8 +76,9 @@ class PerfettoWriter::Impl {
 
   // A slice; of a call whose end is not known, an instant.
   void write_slice(uint32_t index, const EventRecord& event) {
-    const OpName name = is_operator(event) ? split_op_name(event.name) : OpName{.scope = {}, .op = event.name};
-    begin(event.returned ? "X" : "i", name.op, event.thread).member("cat", event.kind);
+    const bool called = is_call_of_operator(event);
+    const EventOp name = called ? op_of_event(*pass_, index) : EventOp{};
+    begin(event.returned ? "X" : "i", called ? std::string_view(name.op) : event.name, event.thread).member("cat", event.kind);
     at(event.time_ns);
     if (event.returned) {
       json_.key("dur").raw(microseconds(event.duration_ns));

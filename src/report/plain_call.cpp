@@ -4,6 +4,7 @@
 
 #include "core/op_name.h"
 #include "report/event_text.h"
+#include "report/node_text.h"
 #include "report/text.h"
 
 namespace ttap {
@@ -32,7 +33,8 @@ void append_filled(std::string& line, const Pass& pass, uint32_t event, size_t u
 
 std::string plain_call(const Pass& pass, uint32_t event) {
   const EventRecord call = pass.event(event);
-  std::string line = printable(split_op_name(call.name).op);
+  std::string line = printable(call.kind == kNodeKind ? called_text(read_node_notes(call.notes))
+                                                      : std::string(split_op_name(call.name).op));
   if (!call.returned) return line;
   line += '(';
   append_filled(line, pass, event, call.use_count, call.arguments);

@@ -3,6 +3,7 @@
 #include "store/foreign/npy.h"
 #include "store/foreign/pt.h"
 #include "store/foreign/safetensors.h"
+#include "store/graph/graph_export.h"
 #include "store/run_layout.h"
 #include "ttap/run.h"
 
@@ -25,6 +26,7 @@ Status write_as(Format format, const std::filesystem::path& path, std::span<cons
 
 Result<Exported> export_pass(const Pass& pass, Format format, const std::filesystem::path& directory,
                              const std::function<bool(const TensorRecord&)>& wanted) {
+  if (format == Format::kNpy && has_graphs(pass)) return export_graph_pass(pass, directory, wanted);
   Exported exported;
   const std::string extension = format == Format::kNpy ? "" : fmt::format(".{}", to_string(format));
   exported.path = directory / (pass_stem(pass.info().number) + extension);

@@ -4,6 +4,9 @@
 #include "store/foreign/npy.h"
 #include "store/foreign/pt.h"
 #include "store/foreign/safetensors.h"
+#include "store/graph/graph_folders.h"
+#include "store/graph/graph_index.h"
+#include "store/graph/graph_names.h"
 #include "store/pass_source.h"
 #include "store/run_layout.h"
 #include "store/segment_writer.h"
@@ -67,6 +70,32 @@ std::unique_ptr<Pass::Source> make_empty_source(const fs::path& path, uint64_t b
   return source;
 }
 
+// The folder of a graph's execution; nothing when it is another kind of folder.
+Result<std::unique_ptr<Pass::Source>> open_graph_folder(const fs::path& folder) {
+  TTAP_ASSIGN(const auto head, read_graph_index_head(folder));
+  const fs::path rank = fs::absolute(folder).parent_path().parent_path();
+  if (head && head->part_of.empty()) {
+    TTAP_ASSIGN(StoredPass pass, read_graph_index(folder));
+    return make_stored_source(std::move(pass));
+  }
+  if (head && parse_step_folder(head->part_of)) {
+    // The folder with which the pass begins, when it is there and is of the same pass.
+    const fs::path first = rank / fs::path(head->part_of).parent_path().filename() / fs::path(head->part_of).filename();
+    const auto first_head = read_graph_index_head(first);
+    if (first_head.ok() && *first_head && (*first_head)->part_of.empty() && (*first_head)->pass == head->pass) {
+      TTAP_ASSIGN(StoredPass pass, read_graph_index(first));
+      return make_stored_source(std::move(pass));
+    }
+  }
+  std::error_code ignored;
+  if (!head && fs::exists(folder / kGraphIndexName, ignored)) return std::unique_ptr<Pass::Source>();
+  auto dumped = read_dumped_folder(folder);
+  if (!dumped.ok() && dumped.error().code == ErrorCode::kNotFound) return std::unique_ptr<Pass::Source>();
+  if (!dumped.ok()) return std::move(dumped).error();
+  dumped->info.number = number_of_graph_pass(folder);
+  return make_stored_source(std::move(dumped).value());
+}
+
 }  // namespace
 
 Result<Pass> Pass::open(const fs::path& given) {
@@ -82,6 +111,9 @@ Result<Pass> Pass::open(const fs::path& given) {
       TTAP_ASSIGN(auto source, open_segment_source(path));
       return Pass(std::move(source));
     }
+  } else {
+    TTAP_ASSIGN(auto source, open_graph_folder(path.has_filename() ? path : path.parent_path()));
+    if (source != nullptr) return Pass(std::move(source));
   }
   PassInfo info{.path = path};
   TTAP_ASSIGN(ForeignTensors tensors, read_foreign(path, info.format));

@@ -6,6 +6,8 @@
 #include <set>
 #include <tuple>
 
+#include "store/graph/graph_folders.h"
+#include "store/graph/graph_names.h"
 #include "store/run_layout.h"
 
 namespace ttap {
@@ -29,10 +31,14 @@ Result<Rank> open_rank(const fs::path& directory) {
     rank.pid = name->pid;
   }
   TTAP_ASSIGN(const auto entries, entries_of(directory));
+  std::vector<fs::path> graphs;
   for (const auto& entry : entries) {
     std::error_code ignored;
-    if (auto pass = parse_pass_name(entry.path(), entry.is_directory(ignored))) rank.passes.push_back(std::move(*pass));
+    const bool is_directory = entry.is_directory(ignored);
+    if (auto pass = parse_pass_name(entry.path(), is_directory)) rank.passes.push_back(std::move(*pass));
+    if (is_directory && is_graph_folder(entry.path())) graphs.push_back(entry.path());
   }
+  std::ranges::move(find_graph_passes(graphs), std::back_inserter(rank.passes));
   std::ranges::sort(rank.passes, {}, [](const PassFile& p) { return std::tie(p.number, p.path); });
   // A pass may be there in another format as well: its segment says more, and stands for both.
   std::set<uint32_t> segments;
@@ -40,6 +46,25 @@ Result<Rank> open_rank(const fs::path& directory) {
     if (pass.format == Format::kSegment) segments.insert(pass.number);
   std::erase_if(rank.passes,
                 [&](const PassFile& p) { return p.format != Format::kSegment && segments.contains(p.number); });
+  return rank;
+}
+
+// The folder of a graph, or of one of its executions.
+Rank open_graph(const fs::path& path) {
+  const bool one = parse_step_folder(path).has_value();
+  fs::path above = fs::absolute(path).lexically_normal().parent_path();
+  if (one) above = above.parent_path();
+  Rank rank{.path = above};
+  if (const auto name = parse_rank_directory_name(above.filename().string())) {
+    rank.number = name->rank;
+    rank.pid = name->pid;
+  }
+  if (one) {
+    rank.passes = {{.path = path, .format = Format::kNpy, .number = number_of_graph_pass(path)}};
+  } else {
+    rank.passes = find_graph_passes({path});
+    std::ranges::sort(rank.passes, {}, &PassFile::number);
+  }
   return rank;
 }
 
@@ -73,6 +98,11 @@ Result<Run> Run::open(const fs::path& given) {
   const bool is_directory = status.type() == fs::file_type::directory;
 
   Run run{.path = path};
+  if (is_directory && (is_graph_folder(path) || parse_step_folder(path)))
+    if (Rank rank = open_graph(path); !rank.passes.empty()) {
+      run.ranks.push_back(std::move(rank));
+      return run;
+    }
   if (!is_directory || parse_pass_name(path, true)) {
     auto pass = parse_pass_name(path, is_directory);
     Rank rank{.path = path.parent_path()};

@@ -26,11 +26,21 @@ bool take(std::string_view& text, std::string_view expected) {
 }  // namespace
 
 std::string rank_directory_name(uint32_t rank, int64_t pid) { return fmt::format("rank{}_pid{}", rank, pid); }
+std::string graph_rank_directory_name(uint32_t world_size, uint32_t rank, std::optional<int64_t> pid) {
+  return fmt::format("worldsize{}_global_rank{}{}", world_size, rank, pid ? fmt::format("_pid{}", *pid) : "");
+}
 std::string pass_stem(uint32_t number) { return fmt::format("pass{:05}", number); }
 
 std::optional<RankName> parse_rank_directory_name(std::string_view name) {
   int64_t rank = 0;
   int64_t pid = 0;
+  int64_t world_size = 0;
+  if (take(name, "worldsize")) {
+    if (!take_number(name, world_size) || !take(name, "_global_rank") || !take_number(name, rank)) return std::nullopt;
+    if (!name.empty() && (!take(name, "_pid") || !take_number(name, pid))) return std::nullopt;
+    if (!name.empty() || rank > UINT32_MAX) return std::nullopt;
+    return RankName{static_cast<uint32_t>(rank), pid};
+  }
   if (!take(name, "rank") || !take_number(name, rank) || !take(name, "_pid") || !take_number(name, pid))
     return std::nullopt;
   if (!name.empty() || rank > UINT32_MAX) return std::nullopt;

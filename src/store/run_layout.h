@@ -13,9 +13,12 @@ namespace ttap {
 
 std::string rank_directory_name(uint32_t rank, int64_t pid);  // rank0_pid7
 std::string pass_stem(uint32_t number);                       // pass00003
+// worldsize8_global_rank3: of graphs that are recorded as .npy. Where another process is at work there, with its pid:
+// worldsize8_global_rank3_pid7.
+std::string graph_rank_directory_name(uint32_t world_size, uint32_t rank, std::optional<int64_t> pid = {});
 struct RankName {
   uint32_t rank;
-  int64_t pid;
+  int64_t pid;  // 0 when the name has none
 };
 std::optional<RankName> parse_rank_directory_name(std::string_view name);
 // From `pass00003.pt`, `pass00003.ttap.incomplete`, or for npy the folder `pass00003`.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analyze/diff/module_match.h"
 #include "analyze/diff/op_align.h"
 #include "analyze/diff/pairing.h"
 
@@ -43,6 +44,7 @@ std::vector<Match> align(const Side& a, const Side& b, const AlignOptions& optio
   if (options.map != nullptr) match_by_map(a, b, *options.map, pairing);
   match_ops(a, b, pairing);
   match_by_key(a, b, pairing);
+  match_modules_with_ops(a, b, pairing);
   if (options.structure) match_by_structure(a, b, pairing);
   std::vector<Match> matches = in_order(pairing);
   // Only now: what the filter hides still helps to tell the rest apart, and its counterpart is not left over.

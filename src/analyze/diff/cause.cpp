@@ -11,6 +11,7 @@
 #include "analyze/diff/dataflow.h"
 #include "analyze/diff/op_list.h"
 #include "analyze/diff/role_flow.h"
+#include "store/graph/graph_notes.h"
 
 namespace ttap {
 namespace {
@@ -128,9 +129,19 @@ class Blame {
   bool is_seen_on_one_side(uint32_t i) const {
     const Match& match = tensors_[i].match;
     return match.a != kNoTensor && match.b != kNoTensor && match.by == MatchedBy::kPlace &&
-           is_input(a_.tensor(match.a).role) != is_input(b_.tensor(match.b).role);
+           is_from_outside(a_, match.a) != is_from_outside(b_, match.b);
   }
-  bool came_in(uint32_t i) const { return is_input(record_at(i).role) && !is_seen_on_one_side(i); }
+  bool came_in(uint32_t i) const { return (is_input(record_at(i).role) || is_handed_on(i)) && !is_seen_on_one_side(i); }
+  bool is_handed_on(uint32_t i) const {
+    const Side& side = tensors_[i].match.a != kNoTensor ? a_ : b_;
+    const TensorRecord record = record_at(i);
+    return record.event < side.event_count() && hands_on(side.event(record.event));
+  }
+  // What came from outside, as an argument of an op or as a placeholder.
+  static bool is_from_outside(const Side& side, uint32_t tensor) {
+    const TensorRecord record = side.tensor(tensor);
+    return is_input(record.role) || (record.event < side.event_count() && hands_on(side.event(record.event)));
+  }
 
   bool is_of_op(uint32_t i) const {
     const Side& side = tensors_[i].match.a != kNoTensor ? a_ : b_;
@@ -138,7 +149,36 @@ class Blame {
     return record.event < side.event_count() && is_op(side.event(record.event));
   }
 
+  bool is_op_against_module(uint32_t i) const {
+    const Match& match = tensors_[i].match;
+    const auto of_op = [](const Side& side, uint32_t tensor) {
+      const uint32_t event = side.tensor(tensor).event;
+      return event < side.event_count() && is_op(side.event(event));
+    };
+    return match.a != kNoTensor && match.b != kNoTensor && of_op(a_, match.a) != of_op(b_, match.b);
+  }
+
+  // What a module of a graph returned is the value of a node.
+  bool inherits_from_an_op(uint32_t i) {
+    const auto bits = bits_of_b(i);
+    const auto made = bits ? made_.find(*bits) : made_.end();
+    if (made == made_.end() || !is_of_op(made->second)) return false;
+    const uint32_t source = tensors_[made->second].source;
+    set(i, Cause::kInherited, fmt::format("it is what {} made", key_at(made->second)),
+        source == kNoTensor ? made->second : source);
+    return true;
+  }
+
+  // What came in: an input or a parameter of a graph.
+  std::string given_text(uint32_t i) const {
+    const Side& side = tensors_[i].match.a != kNoTensor ? a_ : b_;
+    const NodeNotes notes = read_node_notes(side.event(record_at(i).event).notes);
+    return notes.parameter.empty() ? "it came in different: it is an input of the graph"
+                                   : fmt::format("it came in different: it is {}", notes.parameter);
+  }
+
   void blame_input(uint32_t i) {
+    if (is_handed_on(i)) return set(i, Cause::kUnknown, given_text(i));
     if (is_of_op(i)) {
       const auto bits = bits_of_b(i);
       const auto made = bits ? made_.find(*bits) : made_.end();
@@ -157,7 +197,8 @@ class Blame {
     const uint32_t turn = flow_of(record.role).turn;
     // A's record may be that of the call that uses it, whose own inputs are others.
     Node own;
-    const bool apart = is_seen_on_one_side(i);
+    const bool apart = is_seen_on_one_side(i) || is_op_against_module(i);
+    if (!is_of_op(i) && inherits_from_an_op(i)) return;
     Node& node = apart ? own : nodes_[{record.name, record.call, turn}];
     if (!apart && inherits_from_a_turn(i, record, turn)) return;
     ask_dataflow(i, node);
@@ -196,7 +237,7 @@ class Blame {
                              key_at(*first_parted_)));
     }
     if (!agreed_before_) return set(i, Cause::kUnknown, "it is the first recorded, and its inputs were not recorded");
-    if (a_.info().format != Format::kSegment)
+    if (a_.info().format != Format::kSegment && a_.event_count() == 0)
       return set(i, Cause::kUnknown, "the file does not say what ran before it, and its inputs are not in it");
     introduce(i, record, "everything recorded before it agrees; its own inputs were not recorded");
   }

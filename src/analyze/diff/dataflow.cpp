@@ -29,20 +29,35 @@ Dataflow::Dataflow(const Side& a, const Side& b, std::span<const TensorDiff> ten
     for (size_t i = 0; i < half->side.tensor_count(); ++i)
       if (const TensorRecord record = half->side.tensor(i); record.has_fingerprint) {
         half->bits.insert(record.fingerprint.hash);
-        if (const uint64_t content = is_input(record.role) ? content_of(record) : 0; content != 0)
+        if (const uint64_t content = is_from_outside(*half, record) ? content_of(record) : 0; content != 0)
           half->given.insert(content);
       }
+}
+
+bool Dataflow::is_of_op(const Half& half, uint32_t tensor) {
+  const uint32_t event = half.side.tensor(tensor).event;
+  return event < half.side.event_count() && is_op(half.side.event(event));
+}
+
+bool Dataflow::is_from_outside(const Half& half, const TensorRecord& record) {
+  if (is_input(record.role)) return true;
+  return record.event < half.side.event_count() && hands_on(half.side.event(record.event));
 }
 
 bool Dataflow::tells(const Half& half, uint32_t tensor) {
   if (tensor == kNoTensor) return false;
   const TensorRecord record = half.side.tensor(tensor);
-  return !is_input(record.role) && record.event < half.side.event_count() &&
-         half.side.event(record.event).use_count > 0;
+  if (is_input(record.role) || record.event >= half.side.event_count()) return false;
+  // A module of a graph says which value is its result, and not what it was given.
+  const EventRecord event = half.side.event(record.event);
+  return event.use_count > 0 && (is_op(event) || half.side.use(record.event, 0).role == "in");
 }
 
 std::optional<Dataflow::Inputs> Dataflow::inputs_of(uint32_t position) const {
   const Match& match = tensors_[position].match;
+  // A module stands for all that ran inside it, and an op that was matched with it for its last step only.
+  if (match.a != kNoTensor && match.b != kNoTensor && is_of_op(a_, match.a) != is_of_op(b_, match.b))
+    return std::nullopt;
   const bool by_a = tells(a_, match.a), by_b = tells(b_, match.b);
   if (!by_a && !by_b) return std::nullopt;
   Inputs of_a, of_b;
@@ -80,11 +95,12 @@ void Dataflow::collect(const Half& half, const Half& other, uint32_t tensor, Inp
       }
       const TensorRecord record = half.side.tensor(use.record);
       if (record.event < half.side.event_count() && leaves_undefined(half.side.event(record.event))) continue;
-      const uint64_t content = is_input(record.role) ? content_of(record) : 0;
+      const bool outside = is_from_outside(half, record);
+      const uint64_t content = outside ? content_of(record) : 0;
       if ((record.has_fingerprint && other.bits.contains(record.fingerprint.hash)) ||
           (content != 0 && other.given.contains(content))) {
         ++inputs.same_bits;
-      } else if (record.role != "in" && record.event < half.side.event_count() && record.event != events[next] &&
+      } else if (record.role != "in" && !outside && record.event < half.side.event_count() && record.event != events[next] &&
                  half.side.event(record.event).returned && events.size() < kMostLookedThrough) {
         events.push_back(record.event);
       } else {

@@ -39,6 +39,8 @@ class Dataflow {
     std::unordered_set<uint64_t> given;  // content_of() what came from outside
   };
   static bool tells(const Half& half, uint32_t tensor);
+  static bool is_of_op(const Half& half, uint32_t tensor);
+  static bool is_from_outside(const Half& half, const TensorRecord& record);
   void collect(const Half& half, const Half& other, uint32_t tensor, Inputs& inputs) const;
 
   std::span<const TensorDiff> tensors_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analyze/diff/node_match.h"
 #include "analyze/diff/op_pairing.h"
 #include "analyze/diff/op_sequence.h"
 
@@ -63,6 +64,7 @@ void match_by_order(OpPairing& ops) {
 void match_ops(const Side& a, const Side& b, Pairing& pairing) {
   if (!has_ops(a) || !has_ops(b)) return;
   OpPairing ops(a, b, pairing);
+  match_nodes_of_equal_graphs(ops);
   match_by_evidence(ops);
   match_by_order(ops);
   match_values(ops);

@@ -5,6 +5,7 @@
 #include <bit>
 #include <functional>
 
+#include "analyze/event_op.h"
 #include "core/mix64.h"
 #include "core/op_name.h"
 
@@ -60,6 +61,7 @@ bool is_plain_value(const TensorRecord& record) {
 }  // namespace
 
 bool is_op(const EventRecord& event) {
+  if (event.kind == kNodeKind) return true;
   return (event.kind == "op" || event.kind == "kernel") && event.name.find("::") != std::string_view::npos;
 }
 
@@ -76,11 +78,21 @@ uint64_t content_of(const TensorRecord& record) {
 bool is_for_results(std::string_view path) { return path.starts_with("/out"); }
 
 bool leaves_undefined(const EventRecord& event) {
-  return event.kind == "op" && is_among(split_operator(split_op_name(event.name).op).name, kUndefined);
+  if (event.kind != "op" && event.kind != kNodeKind) return false;
+  return is_among(split_operator(operator_of(event)).name, kUndefined);
 }
+
+bool hands_on(const EventRecord& event) { return is_given_node(event); }
 
 uint64_t operator_name_hash(std::string_view name) {
   name = plain_name(name);
+  // As Python calls them in a graph before it is lowered.
+  constexpr std::string_view kNative = "native_";
+  if (name.starts_with(kNative)) name.remove_prefix(kNative.size());
+  if (name == "iadd") name = "add";
+  if (name == "isub") name = "sub";
+  if (name == "imul") name = "mul";
+  if (name == "truediv" || name == "itruediv") name = "div";
   // All of them give the elements another shape, and which is called depends on strides only.
   if (name == "unsafe_view" || name == "reshape" || name == "reshape_alias") name = "view";
   return hash_of(name);
@@ -91,23 +103,41 @@ OpList::OpList(const Side& side) {
   for (uint32_t i = 0; i < side.event_count(); ++i) {
     const EventRecord event = side.event(i);
     if (!is_op(event)) continue;
-    const OpName name = split_op_name(event.name);
-    const OperatorParts parts = split_operator(name.op);
-    const bool kernel = event.kind == "kernel";
     op_of_event[i] = static_cast<uint32_t>(ops_.size());
-    ops_.push_back({.event = i,
-                    .name = kernel ? hash_of(kernel_name(parts.name)) : operator_name_hash(parts.name),
-                    .overload = hash_of(name.op),
-                    .scope = name.scope,
-                    .backward = name.backward,
-                    .kernel = kernel,
-                    .same = !kernel && is_among(parts.name, kSame),
-                    .undefined = !kernel && is_among(parts.name, kUndefined),
-                    .copies = !kernel && (is_among(parts.name, kSame) || is_among(parts.name, kViews) ||
-                                          is_among(parts.name, kConversions))});
+    event.kind == kNodeKind ? add_node(side, i) : add_call(event, i);
   }
   describe_tensors(side, op_of_event);
   describe_uses(side);
+}
+
+void OpList::add_call(const EventRecord& event, uint32_t index) {
+  const OpName name = split_op_name(event.name);
+  const OperatorParts parts = split_operator(name.op);
+  const bool kernel = event.kind == "kernel";
+  ops_.push_back({.event = index,
+                  .name = kernel ? hash_of(kernel_name(parts.name)) : operator_name_hash(parts.name),
+                  .overload = hash_of(name.op),
+                  .scope = name.scope,
+                  .backward = name.backward,
+                  .kernel = kernel,
+                  .same = !kernel && is_among(parts.name, kSame),
+                  .undefined = !kernel && is_among(parts.name, kUndefined),
+                  .copies = !kernel && (is_among(parts.name, kSame) || is_among(parts.name, kViews) ||
+                                        is_among(parts.name, kConversions))});
+}
+
+void OpList::add_node(const Side& side, uint32_t index) {
+  const EventOp called = op_of_event(side, index);
+  const std::string_view name = split_operator(called.op).name;
+  ops_.push_back({.event = index,
+                  .name = operator_name_hash(name),
+                  .overload = hash_of(called.op),
+                  .scope = *texts_.insert(called.scope).first,
+                  .backward = called.backward,
+                  .given = is_given_node(side.event(index)),
+                  .same = is_among(name, kSame),
+                  .undefined = is_among(name, kUndefined),
+                  .copies = is_among(name, kSame) || is_among(name, kViews) || is_among(name, kConversions)});
 }
 
 void OpList::describe_tensors(const Side& side, std::span<const uint32_t> op_of_event) {
@@ -127,7 +157,7 @@ void OpList::describe_tensors(const Side& side, std::span<const uint32_t> op_of_
     if (record.event >= op_of_event.size() || op_of_event[record.event] == kNoOp) continue;
     const uint32_t at = op_of_event[record.event];
     Op& op = ops_[at];
-    const bool value = record.role != "in";
+    const bool value = record.role != "in" && !op.given;
     op_of_[i] = at;
     const bool undefined = value ? op.undefined : is_for_results(record.path);
     bits_[i] = undefined ? 0 : bits_of(record);
@@ -170,7 +200,7 @@ void OpList::describe_uses(const Side& side) {
     const uint32_t uses = side.event(op.event).use_count;
     for (uint32_t k = 0; k < uses; ++k) {
       const UseRecord use = side.use(op.event, k);
-      if (use.role != "in" || is_for_results(use.path)) continue;
+      if (use.role != "in" || is_for_results(use.path) || op.given) continue;
       input_paths_.push_back(hash_of(use.path));
       inputs_.push_back(use.record < bits_.size() ? use.record : kNoTensor);
       ++op.input_count;

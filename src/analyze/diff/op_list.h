@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "analyze/diff/align.h"
@@ -12,7 +14,7 @@ namespace ttap {
 
 inline constexpr uint32_t kNoOp = 0xFFFFFFFF;
 
-// One call of an operator or kernel that has tensor records.
+// One call of an operator or kernel, or one node of a graph, that has tensor records.
 struct Op {
   uint32_t event = 0;
   uint32_t first_value = 0;  // OpList::values()
@@ -28,6 +30,7 @@ struct Op {
   std::string_view scope = {};
   bool backward = false;
   bool kernel = false;
+  bool given = false;      // a node that hands on what came from outside: its records count as that
   bool same = false;       // its one value is its first argument in every way: detach, clone
   bool undefined = false;  // its value is whatever the memory held: empty
   bool copies = false;     // its value has the bits of an input, or its name says that it leaves values alone
@@ -66,17 +69,20 @@ class OpList {
   bool is_plain(uint32_t tensor) const { return plain_[tensor]; }
 
  private:
+  void add_node(const Side& side, uint32_t event);
+  void add_call(const EventRecord& event, uint32_t index);
   void describe_tensors(const Side& side, std::span<const uint32_t> op_of_event);
   void describe_uses(const Side& side);
 
   std::vector<Op> ops_;
+  std::unordered_set<std::string> texts_;  // the scopes of nodes
   std::vector<uint32_t> values_, outside_, inputs_;
   std::vector<uint32_t> op_of_, position_of_;
   std::vector<uint64_t> bits_, shape_, elements_, content_, input_paths_;
   std::vector<bool> plain_;
 };
 
-// Whether an event is the call of an operator, by kind and name.
+// Whether an event is the call of an operator, by kind and name, or a node of a graph.
 bool is_op(const EventRecord& event);
 
 // Stands for the values of a tensor in any order: a weight and its transpose have the same. 0 where there are too few
@@ -88,6 +94,9 @@ bool leaves_undefined(const EventRecord& event);
 
 // Whether an argument is there to be written to (`out=`, `out_ptr0`), so that what it held before means nothing.
 bool is_for_results(std::string_view path);
+
+// Whether an event makes no value, but hands on what came from outside: the placeholder of a graph.
+bool hands_on(const EventRecord& event);
 
 // The hash by which names are told apart in Op::name: `add`, `add_` and `_add` are the same.
 uint64_t operator_name_hash(std::string_view name);

@@ -17,8 +17,8 @@ class Scopes {
     for (size_t i = 0; i < side.event_count(); ++i) {
       const EventRecord event = side.event(i);
       if (event.kind != "module" || around_.contains(event.name)) continue;
-      around_.emplace(event.name,
-                      event.parent < side.event_count() ? side.event(event.parent).name : std::string_view());
+      const bool inside = event.parent < side.event_count() && side.event(event.parent).kind != "graph";
+      around_.emplace(event.name, inside ? side.event(event.parent).name : std::string_view());
     }
     for (const Op& op : list.ops()) {
       std::string_view scope = op.scope;

@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "analyze/diff/op_pairing.h"
+#include "analyze/event_op.h"
 #include "core/op_name.h"
 
 // Values of ops that have no counterpart as an op: fused away, decomposed, or replaced.
@@ -200,7 +201,8 @@ class ValueMatcher {
         if (!kernel.kernel) continue;
         const std::string text = std::string(side.event(kernel.event).name) + "_";
         const auto names = [&](const Op& op) {
-          const std::string_view name = split_operator(split_op_name(other_side.event(op.event).name).op).name;
+          const std::string called = operator_of(other_side.event(op.event));
+          const std::string_view name = split_operator(called).name;
           const size_t begin = std::min(name.find_first_not_of('_'), name.size() - 1);
           return text.find("_" + std::string(name.substr(begin)) + "_") != std::string::npos;
         };

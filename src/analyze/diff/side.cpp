@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "store/graph/graph_names.h"
 #include "store/run_layout.h"
 
 namespace ttap {
@@ -27,7 +28,8 @@ class PassSide final : public Side {
   std::string place() const override {
     const auto& path = pass_.info().path;
     std::error_code ignored;
-    if (!parse_pass_name(path, std::filesystem::is_directory(path, ignored))) return path.filename().string();
+    if (!parse_pass_name(path, std::filesystem::is_directory(path, ignored)) && !parse_step_folder(path))
+      return path.filename().string();
     return fmt::format("rank {}, pass {}", rank_, pass_.info().number);
   }
 

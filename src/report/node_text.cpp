@@ -1,0 +1,29 @@
+#include "report/node_text.h"
+
+#include <fmt/format.h>
+
+namespace ttap {
+
+std::string called_text(const NodeNotes& node) {
+  const bool plain = node.op.empty() || node.op == "call_function" || node.op == "call_method";
+  if (plain) return node.target.empty() ? "?" : node.target;
+  return node.target.empty() ? node.op : fmt::format("{}[{}]", node.op, node.target);
+}
+
+std::string graph_text(const GraphNotes& graph) {
+  std::string text = graph.stage;
+  if (!graph.part.empty()) text += (text.empty() ? "" : " ") + graph.part;
+  if (graph.step) text += fmt::format("{}step {}", text.empty() ? "" : ", ", *graph.step);
+  return text.empty() ? text : " (" + text + ")";
+}
+
+std::string frame_of(const NodeNotes& node) {
+  // `model.py:32 in forward: x = x + y`
+  std::string frame = node.source;
+  const size_t function = frame.find(" in ");
+  const size_t colon = function == std::string::npos ? function : frame.find(": ", function);
+  if (colon != std::string::npos) frame.replace(colon, 2, "\t");
+  return frame;
+}
+
+}  // namespace ttap
