@@ -37,7 +37,11 @@ struct ValueLane {
   // The vectors are used up.
   template <int N>
   __device__ void add(Vector (&vectors)[N]) {
+#ifdef EXP_WIDE2
+    if constexpr (false) {
+#else
     if constexpr (F::kBits > 16 && N == 4) {
+#endif
       // Fewer at a time need fewer registers.
       Vector half[2] = {vectors[0], vectors[1]};
       stats.add(half);

@@ -74,7 +74,7 @@ struct PackedStats {
   static constexpr bool kFloat = F::kKind == LaneKind::kFloat;
 
   uint32_t min = F::kHighest, max = F::kLowest;  // of two values; infinite where there was none
-  uint32_t least = 0xFFFFFFFFu;                  // magnitudes less one
+  uint32_t least = kFloat ? F::kHighest - twice(1) : 0xFFFFFFFFu;  // magnitudes less one
   uint32_t values = 0;                           // all that were taken
   uint32_t zeros = 0;                            // among them; NaN and infinity are taken for zeros
   uint32_t subnormals = 0;
@@ -105,8 +105,10 @@ struct PackedStats {
         least = min_u16x2(least, smallest - twice(1));
       } else {
         if ((is_infinite & kHighBits) != 0) take_apart(vectors, min_before, max_before);
-        count_zeros(vectors);
-        count_subnormals(vectors);
+        if (!found_only_zeros(vectors)) {
+          count_zeros(vectors);
+          count_subnormals(vectors);
+        }
       }
     } else {
       count_zeros(vectors);
@@ -194,6 +196,28 @@ struct PackedStats {
       apart.max = F::max(apart.max, (words[i] & ~gone) | (F::kLowest & gone));
       words[i] &= ~gone;
     }
+  }
+
+  // Zeros are common: where nothing else is below the least magnitude so far, and that is not subnormal, they are
+  // counted in few instructions.
+  template <int N>
+  TTAP_HD bool found_only_zeros(const Vector (&vectors)[N]) {
+    const uint32_t limit = least + twice(1);
+    uint32_t below_limit = 0;
+    uint32_t found = 0;
+    TTAP_UNROLL
+    for (int i = 0; i < 4 * N; ++i) {
+      const uint32_t mask = F::is_less_in_magnitude(word(vectors, i), limit);
+      below_limit |= word(vectors, i) & mask;
+      found -= mask;
+    }
+    const uint32_t is_normal = limit + (kHighBits - twice(F::kMantissa + 1));
+    if ((below_limit & kMagnitudes) != 0 || (~is_normal & kHighBits) != 0) return false;
+    // A mask of the low half is 2^16 − 1, so that the low half of the sum is its count; one of the high half is −2^16.
+    const uint32_t low = found & 0xFFFF;
+    const uint32_t high = ((found >> 16) + low) & 0xFFFF;
+    zeros += low + high;
+    return true;
   }
 
   // And what is smallest of the rest.
@@ -289,10 +313,10 @@ struct WideStats {
     sum += batch_sum;
     squares += batch_squares;
     l1 += batch_l1;
-    if (batch_least < smallest_ordinary())
-      count_small(vectors);
-    else
+    if (!(batch_least < smallest_ordinary()))
       least = smaller(batch_least, least);
+    else if (!found_only_zeros(vectors))
+      count_small(vectors);
   }
 
   TTAP_HD LaneSums finish(double centre) const {
@@ -420,6 +444,39 @@ struct WideStats {
       least = smaller(size, least);
     if constexpr (kFloat)
       if (size < smallest_ordinary() && size != 0) ++subnormals;
+  }
+
+  // As for 16 bits.
+  template <int N>
+  TTAP_HD bool found_only_zeros(const Vector (&vectors)[N]) {
+    Word below_least = 0;
+    uint32_t found = 0;
+    TTAP_UNROLL
+    for (int i = 0; i < N * kPerVector; ++i) {
+      const Word bits = word(vectors, i);
+      const uint32_t mask = is_less(magnitude(F::native(bits)), least);
+      below_least |= bits & (mask | static_cast<Word>(mask) << (8 * sizeof(Word) - 32));
+      found -= mask;
+    }
+    if constexpr (kFloat) {
+      below_least &= static_cast<Word>(F::kSign - 1);
+      if (least < smallest_ordinary()) return false;
+    }
+    if (below_least != 0) return false;
+    zeros += found;
+    return true;
+  }
+
+  // All bits set, or none.
+  TTAP_HD static uint32_t is_less(Magnitude a, Magnitude b) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (sizeof(Word) == 4 && kFloat) {
+      uint32_t mask;
+      asm("set.lt.u32.f32 %0, %1, %2;" : "=r"(mask) : "f"(a), "f"(b));
+      return mask;
+    }
+#endif
+    return a < b ? 0xFFFFFFFFu : 0;
   }
 
   template <int N>

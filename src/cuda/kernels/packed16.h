@@ -160,6 +160,22 @@ TTAP_HD inline uint32_t min_magnitude_bf16x2(uint32_t a, uint32_t b) {
 #endif
 }
 
+// All bits of a half set where |a| < b, else none; b is not negative. Not for NaN.
+TTAP_HD inline uint32_t is_less_in_magnitude_f16x2(uint32_t a, uint32_t b) {
+#if defined(__CUDA_ARCH__)
+  return __hlt2_mask(__habs2(as_pair<__half2>(a)), as_pair<__half2>(b));
+#else
+  return detail::by_halves(a & 0x7FFF7FFFu, b, [](uint32_t x, uint32_t y) { return x < y ? 0xFFFFu : 0; });
+#endif
+}
+TTAP_HD inline uint32_t is_less_in_magnitude_bf16x2(uint32_t a, uint32_t b) {
+#if defined(__CUDA_ARCH__)
+  return __hlt2_mask(__habs2(as_pair<__nv_bfloat162>(a)), as_pair<__nv_bfloat162>(b));
+#else
+  return detail::by_halves(a & 0x7FFF7FFFu, b, [](uint32_t x, uint32_t y) { return x < y ? 0xFFFFu : 0; });
+#endif
+}
+
 // ---- one of the two, as a double ----
 
 TTAP_HD inline double f64_of_low_f16(uint32_t word) {
