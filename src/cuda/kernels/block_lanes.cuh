@@ -15,6 +15,8 @@ template <class F>
 struct ValueLane {
   // Sums of 16-bit values are good enough about zero.
   static constexpr bool kHasCentre = F::kBits > 16;
+  // Of large tensors: wide values need more registers, and fewer instructions, so fewer blocks keep up with memory.
+  static constexpr int kBlocksPerMultiprocessor = F::kBits > 16 ? 2 : 3;
   struct Shared {};
   StatsOfLane<F> stats;
   ScalarStats odd;
@@ -37,20 +39,7 @@ struct ValueLane {
   // The vectors are used up.
   template <int N>
   __device__ void add(Vector (&vectors)[N]) {
-#ifdef EXP_WIDE2
-    if constexpr (false) {
-#else
-    if constexpr (F::kBits > 16 && N == 4) {
-#endif
-      // Fewer at a time need fewer registers.
-      Vector half[2] = {vectors[0], vectors[1]};
-      stats.add(half);
-      asm volatile("" ::: "memory");
-      Vector rest[2] = {vectors[2], vectors[3]};
-      stats.add(rest);
-    } else {
-      stats.add(vectors);
-    }
+    stats.add(vectors);
   }
 
   // The first `valid` bytes of a vector.
@@ -84,6 +73,7 @@ struct ValueLane {
 template <uint32_t COPIES>
 struct ByteLane {
   static constexpr bool kHasCentre = false;
+  static constexpr int kBlocksPerMultiprocessor = 3;
   struct Shared {
     uint32_t counts[256 * COPIES];
   };

@@ -10,11 +10,7 @@
 namespace ttap::cuda {
 namespace {
 
-#ifdef EXP_SMALL
-constexpr uint64_t kSmallBytes = uint64_t{EXP_SMALL} << 20;
-#else
 constexpr uint64_t kSmallBytes = uint64_t{4} << 20;
-#endif
 constexpr uint64_t kRoundBytes = 2 * kHashBlockBytes;  // what a block of work_by_slices() takes at a time
 constexpr uint64_t kMostRounds = 16;
 constexpr int kSmallBlocksPerMultiprocessor = 2;

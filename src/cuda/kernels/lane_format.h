@@ -32,7 +32,7 @@ struct LaneBF16 : FloatLane<16, 0x7F80, 0x7F> {
   TTAP_HD static uint32_t min(uint32_t a, uint32_t b) { return min_bf16x2(a, b); }
   TTAP_HD static uint32_t max(uint32_t a, uint32_t b) { return max_bf16x2(a, b); }
   TTAP_HD static uint32_t min_magnitude(uint32_t a, uint32_t b) { return min_magnitude_bf16x2(a, b); }
-  TTAP_HD static uint32_t is_less_in_magnitude(uint32_t a, uint32_t b) { return is_less_in_magnitude_bf16x2(a, b); }
+  TTAP_HD static uint32_t is_zero(uint32_t word) { return is_zero_bf16x2(word); }
   TTAP_HD static double value(uint64_t bits) { return f32_of_bf16(static_cast<uint16_t>(bits)); }
 };
 struct LaneF16 : FloatLane<16, 0x7C00, 0x3FF> {
@@ -42,7 +42,7 @@ struct LaneF16 : FloatLane<16, 0x7C00, 0x3FF> {
   TTAP_HD static uint32_t min(uint32_t a, uint32_t b) { return min_f16x2(a, b); }
   TTAP_HD static uint32_t max(uint32_t a, uint32_t b) { return max_f16x2(a, b); }
   TTAP_HD static uint32_t min_magnitude(uint32_t a, uint32_t b) { return min_magnitude_f16x2(a, b); }
-  TTAP_HD static uint32_t is_less_in_magnitude(uint32_t a, uint32_t b) { return is_less_in_magnitude_f16x2(a, b); }
+  TTAP_HD static uint32_t is_zero(uint32_t word) { return is_zero_f16x2(word); }
   TTAP_HD static double value(uint64_t bits) { return f32_of_f16(static_cast<uint16_t>(bits)); }
 };
 struct LaneI16 : IntegerLane<16, LaneKind::kSigned> {

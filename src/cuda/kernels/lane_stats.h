@@ -4,23 +4,14 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/kernels/lane_format.h"
-#include "cuda/kernels/lane_hash.h"
-#include "cuda/kernels/lane_sums.h"
+#include "cuda/kernels/packed_stats.h"
 
 // The statistics that one lane of a kernel keeps, in few registers. Plain arithmetic, so that tests run it on the host.
 //
-// Sums are in double. Squares of 16-bit formats are short (32 bits at most, 22 of a float): their plain sums are exact,
-// or the values so far apart that nothing cancels, as long as a lane takes some thousands. Wider formats are summed
-// relative to a number near the lane's own mean: where outliers among the lane's first values pull that number away,
-// they are themselves the larger part of the lane's spread.
+// Sums are in double. Formats of more than 16 bits (packed_stats.h has the others) are summed relative to a number near
+// the lane's own mean: where outliers among the lane's first values pull that number away, they are themselves the
+// larger part of the lane's spread.
 namespace ttap::cuda {
-
-#if defined(__CUDACC__)
-#define TTAP_APART __noinline__
-#else
-#define TTAP_APART
-#endif
 
 // One value at a time: the odd values at the end of a tensor.
 struct ScalarStats {
@@ -67,194 +58,6 @@ struct ScalarStats {
   }
 };
 
-// ---- 16 bits: two values a word ----
-
-template <class F>
-struct PackedStats {
-  static constexpr bool kFloat = F::kKind == LaneKind::kFloat;
-
-  uint32_t min = F::kHighest, max = F::kLowest;  // of two values; infinite where there was none
-  uint32_t least = kFloat ? F::kHighest - twice(1) : 0xFFFFFFFFu;  // magnitudes less one
-  uint32_t values = 0;                           // all that were taken
-  uint32_t zeros = 0;                            // among them; NaN and infinity are taken for zeros
-  uint32_t subnormals = 0;
-  uint32_t nan = 0, pos_inf = 0, neg_inf = 0;
-  double sum = 0, squares = 0, l1 = 0;
-
-  // The vectors are used up.
-  template <int N>
-  TTAP_HD void add(Vector (&vectors)[N]) {
-    values += 8 * N;
-    const uint32_t min_before = min, max_before = max;
-    TTAP_UNROLL
-    for (int i = 0; i < 4 * N; ++i) {
-      min = F::min(min, word(vectors, i));
-      max = F::max(max, word(vectors, i));
-    }
-    if constexpr (kFloat) {
-      uint32_t smallest = F::kHighest;
-      TTAP_UNROLL
-      for (int i = 0; i < 4 * N; ++i) smallest = F::min_magnitude(smallest, word(vectors, i));
-      smallest &= kMagnitudes;
-      // What is not finite shows in the extremes.
-      const uint32_t greatest = max_u16x2(min & kMagnitudes, max & kMagnitudes);
-      // Both sums have a half's highest bit where it is out of the ordinary, or is not.
-      const uint32_t is_normal = smallest + (kHighBits - twice(F::kMantissa + 1));
-      const uint32_t is_infinite = greatest + (kHighBits - twice(F::kInfinite));
-      if (((~is_normal | is_infinite) & kHighBits) == 0) {
-        least = min_u16x2(least, smallest - twice(1));
-      } else {
-        if ((is_infinite & kHighBits) != 0) take_apart(vectors, min_before, max_before);
-        if (!found_only_zeros(vectors)) {
-          count_zeros(vectors);
-          count_subnormals(vectors);
-        }
-      }
-    } else {
-      count_zeros(vectors);
-    }
-    TTAP_UNROLL
-    for (int i = 0; i < 4 * N; ++i) {
-      take(F::low(word(vectors, i)));
-      take(F::high(word(vectors, i)));
-    }
-  }
-
-  TTAP_HD LaneSums finish(double) const {
-    LaneSums done;
-    done.nan = nan;
-    done.pos_inf = pos_inf;
-    done.neg_inf = neg_inf;
-    done.finite = values - nan - pos_inf - neg_inf;
-    if (done.finite == 0) return done;
-    done.zeros = zeros - nan - pos_inf - neg_inf;
-    done.subnormals = subnormals;
-    done.min = extreme(F::min(min, (min >> 16) | (min << 16)));
-    done.max = extreme(F::max(max, (max >> 16) | (max << 16)));
-    if (zeros != values) {
-      const uint32_t low = least & 0xFFFF;
-      const uint32_t high = least >> 16;
-      done.min_abs_nonzero = value_of_magnitude<F>((low < high ? low : high) + 1);
-    }
-    done.l1 = l1;
-    done.sum.high = sum;
-    done.squares.high = squares;
-    return done;
-  }
-
- private:
-  static constexpr uint32_t kMagnitudes = 0x7FFF7FFFu;
-  static constexpr uint32_t kHighBits = 0x80008000u;
-  TTAP_HD static constexpr uint32_t twice(uint64_t half) { return static_cast<uint32_t>(half) * 0x00010001u; }
-
-  TTAP_HD static double extreme(uint32_t word) { return F::value(word & 0xFFFF); }
-
-  template <int N>
-  TTAP_HD static uint32_t word(const Vector (&vectors)[N], int i) {
-    return vectors[i / 4].word[i % 4];
-  }
-
-  struct Apart {
-    uint32_t min, max;
-    uint32_t nan = 0, pos_inf = 0, neg_inf = 0;
-  };
-
-  // Counts what is not finite and leaves zeros in its place; the extremes do not see those.
-  template <int N>
-  TTAP_HD void take_apart(Vector (&vectors)[N], uint32_t min_before, uint32_t max_before) {
-    Apart apart{min_before, max_before};
-    // A copy, so that the vectors themselves stay in registers.
-    uint32_t words[4 * N];
-    TTAP_UNROLL
-    for (int i = 0; i < 4 * N; ++i) words[i] = word(vectors, i);
-    take_words_apart(words, 4 * N, apart);
-    TTAP_UNROLL
-    for (int i = 0; i < 4 * N; ++i) vectors[i / 4].word[i % 4] = words[i];
-    min = apart.min;
-    max = apart.max;
-    nan += apart.nan;
-    pos_inf += apart.pos_inf;
-    neg_inf += apart.neg_inf;
-  }
-
-  TTAP_HD static TTAP_APART void take_words_apart(uint32_t* words, int count, Apart& apart) {
-#if defined(__CUDA_ARCH__)
-#pragma unroll 1
-#endif
-    for (int i = 0; i < count; ++i) {
-      uint32_t gone = 0;
-      TTAP_UNROLL
-      for (int shift = 0; shift < 32; shift += 16) {
-        const uint32_t bits = (words[i] >> shift) & 0xFFFF;
-        const uint32_t magnitude = bits & 0x7FFF;
-        gone |= magnitude >= F::kInfinite ? 0xFFFFu << shift : 0;
-        apart.nan += magnitude > F::kInfinite ? 1 : 0;
-        apart.pos_inf += bits == F::kInfinite ? 1 : 0;
-        apart.neg_inf += bits == (F::kInfinite | F::kSign) ? 1 : 0;
-      }
-      apart.min = F::min(apart.min, (words[i] & ~gone) | (F::kHighest & gone));
-      apart.max = F::max(apart.max, (words[i] & ~gone) | (F::kLowest & gone));
-      words[i] &= ~gone;
-    }
-  }
-
-  // Zeros are common: where nothing else is below the least magnitude so far, and that is not subnormal, they are
-  // counted in few instructions.
-  template <int N>
-  TTAP_HD bool found_only_zeros(const Vector (&vectors)[N]) {
-    const uint32_t limit = least + twice(1);
-    uint32_t below_limit = 0;
-    uint32_t found = 0;
-    TTAP_UNROLL
-    for (int i = 0; i < 4 * N; ++i) {
-      const uint32_t mask = F::is_less_in_magnitude(word(vectors, i), limit);
-      below_limit |= word(vectors, i) & mask;
-      found -= mask;
-    }
-    const uint32_t is_normal = limit + (kHighBits - twice(F::kMantissa + 1));
-    if ((below_limit & kMagnitudes) != 0 || (~is_normal & kHighBits) != 0) return false;
-    // A mask of the low half is 2^16 − 1, so that the low half of the sum is its count; one of the high half is −2^16.
-    const uint32_t low = found & 0xFFFF;
-    const uint32_t high = ((found >> 16) + low) & 0xFFFF;
-    zeros += low + high;
-    return true;
-  }
-
-  // And what is smallest of the rest.
-  template <int N>
-  TTAP_HD void count_zeros(const Vector (&vectors)[N]) {
-    uint32_t non_zeros = 0;
-    TTAP_UNROLL
-    for (int i = 0; i < 4 * N; ++i) {
-      const uint32_t both = word(vectors, i);
-      const uint32_t magnitudes = kFloat ? both & kMagnitudes : both;
-      least = min_of_less_one_u16x2(magnitudes, least);
-      if constexpr (F::kKind == LaneKind::kSigned) least = min_u16x2(~both, least);
-      non_zeros += min_u16x2(magnitudes, 0x00010001u);
-    }
-    zeros += 8 * N - ((non_zeros & 0xFFFF) + (non_zeros >> 16));
-  }
-
-  TTAP_HD void take(double value) {
-    sum += value;
-    l1 += fabs(value);
-    squares = fma(value, value, squares);
-  }
-
-  template <int N>
-  TTAP_HD void count_subnormals(const Vector (&vectors)[N]) {
-    constexpr uint32_t kBoth = twice(F::kMantissa);
-    uint32_t found = 0;
-    TTAP_UNROLL
-    for (int i = 0; i < 4 * N; ++i) {
-      // How far the magnitude less one is below the largest subnormal: zero for those that are none.
-      const uint32_t below = kBoth - min_of_less_one_u16x2(word(vectors, i) & kMagnitudes, kBoth);
-      found += min_u16x2(below, 0x00010001u);
-    }
-    subnormals += (found & 0xFFFF) + (found >> 16);
-  }
-};
-
 // ---- 32 and 64 bits ----
 
 template <class F>
@@ -276,7 +79,7 @@ struct WideStats {
     constexpr int kCount = N * kPerVector;
     const double shift_before = shift;
     const Native min_before = min, max_before = max;
-    if (finite == 0)
+    if (finite == 0) [[unlikely]]
       shift =
           middle(F::value(word(vectors, 0)), F::value(word(vectors, kCount / 2)), F::value(word(vectors, kCount - 1)));
     Magnitude batch_least = greatest();
@@ -313,10 +116,14 @@ struct WideStats {
     sum += batch_sum;
     squares += batch_squares;
     l1 += batch_l1;
-    if (!(batch_least < smallest_ordinary()))
+    if (!(batch_least < smallest_ordinary())) {
       least = smaller(batch_least, least);
-    else if (!found_only_zeros(vectors))
-      count_small(vectors);
+    } else {
+      const Magnitude rest_least = count_zeros(vectors);
+      least = smaller(rest_least, least);
+      if constexpr (kFloat)
+        if (rest_least < smallest_ordinary()) count_subnormals(vectors);
+    }
   }
 
   TTAP_HD LaneSums finish(double centre) const {
@@ -446,43 +253,28 @@ struct WideStats {
       if (size < smallest_ordinary() && size != 0) ++subnormals;
   }
 
-  // As for 16 bits.
+  // Gives the smallest magnitude of the others.
   template <int N>
-  TTAP_HD bool found_only_zeros(const Vector (&vectors)[N]) {
-    Word below_least = 0;
-    uint32_t found = 0;
+  TTAP_HD Magnitude count_zeros(const Vector (&vectors)[N]) {
+    Magnitude smallest = greatest();
     TTAP_UNROLL
     for (int i = 0; i < N * kPerVector; ++i) {
-      const Word bits = word(vectors, i);
-      const uint32_t mask = is_less(magnitude(F::native(bits)), least);
-      below_least |= bits & (mask | static_cast<Word>(mask) << (8 * sizeof(Word) - 32));
-      found -= mask;
+      const Magnitude size = magnitude(F::native(word(vectors, i)));
+      if (size == 0)
+        ++zeros;
+      else
+        smallest = smaller(size, smallest);
     }
-    if constexpr (kFloat) {
-      below_least &= static_cast<Word>(F::kSign - 1);
-      if (least < smallest_ordinary()) return false;
-    }
-    if (below_least != 0) return false;
-    zeros += found;
-    return true;
-  }
-
-  // All bits set, or none.
-  TTAP_HD static uint32_t is_less(Magnitude a, Magnitude b) {
-#if defined(__CUDA_ARCH__)
-    if constexpr (sizeof(Word) == 4 && kFloat) {
-      uint32_t mask;
-      asm("set.lt.u32.f32 %0, %1, %2;" : "=r"(mask) : "f"(a), "f"(b));
-      return mask;
-    }
-#endif
-    return a < b ? 0xFFFFFFFFu : 0;
+    return smallest;
   }
 
   template <int N>
-  TTAP_HD void count_small(const Vector (&vectors)[N]) {
+  TTAP_HD void count_subnormals(const Vector (&vectors)[N]) {
     TTAP_UNROLL
-    for (int i = 0; i < N * kPerVector; ++i) look_at_small(F::native(word(vectors, i)));
+    for (int i = 0; i < N * kPerVector; ++i) {
+      const Magnitude size = magnitude(F::native(word(vectors, i)));
+      if (size < smallest_ordinary() && size != 0) ++subnormals;
+    }
   }
 };
 

@@ -6,12 +6,7 @@ namespace ttap::cuda {
 namespace {
 
 template <class Lane>
-#ifdef EXP_WIDE2
-#define EXP_BLOCKS (Lane::kHasCentre ? 2 : 3)
-#else
-#define EXP_BLOCKS 3
-#endif
-__global__ void __launch_bounds__(kBlockThreads, EXP_BLOCKS)
+__global__ void __launch_bounds__(kBlockThreads, Lane::kBlocksPerMultiprocessor)
     fingerprint_large(const __grid_constant__ DeviceJob job, Scratch* scratch) {
   __shared__ Unconstructed<PairsShared<Lane>> shared;
   work_by_pairs<Lane>(job, *scratch, shared.get());
@@ -20,7 +15,7 @@ __global__ void __launch_bounds__(kBlockThreads, EXP_BLOCKS)
 }  // namespace
 
 uint64_t blocks_per_multiprocessor(DType dtype) {
-  return with_lane<ByteLane<32>>(dtype, []<class Lane>(Lane*) -> uint64_t { return EXP_BLOCKS; });
+  return with_lane<ByteLane<32>>(dtype, []<class Lane>(Lane*) -> uint64_t { return Lane::kBlocksPerMultiprocessor; });
 }
 
 void launch_large(const DeviceJob& job, Scratch* scratch, Stream stream) {

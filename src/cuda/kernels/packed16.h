@@ -160,19 +160,19 @@ TTAP_HD inline uint32_t min_magnitude_bf16x2(uint32_t a, uint32_t b) {
 #endif
 }
 
-// All bits of a half set where |a| < b, else none; b is not negative. Not for NaN.
-TTAP_HD inline uint32_t is_less_in_magnitude_f16x2(uint32_t a, uint32_t b) {
+// All bits of a half set where it is zero of either sign, else none.
+TTAP_HD inline uint32_t is_zero_f16x2(uint32_t word) {
 #if defined(__CUDA_ARCH__)
-  return __hlt2_mask(__habs2(as_pair<__half2>(a)), as_pair<__half2>(b));
+  return __heq2_mask(as_pair<__half2>(word), as_pair<__half2>(0));
 #else
-  return detail::by_halves(a & 0x7FFF7FFFu, b, [](uint32_t x, uint32_t y) { return x < y ? 0xFFFFu : 0; });
+  return detail::by_halves(word & 0x7FFF7FFFu, 0, [](uint32_t x, uint32_t y) { return x == y ? 0xFFFFu : 0; });
 #endif
 }
-TTAP_HD inline uint32_t is_less_in_magnitude_bf16x2(uint32_t a, uint32_t b) {
+TTAP_HD inline uint32_t is_zero_bf16x2(uint32_t word) {
 #if defined(__CUDA_ARCH__)
-  return __hlt2_mask(__habs2(as_pair<__nv_bfloat162>(a)), as_pair<__nv_bfloat162>(b));
+  return __heq2_mask(as_pair<__nv_bfloat162>(word), as_pair<__nv_bfloat162>(0));
 #else
-  return detail::by_halves(a & 0x7FFF7FFFu, b, [](uint32_t x, uint32_t y) { return x < y ? 0xFFFFu : 0; });
+  return detail::by_halves(word & 0x7FFF7FFFu, 0, [](uint32_t x, uint32_t y) { return x == y ? 0xFFFFu : 0; });
 #endif
 }
 
