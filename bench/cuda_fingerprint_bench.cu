@@ -125,6 +125,7 @@ struct Bench {
   void* scratch = nullptr;
   DeviceResult* results = nullptr;
   DeviceResult* pinned_results = nullptr;
+  bool watched = false;  // the results, by the host
   unsigned* sums = nullptr;
   unsigned blocks = 0;
 
@@ -141,7 +142,8 @@ struct Bench {
     return time_of(stream, launches, [&](int launch) {
       std::vector<FingerprintJob> jobs(count);
       for (int i = 0; i < count; ++i)
-        jobs[i] = {.view = {pool + (launch % places * count + i) * bytes, dtype, shape}, .result = results + i};
+        jobs[i] = {.view = {pool + (launch % places * count + i) * bytes, dtype, shape}, .result = results + i,
+                   .is_watched = watched};
       const Status status = launch_fingerprints(jobs, scratch, stream);
       if (!status.ok()) std::printf("%s\n", status.error().message.c_str());
     });
@@ -185,8 +187,10 @@ void small(Bench& bench) {
                   bench.fingerprint(dtype, size, 1, 200));
     if (dtype == DType::kBF16) {
       std::swap(bench.results, bench.pinned_results);
+      bench.watched = true;
       std::printf("%-34s %10.2f\n", "bf16, 4 KiB, result pinned", bench.fingerprint(dtype, 4096, 1, 200));
       std::swap(bench.results, bench.pinned_results);
+      bench.watched = false;
     }
     for (uint64_t size : {uint64_t{4096}, uint64_t{32768}, uint64_t{102400}})
       std::printf("%-34s %10.2f\n", (of + "32 x " + std::to_string(size / 1024) + " KiB").c_str(),

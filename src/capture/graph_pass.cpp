@@ -95,6 +95,7 @@ Result<GraphPass::Tap> GraphPass::tap(const TensorView& tensor, const OnGpu& whe
                                  .rows = {where.rows, where.rows_are_64_bit},
                                  .copy_to = made.place.copy,
                                  .result = made.place.result,
+                                 .is_watched = false,
                                  .sequence = 1};
   const cuda::OnDevice on(where.device);
   TTAP_TRY(cuda::launch_fingerprints({&job, 1}, scratch, stream));

@@ -15,6 +15,8 @@ template <class F>
 struct ValueLane {
   // Sums of 16-bit values are good enough about zero.
   static constexpr bool kHasCentre = F::kBits > 16;
+  // Of large tensors: wide values need more registers, and fewer instructions, so fewer blocks keep up with memory.
+  static constexpr int kBlocksPerMultiprocessor = F::kBits > 16 ? 2 : 3;
   struct Shared {};
   StatsOfLane<F> stats;
   ScalarStats odd;
@@ -37,16 +39,7 @@ struct ValueLane {
   // The vectors are used up.
   template <int N>
   __device__ void add(Vector (&vectors)[N]) {
-    if constexpr (F::kBits > 16 && F::kKind == LaneKind::kFloat && N == 4) {
-      // Fewer at a time need fewer registers.
-      Vector half[2] = {vectors[0], vectors[1]};
-      stats.add(half);
-      asm volatile("" ::: "memory");
-      Vector rest[2] = {vectors[2], vectors[3]};
-      stats.add(rest);
-    } else {
-      stats.add(vectors);
-    }
+    stats.add(vectors);
   }
 
   // The first `valid` bytes of a vector.
@@ -80,14 +73,19 @@ struct ValueLane {
 template <uint32_t COPIES>
 struct ByteLane {
   static constexpr bool kHasCentre = false;
+  static constexpr int kBlocksPerMultiprocessor = 3;
   struct Shared {
     uint32_t counts[256 * COPIES];
   };
   Shared& shared;
   DType dtype;
+  uint32_t own;  // the address of this lane's counter of zero bytes
 
   // Counters are ready after the next __syncthreads().
-  __device__ ByteLane(Shared& counters, DType format) : shared(counters), dtype(format) {
+  __device__ ByteLane(Shared& counters, DType format)
+      : shared(counters),
+        dtype(format),
+        own(static_cast<uint32_t>(__cvta_generic_to_shared(counters.counts + threadIdx.x % COPIES))) {
     for (uint32_t i = threadIdx.x; i < 256 * COPIES; i += kBlockThreads) shared.counts[i] = 0;
   }
 
@@ -96,13 +94,13 @@ struct ByteLane {
 #pragma unroll
     for (int v = 0; v < N; ++v)
 #pragma unroll
-      for (int i = 0; i < 16; ++i) count(vectors[v].word[i / 4] >> (8 * (i % 4)));
+      for (int i = 0; i < 16; ++i) count(byte_of(vectors[v], i));
   }
 
   __device__ void add_odd(const Vector& vector, uint32_t valid) {
 #pragma unroll
     for (uint32_t i = 0; i < 16; ++i)
-      if (i < valid) count(vector.word[i / 4] >> (8 * (i % 4)));
+      if (i < valid) count(byte_of(vector, i));
   }
 
   // Each thread answers for one code.
@@ -120,7 +118,14 @@ struct ByteLane {
   }
 
  private:
-  __device__ void count(uint32_t byte) { atomicAdd(&shared.counts[(byte & 0xFF) * COPIES + threadIdx.x % COPIES], 1u); }
+  // In one instruction, which the compiler would not choose by itself.
+  __device__ static uint32_t byte_of(const Vector& vector, uint32_t i) {
+    return __byte_perm(vector.word[i / 4], 0, 0x4440 + i % 4);
+  }
+  // By an address in shared memory that is worked out from the byte in one more.
+  __device__ void count(uint32_t byte) {
+    asm volatile("red.shared.add.u32 [%0], 1;" ::"r"(byte * (COPIES * 4) + own) : "memory");
+  }
 
   // By the format's own rule: no exponent, and some mantissa.
   __device__ bool is_subnormal(uint32_t code) const {

@@ -18,12 +18,15 @@ struct HashShared {
   HashPair odd[kWarps];
 };
 
+struct NoFeed {};
+
 // What the threads found takes the place of what they needed to find it.
-template <class Lane>
+template <class Lane, class Feed = NoFeed>
 struct BlockShared {
   struct Working {
     HashShared hash;
     typename Lane::Shared lane;
+    Feed feed;
   };
   union {
     Working working;
@@ -60,12 +63,10 @@ __device__ inline void store_copy(std::byte* copy_to, uint64_t at, const Vector&
   *reinterpret_cast<uint4*>(copy_to + at) = {vector.word[0], vector.word[1], vector.word[2], vector.word[3]};
 }
 
-// The bytes after the last whole hash block, a vector for each thread. Every thread of the block comes here.
+// Up to a hash block's bytes from `start` on, a vector for each thread. Every thread of the block comes here.
 template <class Lane, class Source>
-__device__ inline void take_odd_end(const DeviceJob& job, const Source& source, uint64_t bytes, Lane& lane,
-                                    HashShared& shared) {
-  const uint64_t start = bytes - bytes % kHashBlockBytes;
-  const auto size = static_cast<uint32_t>(bytes % kHashBlockBytes);
+__device__ inline void take_odd_end(const DeviceJob& job, const Source& source, uint64_t start, uint32_t size,
+                                    Lane& lane, HashShared& shared) {
   const uint32_t at = threadIdx.x * kVectorBytes;
   const uint32_t valid = at >= size ? 0 : size - at < kVectorBytes ? size - at : kVectorBytes;
   const Vector vector = source.partial(start + at, valid);
@@ -85,14 +86,14 @@ __device__ inline void take_odd_end(const DeviceJob& job, const Source& source, 
 }
 
 // After a __syncthreads() that follows take_odd_end(); for one thread.
-__device__ inline HashPair digest_of_odd_end(uint64_t bytes, const HashShared& shared) {
+__device__ inline HashPair digest_of_odd_end(uint64_t start, const HashShared& shared) {
   HashPair sums;
 #pragma unroll
   for (uint32_t i = 0; i < kWarps; ++i) {
     sums.a += shared.odd[i].a;
     sums.b += shared.odd[i].b;
   }
-  return hash_mix(sums, bytes / kHashBlockBytes);
+  return hash_mix(sums, start / kHashBlockBytes);
 }
 
 // ---- the end of a block ----
@@ -114,15 +115,19 @@ __device__ __noinline__ static void publish(const DeviceJob& job, uint64_t bytes
     result.hash_high = hash.b;
     result.bytes = bytes;
   }
+  if (!job.is_watched) {  // the end of the kernel is soon enough for all of it
+    if (threadIdx.x == 64) result.sequence = job.sequence;
+    return;
+  }
   __syncthreads();
   if (threadIdx.x == 0)
     asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(&result.sequence), "l"(job.sequence) : "memory");
 }
 
 // `mine` is what this thread found. The block that comes last adds up what all blocks of the job left, in their order.
-template <class Lane>
+template <class Lane, class Shared>
 __device__ inline void finish_block(const DeviceJob& job, uint32_t ticket, uint64_t bytes, const LaneSums& mine,
-                                    const HashPair& digest, Scratch& scratch, BlockShared<Lane>& shared) {
+                                    const HashPair& digest, Scratch& scratch, Shared& shared) {
   __syncthreads();  // who still needs what the rows take the place of
   write_rows(mine, digest, shared.rows);
   __syncthreads();
@@ -166,14 +171,16 @@ __device__ inline void work_by_slices(const DeviceJob& job, uint32_t ticket, con
   const uint64_t step = uint64_t{job.blocks} * kAtOnce;
   uint64_t round_start = uint64_t{block} * kAtOnce;
 
-  Vector next[kVectors] = {};
-  const auto load = [&](uint64_t hash_block) {
+  Vector ahead[Source::kRoundsAhead][kVectors] = {};
+  const auto load = [&](uint64_t hash_block, Vector(&into)[kVectors]) {
+    if (hash_block >= whole) return;
 #pragma unroll
     for (uint32_t i = 0; i < kVectors; ++i)
-      next[i] = source.vector(hash_block * kHashBlockBytes + (first_place + 32 * i) * kVectorBytes);
+      into[i] = source.vector(hash_block * kHashBlockBytes + (first_place + 32 * i) * kVectorBytes);
   };
   uint64_t mine = round_start + warp / kWarpsEach;
-  if (mine < whole) load(mine);
+#pragma unroll
+  for (uint32_t i = 0; i < Source::kRoundsAhead; ++i) load(mine + i * step, ahead[i]);
 
   if constexpr (Lane::kHasCentre)
     if (threadIdx.x == 0) block_shared.centre = bytes == 0 ? 0 : Lane::centre_of(job.data);
@@ -209,8 +216,12 @@ __device__ inline void work_by_slices(const DeviceJob& job, uint32_t ticket, con
     if (mine < whole) {
       Vector now[kVectors];
 #pragma unroll
-      for (uint32_t i = 0; i < kVectors; ++i) now[i] = next[i];
-      if (mine + step < whole) load(mine + step);
+      for (uint32_t i = 0; i < kVectors; ++i) now[i] = ahead[0][i];
+#pragma unroll
+      for (uint32_t round = 1; round < Source::kRoundsAhead; ++round)
+#pragma unroll
+        for (uint32_t i = 0; i < kVectors; ++i) ahead[round - 1][i] = ahead[round][i];
+      load(mine + Source::kRoundsAhead * step, ahead[Source::kRoundsAhead - 1]);
       HashPair sums;
 #pragma unroll
       for (uint32_t i = 0; i < kVectors; ++i) {
@@ -231,103 +242,17 @@ __device__ inline void work_by_slices(const DeviceJob& job, uint32_t ticket, con
     }
   }
   // The odd end goes to the block whose turn it would be.
-  const bool has_odd_end = bytes % kHashBlockBytes != 0 && whole / kAtOnce % job.blocks == block;
-  if (has_odd_end) take_odd_end(job, source, bytes, lane, shared);
+  const auto odd_bytes = static_cast<uint32_t>(bytes % kHashBlockBytes);
+  const bool has_odd_end = odd_bytes != 0 && whole / kAtOnce % job.blocks == block;
+  if (has_odd_end) take_odd_end(job, source, bytes - odd_bytes, odd_bytes, lane, shared);
   mix_kept();
   if (has_odd_end && threadIdx.x == kBlockThreads - 1) {
-    const HashPair digest = digest_of_odd_end(bytes, shared);
+    const HashPair digest = digest_of_odd_end(bytes - odd_bytes, shared);
     digests.a += digest.a;
     digests.b += digest.b;
   }
   const double centre = Lane::kHasCentre ? block_shared.centre : 0;
   finish_block<Lane>(job, ticket, bytes, lane.finish(centre, has_odd_end), digests, scratch, block_shared);
-}
-
-// ---- a block's share, a hash block for each warp ----
-
-// For large tensors: eight vectors of a hash block for each lane, of which four are worked on while four are on their
-// way.
-template <class Lane, class Source>
-__device__ inline void work_by_warps(const DeviceJob& job, const Source& source, Scratch& scratch,
-                                     BlockShared<Lane>& block_shared) {
-  HashShared& shared = block_shared.working.hash;
-  constexpr uint32_t kVectors = 4;
-  constexpr uint32_t kHalfBlock = kHashBlockBytes / 2;
-  static_assert(kVectors * 32 * kVectorBytes == kHalfBlock);
-  const uint32_t in_warp = threadIdx.x % 32;
-  const uint64_t bytes = live_bytes(job);
-  const uint64_t whole = bytes / kHashBlockBytes;
-  const uint64_t step = uint64_t{job.blocks} * kWarps;
-  uint64_t hash_block = uint64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
-
-  const auto load = [&](uint64_t at, Vector(&into)[kVectors]) {
-#pragma unroll
-    for (uint32_t i = 0; i < kVectors; ++i) into[i] = source.vector(at + (in_warp + 32 * i) * kVectorBytes);
-  };
-  Vector first[kVectors];
-  if (hash_block < whole) load(hash_block * kHashBlockBytes, first);
-
-  if constexpr (Lane::kHasCentre)
-    if (threadIdx.x == 0) block_shared.centre = bytes == 0 ? 0 : Lane::centre_of(job.data);
-  Lane lane(block_shared.working.lane, job.dtype);
-  make_keys(shared);
-  __syncthreads();
-
-  const auto take = [&](Vector(&vectors)[kVectors], uint32_t from, uint64_t start, HashPair& sums) {
-#pragma unroll
-    for (uint32_t i = 0; i < kVectors; ++i) {
-      add_to_hash(vectors[i], shared.keys, from + in_warp + 32 * i, sums);
-    }
-    if (job.copy_to != nullptr) {
-      std::byte* to = job.copy_to + start + (from + in_warp) * kVectorBytes;
-#pragma unroll
-      for (uint32_t i = 0; i < kVectors; ++i) store_copy(to, 32 * i * kVectorBytes, vectors[i]);
-    }
-    lane.add(vectors);
-  };
-  HashPair digests;
-  // Mixing is worth its while for 32 hash blocks at once, one for each lane.
-  HashPair* kept = shared.sums + threadIdx.x / 32 * 32;
-  uint32_t count = 0;
-  const auto mix_kept = [&](uint64_t end) {
-    __syncwarp();
-    if (in_warp < count) {
-      const HashPair digest = hash_mix(kept[in_warp], end - (count - in_warp) * step);
-      digests.a += digest.a;
-      digests.b += digest.b;
-    }
-    __syncwarp();
-    count = 0;
-  };
-#pragma unroll 1
-  for (; hash_block < whole; hash_block += step) {
-    asm volatile("" ::: "memory");  // else some keys are loaded before the loop, and no registers are left for them
-    const uint64_t start = hash_block * kHashBlockBytes;
-    HashPair sums;
-    Vector second[kVectors];
-    load(start + kHalfBlock, second);
-    take(first, 0, start, sums);
-    if (hash_block + step < whole) load((hash_block + step) * kHashBlockBytes, first);
-    take(second, kVectors * 32, start, sums);
-    const uint64_t half = warp_sum_halves(sums);
-    if (in_warp == 0) kept[count].a = half;
-    if (in_warp == 16) kept[count].b = half;
-    if (++count == 32) mix_kept(hash_block + step);
-  }
-  mix_kept(hash_block);
-  // To the last block, which has the fewest whole ones.
-  const bool has_odd_end = bytes % kHashBlockBytes != 0 && blockIdx.x == job.blocks - 1u;
-  if (has_odd_end) {
-    take_odd_end(job, source, bytes, lane, shared);
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      const HashPair digest = digest_of_odd_end(bytes, shared);
-      digests.a += digest.a;
-      digests.b += digest.b;
-    }
-  }
-  const double centre = Lane::kHasCentre ? block_shared.centre : 0;
-  finish_block<Lane>(job, 0, bytes, lane.finish(centre, has_odd_end), digests, scratch, block_shared);
 }
 
 }  // namespace ttap::cuda

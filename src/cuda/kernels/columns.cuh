@@ -79,15 +79,32 @@ __device__ inline void fetch(const uint64_t* column, uint32_t base, uint32_t row
   }
 }
 
+// By halves, so that they need not wait for each other.
+template <class T, class Join>
+__device__ inline T joined(T (&some)[kRowsAtOnce], Join join) {
+#pragma unroll
+  for (uint32_t step = kRowsAtOnce / 2; step > 0; step /= 2)
+#pragma unroll
+    for (uint32_t i = 0; i < step; ++i) some[i] = join(some[i], some[i + step]);
+  return some[0];
+}
+
 __device__ inline DoubleSum total_of_pairs(const uint64_t* high, const uint64_t* rest, uint32_t rows) {
   DoubleSum total;
+  uint32_t base = threadIdx.x % 32;
+  if (rows <= 32) {
+    if (base < rows) total = {as_double(high[base]), as_double(rest[base])};
+    base = rows;
+  }
 #pragma unroll 1
-  for (uint32_t base = threadIdx.x % 32; base < rows; base += 32 * kRowsAtOnce) {
+  for (; base < rows; base += 32 * kRowsAtOnce) {
     uint64_t highs[kRowsAtOnce], rests[kRowsAtOnce];
     fetch(high, base, rows, 0, highs);
     fetch(rest, base, rows, 0, rests);
+    DoubleSum some[kRowsAtOnce];
 #pragma unroll
-    for (uint32_t i = 0; i < kRowsAtOnce; ++i) total = total + DoubleSum{as_double(highs[i]), as_double(rests[i])};
+    for (uint32_t i = 0; i < kRowsAtOnce; ++i) some[i] = {as_double(highs[i]), as_double(rests[i])};
+    total = total + joined(some, [](const DoubleSum& a, const DoubleSum& b) { return a + b; });
   }
 #pragma unroll
   for (int step = 16; step > 0; step /= 2)
@@ -99,12 +116,19 @@ __device__ inline DoubleSum total_of_pairs(const uint64_t* high, const uint64_t*
 template <class T, class Convert, class Join>
 __device__ inline T total_of(const uint64_t* column, uint32_t rows, uint64_t nothing, Convert convert, Join join) {
   T total = convert(nothing);
+  uint32_t base = threadIdx.x % 32;
+  if (rows <= 32) {  // as those of most tensors are
+    if (base < rows) total = convert(column[base]);
+    base = rows;
+  }
 #pragma unroll 1
-  for (uint32_t base = threadIdx.x % 32; base < rows; base += 32 * kRowsAtOnce) {
+  for (; base < rows; base += 32 * kRowsAtOnce) {
     uint64_t fetched[kRowsAtOnce];
     fetch(column, base, rows, nothing, fetched);
+    T some[kRowsAtOnce];
 #pragma unroll
-    for (uint32_t i = 0; i < kRowsAtOnce; ++i) total = join(total, convert(fetched[i]));
+    for (uint32_t i = 0; i < kRowsAtOnce; ++i) some[i] = convert(fetched[i]);
+    total = join(total, joined(some, join));
   }
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) total = join(total, T(__shfl_xor_sync(kAllLanes, total, step)));

@@ -26,6 +26,7 @@ struct DeviceJob {
   uint16_t blocks = 1;
   DType dtype = DType::kU8;
   bool rows_are_64_bit = true;
+  bool is_watched = true;  // the result
 };
 static_assert(sizeof(DeviceJob) == 64);
 

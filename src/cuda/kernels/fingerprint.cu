@@ -43,6 +43,7 @@ DeviceJob device_job(const FingerprintJob& job) {
   made.rows_are_64_bit = job.rows.is_64_bit;
   made.copy_to = static_cast<std::byte*>(job.copy_to);
   made.result = job.result;
+  made.is_watched = job.is_watched;
   made.sequence = job.sequence;
   made.dtype = view.dtype;
   return made;
@@ -54,7 +55,7 @@ bool is_packed(const TensorView& view) {
 
 uint16_t blocks_for_large(uint64_t bytes, uint64_t resident) {
   const uint64_t hash_blocks = bytes / kHashBlockBytes;
-  const uint64_t wanted = parts(hash_blocks, kWarps);
+  const uint64_t wanted = parts(hash_blocks, 2 * kWarps);
   if (wanted <= resident) return static_cast<uint16_t>(std::max<uint64_t>(wanted, 1));
   // Every block the same share: whole waves of them.
   const uint64_t waves = parts(hash_blocks, resident * kWarps * kHashBlocksPerWarp);
@@ -76,7 +77,7 @@ class Launcher {
       return launched("fingerprint of a strided tensor");
     }
     if (bytes > kSmallBytes) {
-      job.blocks = blocks_for_large(bytes, multiprocessors_ * kLargeBlocksPerMultiprocessor);
+      job.blocks = blocks_for_large(bytes, multiprocessors_ * blocks_per_multiprocessor(job.dtype));
       launch_large(job, scratch_, stream_);
       return launched("fingerprint of a large tensor");
     }
@@ -100,7 +101,10 @@ class Launcher {
       blocks += job.blocks;
     }
     static_assert(kJobsPerLaunch * (kSmallBytes / kRoundBytes / kMostRounds + 1) <= kBlocksPerLaunch);
-    fingerprint_small<<<blocks, kBlockThreads, 0, stream_>>>(batch_, scratch_);
+    if (count_ == 1)
+      launch_small(batch_.jobs[0], scratch_, stream_);
+    else
+      fingerprint_small<<<blocks, kBlockThreads, 0, stream_>>>(batch_, scratch_);
     count_ = 0;
     rounds_ = 0;
     return launched("fingerprints of small tensors");

@@ -27,23 +27,22 @@ struct IntegerLane {
 // kHighest and kLowest, twice: what every value of the format takes the place of.
 struct LaneBF16 : FloatLane<16, 0x7F80, 0x7F> {
   static constexpr uint32_t kHighest = 0x7F807F80u, kLowest = 0xFF80FF80u;
-  TTAP_HD static float low(uint32_t word) { return ttap::detail::float_of_bits(word << 16); }
-  TTAP_HD static float high(uint32_t word) { return ttap::detail::float_of_bits(word & 0xFFFF0000u); }
+  TTAP_HD static double low(uint32_t word) { return f64_of_low_bf16(word); }
+  TTAP_HD static double high(uint32_t word) { return f64_of_high_bf16(word); }
   TTAP_HD static uint32_t min(uint32_t a, uint32_t b) { return min_bf16x2(a, b); }
   TTAP_HD static uint32_t max(uint32_t a, uint32_t b) { return max_bf16x2(a, b); }
+  TTAP_HD static uint32_t min_magnitude(uint32_t a, uint32_t b) { return min_magnitude_bf16x2(a, b); }
+  TTAP_HD static uint32_t is_zero(uint32_t word) { return is_zero_bf16x2(word); }
   TTAP_HD static double value(uint64_t bits) { return f32_of_bf16(static_cast<uint16_t>(bits)); }
 };
 struct LaneF16 : FloatLane<16, 0x7C00, 0x3FF> {
   static constexpr uint32_t kHighest = 0x7C007C00u, kLowest = 0xFC00FC00u;
-#if defined(__CUDA_ARCH__)
-  __device__ static float low(uint32_t word) { return __low2float(as_pair<__half2>(word)); }
-  __device__ static float high(uint32_t word) { return __high2float(as_pair<__half2>(word)); }
-#else
-  TTAP_HD static float low(uint32_t word) { return f32_of_f16(static_cast<uint16_t>(word)); }
-  TTAP_HD static float high(uint32_t word) { return f32_of_f16(static_cast<uint16_t>(word >> 16)); }
-#endif
+  TTAP_HD static double low(uint32_t word) { return f64_of_low_f16(word); }
+  TTAP_HD static double high(uint32_t word) { return f64_of_high_f16(word); }
   TTAP_HD static uint32_t min(uint32_t a, uint32_t b) { return min_f16x2(a, b); }
   TTAP_HD static uint32_t max(uint32_t a, uint32_t b) { return max_f16x2(a, b); }
+  TTAP_HD static uint32_t min_magnitude(uint32_t a, uint32_t b) { return min_magnitude_f16x2(a, b); }
+  TTAP_HD static uint32_t is_zero(uint32_t word) { return is_zero_f16x2(word); }
   TTAP_HD static double value(uint64_t bits) { return f32_of_f16(static_cast<uint16_t>(bits)); }
 };
 struct LaneI16 : IntegerLane<16, LaneKind::kSigned> {
@@ -79,20 +78,6 @@ using LaneI32 = WideLane<IntegerLane<32, LaneKind::kSigned>, uint32_t, int32_t>;
 using LaneU32 = WideLane<IntegerLane<32, LaneKind::kUnsigned>, uint32_t, uint32_t>;
 using LaneI64 = WideLane<IntegerLane<64, LaneKind::kSigned>, uint64_t, int64_t>;
 using LaneU64 = WideLane<IntegerLane<64, LaneKind::kUnsigned>, uint64_t, uint64_t>;
-
-// The magnitude less one, modulo 2^BITS: what is smallest of these belongs to the smallest magnitude that is not zero.
-template <class F, class W>
-TTAP_HD inline W magnitude_less_one(W bits) {
-  if constexpr (F::kKind == LaneKind::kFloat) {
-    return (bits & static_cast<W>(F::kSign - 1)) - 1;
-  } else if constexpr (F::kKind == LaneKind::kSigned) {
-    const W if_positive = bits - 1;
-    const W if_negative = ~bits;
-    return if_positive < if_negative ? if_positive : if_negative;
-  } else {
-    return bits - 1;
-  }
-}
 
 // Of a magnitude, which for the most negative integer is only right without a sign.
 template <class F>

@@ -2,24 +2,16 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
-#include "cuda/kernels/lane_format.h"
-#include "cuda/kernels/lane_hash.h"
-#include "cuda/kernels/lane_sums.h"
+#include "cuda/kernels/packed_stats.h"
 
 // The statistics that one lane of a kernel keeps, in few registers. Plain arithmetic, so that tests run it on the host.
 //
-// Sums are in double. Squares of 16-bit formats are short (32 bits at most, 22 of a float): their plain sums are exact,
-// or the values so far apart that nothing cancels, as long as a lane takes some thousands. Wider formats are summed
-// relative to a number near the lane's own mean: where outliers among the lane's first values pull that number away,
-// they are themselves the larger part of the lane's spread.
+// Sums are in double. Formats of more than 16 bits (packed_stats.h has the others) are summed relative to a number near
+// the lane's own mean: where outliers among the lane's first values pull that number away, they are themselves the
+// larger part of the lane's spread.
 namespace ttap::cuda {
-
-#if defined(__CUDACC__)
-#define TTAP_APART __noinline__
-#else
-#define TTAP_APART
-#endif
 
 // One value at a time: the odd values at the end of a tensor.
 struct ScalarStats {
@@ -66,151 +58,6 @@ struct ScalarStats {
   }
 };
 
-// ---- 16 bits: two values a word ----
-
-template <class F>
-struct PackedStats {
-  static constexpr bool kFloat = F::kKind == LaneKind::kFloat;
-
-  uint32_t min = F::kHighest, max = F::kLowest;  // of two values; infinite where there was none
-  uint32_t least = 0xFFFFFFFFu;                  // magnitudes less one
-  uint32_t values = 0;                           // all that were taken
-  uint32_t non_zero = 0;                         // among them; NaN and infinity are not
-  uint32_t subnormals = 0;
-  uint32_t nan = 0, pos_inf = 0, neg_inf = 0;
-  double sum = 0, squares = 0, l1 = 0;
-
-  // The vectors are used up.
-  template <int N>
-  TTAP_HD void add(Vector (&vectors)[N]) {
-    values += 8 * N;
-    const uint32_t min_before = min, max_before = max;
-    TTAP_UNROLL
-    for (int i = 0; i < 4 * N; ++i) {
-      min = F::min(min, word(vectors, i));
-      max = F::max(max, word(vectors, i));
-    }
-    if constexpr (kFloat) {
-      // What is not finite shows in the extremes.
-      const uint32_t greatest = max_u16x2(min & 0x7FFF7FFFu, max & 0x7FFF7FFFu);
-      if ((greatest & 0xFFFF) >= F::kInfinite || (greatest >> 16) >= F::kInfinite) {
-        Apart apart{min_before, max_before};
-        // A copy, so that the vectors themselves stay in registers.
-        uint32_t words[4 * N];
-        TTAP_UNROLL
-        for (int i = 0; i < 4 * N; ++i) words[i] = word(vectors, i);
-        take_apart(words, 4 * N, apart);
-        TTAP_UNROLL
-        for (int i = 0; i < 4 * N; ++i) vectors[i / 4].word[i % 4] = words[i];
-        min = apart.min;
-        max = apart.max;
-        nan += apart.nan;
-        pos_inf += apart.pos_inf;
-        neg_inf += apart.neg_inf;
-      }
-    }
-    add_finite(vectors);
-  }
-
-  TTAP_HD LaneSums finish(double) const {
-    LaneSums done;
-    done.nan = nan;
-    done.pos_inf = pos_inf;
-    done.neg_inf = neg_inf;
-    done.finite = values - nan - pos_inf - neg_inf;
-    if (done.finite == 0) return done;
-    done.zeros = done.finite - non_zero;
-    done.subnormals = subnormals;
-    done.min = extreme(F::min(min, (min >> 16) | (min << 16)));
-    done.max = extreme(F::max(max, (max >> 16) | (max << 16)));
-    if (non_zero != 0) {
-      const uint32_t low = least & 0xFFFF;
-      const uint32_t high = least >> 16;
-      done.min_abs_nonzero = value_of_magnitude<F>((low < high ? low : high) + 1);
-    }
-    done.l1 = l1;
-    done.sum.high = sum;
-    done.squares.high = squares;
-    return done;
-  }
-
- private:
-  TTAP_HD static double extreme(uint32_t word) { return F::value(word & 0xFFFF); }
-
-  template <int N>
-  TTAP_HD static uint32_t word(const Vector (&vectors)[N], int i) {
-    return vectors[i / 4].word[i % 4];
-  }
-
-  struct Apart {
-    uint32_t min, max;
-    uint32_t nan = 0, pos_inf = 0, neg_inf = 0;
-  };
-
-  // Counts what is not finite and leaves zeros in its place; the extremes do not see those.
-  TTAP_HD static TTAP_APART void take_apart(uint32_t* words, int count, Apart& apart) {
-#if defined(__CUDA_ARCH__)
-#pragma unroll 1
-#endif
-    for (int i = 0; i < count; ++i) {
-      uint32_t gone = 0;
-      TTAP_UNROLL
-      for (int shift = 0; shift < 32; shift += 16) {
-        const uint32_t bits = (words[i] >> shift) & 0xFFFF;
-        const uint32_t magnitude = bits & 0x7FFF;
-        gone |= magnitude >= F::kInfinite ? 0xFFFFu << shift : 0;
-        apart.nan += magnitude > F::kInfinite ? 1 : 0;
-        apart.pos_inf += bits == F::kInfinite ? 1 : 0;
-        apart.neg_inf += bits == (F::kInfinite | F::kSign) ? 1 : 0;
-      }
-      apart.min = F::min(apart.min, (words[i] & ~gone) | (F::kHighest & gone));
-      apart.max = F::max(apart.max, (words[i] & ~gone) | (F::kLowest & gone));
-      words[i] &= ~gone;
-    }
-  }
-
-  // All but the extremes.
-  template <int N>
-  TTAP_HD void add_finite(const Vector (&vectors)[N]) {
-    uint32_t non_zeros = 0;
-    uint32_t batch_least = 0xFFFFFFFFu;
-    TTAP_UNROLL
-    for (int i = 0; i < 4 * N; ++i) {
-      const uint32_t both = word(vectors, i);
-      const uint32_t magnitudes = F::kKind == LaneKind::kFloat ? both & 0x7FFF7FFFu : both;
-      batch_least = min_of_less_one_u16x2(magnitudes, batch_least);
-      if constexpr (F::kKind == LaneKind::kSigned) batch_least = min_u16x2(~both, batch_least);
-      non_zeros += min_u16x2(magnitudes, 0x00010001u);
-      take(static_cast<double>(F::low(both)));
-      take(static_cast<double>(F::high(both)));
-    }
-    non_zero += (non_zeros & 0xFFFF) + (non_zeros >> 16);
-    least = min_u16x2(least, batch_least);
-    if constexpr (F::kKind == LaneKind::kFloat) {
-      if ((batch_least & 0xFFFF) < F::kMantissa || (batch_least >> 16) < F::kMantissa) count_subnormals(vectors);
-    }
-  }
-
-  TTAP_HD void take(double value) {
-    sum += value;
-    l1 += fabs(value);
-    squares = fma(value, value, squares);
-  }
-
-  template <int N>
-  TTAP_HD void count_subnormals(const Vector (&vectors)[N]) {
-    constexpr uint32_t kBoth = static_cast<uint32_t>(F::kMantissa) * 0x00010001u;
-    uint32_t found = 0;
-    TTAP_UNROLL
-    for (int i = 0; i < 4 * N; ++i) {
-      // How far the magnitude less one is below the largest subnormal: zero for those that are none.
-      const uint32_t below = kBoth - min_of_less_one_u16x2(word(vectors, i) & 0x7FFF7FFFu, kBoth);
-      found += min_u16x2(below, 0x00010001u);
-    }
-    subnormals += (found & 0xFFFF) + (found >> 16);
-  }
-};
-
 // ---- 32 and 64 bits ----
 
 template <class F>
@@ -219,41 +66,36 @@ struct WideStats {
   using Native = decltype(F::native(Word{}));
   static constexpr int kPerVector = kVectorBytes / sizeof(Word);
   static constexpr bool kFloat = F::kKind == LaneKind::kFloat;
+  using Magnitude = std::conditional_t<kFloat, Native, Word>;
 
   Native min = highest(), max = lowest();
-  Word least = ~Word{0};
-  uint32_t values = 0, non_zero = 0, subnormals = 0;
+  Magnitude least = greatest();  // that is not zero
+  uint32_t finite = 0, zeros = 0, subnormals = 0;
   uint32_t nan = 0, pos_inf = 0, neg_inf = 0;
   double shift = 0, sum = 0, squares = 0, l1 = 0;
 
   template <int N>
   TTAP_HD void add(const Vector (&vectors)[N]) {
     constexpr int kCount = N * kPerVector;
-    const uint32_t finite_before = finite();
     const double shift_before = shift;
     const Native min_before = min, max_before = max;
-    if (finite_before == 0)
+    if (finite == 0) [[unlikely]]
       shift =
           middle(F::value(word(vectors, 0)), F::value(word(vectors, kCount / 2)), F::value(word(vectors, kCount - 1)));
-    Word batch_least = ~Word{0};
-    uint32_t zeros = 0;
+    Magnitude batch_least = greatest();
     // Summed by themselves first: thousands of equal roundings, one upon the other, would be felt.
     double batch_sum = 0, batch_squares = 0, batch_l1 = 0;
     TTAP_UNROLL
     for (int i = 0; i < kCount; ++i) {
-      const Word bits = word(vectors, i);
-      const Native value = F::native(bits);
+      const Native value = F::native(word(vectors, i));
       compare(value);
-      const Word less_one = magnitude_less_one<F>(bits);
-      batch_least = less_one < batch_least ? less_one : batch_least;
-      if (less_one == ~Word{0}) ++zeros;
+      batch_least = smaller(magnitude(value), batch_least);
       const double wide = static_cast<double>(value);
       const double offset = wide - shift;
       batch_sum += offset;
       batch_squares = fma(offset, offset, batch_squares);
       batch_l1 += fabs(wide);
     }
-    values += kCount;
     if constexpr (kFloat) {
       // A NaN or an infinity shows in the sum of magnitudes: then all of this was for nothing.
       if (!(batch_l1 < static_cast<double>(INFINITY))) {
@@ -265,18 +107,22 @@ struct WideStats {
         TTAP_UNROLL
         for (int i = 0; i < kCount; ++i) words[i] = word(vectors, i);
         WideStats copy = *this;
-        copy.take_apart(words, kCount, finite_before == 0);
+        copy.take_apart(words, kCount);
         *this = copy;
         return;
       }
     }
-    non_zero += kCount - zeros;
+    finite += kCount;
     sum += batch_sum;
     squares += batch_squares;
     l1 += batch_l1;
-    least = batch_least < least ? batch_least : least;
-    if constexpr (kFloat) {
-      if (batch_least < F::kMantissa) count_subnormals(vectors);
+    if (!(batch_least < smallest_ordinary())) {
+      least = smaller(batch_least, least);
+    } else {
+      const Magnitude rest_least = count_zeros(vectors);
+      least = smaller(rest_least, least);
+      if constexpr (kFloat)
+        if (rest_least < smallest_ordinary()) count_subnormals(vectors);
     }
   }
 
@@ -285,21 +131,19 @@ struct WideStats {
     done.nan = nan;
     done.pos_inf = pos_inf;
     done.neg_inf = neg_inf;
-    done.finite = finite();
-    if (done.finite == 0) return done;
-    done.zeros = done.finite - non_zero;
+    done.finite = finite;
+    if (finite == 0) return done;
+    done.zeros = zeros;
     done.subnormals = subnormals;
     done.min = static_cast<double>(min);
     done.max = static_cast<double>(max);
-    if (non_zero != 0) done.min_abs_nonzero = value_of_magnitude<F>(static_cast<Word>(least + 1));
+    if (zeros != finite) done.min_abs_nonzero = static_cast<double>(least);
     done.l1 = l1;
     set_sums_about(done, centre, shift, sum, squares);
     return done;
   }
 
  private:
-  TTAP_HD uint32_t finite() const { return values - nan - pos_inf - neg_inf; }
-
   template <int N>
   TTAP_HD static Word word(const Vector (&vectors)[N], int i) {
     const Vector& vector = vectors[i / kPerVector];
@@ -323,6 +167,37 @@ struct WideStats {
       return F::kKind == LaneKind::kSigned ? static_cast<Native>(~(~Word{0} >> 1)) : Native{0};
   }
 
+  // The most negative integer has a magnitude too: without a sign.
+  TTAP_HD static Magnitude magnitude(Native value) {
+    if constexpr (sizeof(Word) == 4 && kFloat)
+      return fabsf(value);
+    else if constexpr (kFloat)
+      return fabs(value);
+    else
+      return F::kKind == LaneKind::kSigned && static_cast<std::make_signed_t<Native>>(value) < 0
+                 ? Word{0} - static_cast<Word>(value)
+                 : static_cast<Word>(value);
+  }
+  TTAP_HD static constexpr Magnitude greatest() {
+    if constexpr (kFloat)
+      return highest();
+    else
+      return ~Word{0};
+  }
+  // Anything below is zero, or subnormal.
+  TTAP_HD static Magnitude smallest_ordinary() {
+    if constexpr (kFloat)
+      return F::native(static_cast<Word>(F::kMantissa + 1));
+    else
+      return 1;
+  }
+  TTAP_HD static Magnitude smaller(Magnitude a, Magnitude b) {
+    if constexpr (sizeof(Word) == 4 && kFloat)
+      return fminf(a, b);
+    else
+      return a < b ? a : b;
+  }
+
   // Near the mean, for most; one outlier among them does not matter.
   TTAP_HD static double middle(double a, double b, double c) {
     const double low = a < b ? a : b;
@@ -340,15 +215,15 @@ struct WideStats {
     }
   }
 
-  // Value by value. They are counted in `values` already.
-  TTAP_HD TTAP_APART void take_apart(const Word* words, int count, bool is_first) {
+  // Value by value.
+  TTAP_HD TTAP_APART void take_apart(const Word* words, int count) {
 #if defined(__CUDA_ARCH__)
 #pragma unroll 1
 #endif
     for (int i = 0; i < count; ++i) {
-      const Word magnitude = words[i] & static_cast<Word>(F::kSign - 1);
-      if (magnitude >= F::kInfinite) {
-        if (magnitude > F::kInfinite)
+      const Word bits = words[i] & static_cast<Word>(F::kSign - 1);
+      if (bits >= F::kInfinite) {
+        if (bits > F::kInfinite)
           ++nan;
         else if (words[i] & static_cast<Word>(F::kSign))
           ++neg_inf;
@@ -358,13 +233,9 @@ struct WideStats {
       }
       const Native value = F::native(words[i]);
       compare(value);
-      const Word less_one = magnitude - 1;
-      least = less_one < least ? less_one : least;
-      if (magnitude != 0) ++non_zero;
-      if (less_one < F::kMantissa) ++subnormals;
+      look_at_small(value);
       const double wide = static_cast<double>(value);
-      if (is_first) shift = wide;
-      is_first = false;
+      if (finite++ == 0) shift = wide;
       const double offset = wide - shift;
       sum += offset;
       squares = fma(offset, offset, squares);
@@ -372,11 +243,38 @@ struct WideStats {
     }
   }
 
+  TTAP_HD void look_at_small(Native value) {
+    const Magnitude size = magnitude(value);
+    if (size == 0)
+      ++zeros;
+    else
+      least = smaller(size, least);
+    if constexpr (kFloat)
+      if (size < smallest_ordinary() && size != 0) ++subnormals;
+  }
+
+  // Gives the smallest magnitude of the others.
+  template <int N>
+  TTAP_HD Magnitude count_zeros(const Vector (&vectors)[N]) {
+    Magnitude smallest = greatest();
+    TTAP_UNROLL
+    for (int i = 0; i < N * kPerVector; ++i) {
+      const Magnitude size = magnitude(F::native(word(vectors, i)));
+      if (size == 0)
+        ++zeros;
+      else
+        smallest = smaller(size, smallest);
+    }
+    return smallest;
+  }
+
   template <int N>
   TTAP_HD void count_subnormals(const Vector (&vectors)[N]) {
     TTAP_UNROLL
-    for (int i = 0; i < N * kPerVector; ++i)
-      subnormals += magnitude_less_one<F>(word(vectors, i)) < F::kMantissa ? 1 : 0;
+    for (int i = 0; i < N * kPerVector; ++i) {
+      const Magnitude size = magnitude(F::native(word(vectors, i)));
+      if (size < smallest_ordinary() && size != 0) ++subnormals;
+    }
   }
 };
 

@@ -1,18 +1,22 @@
-#include "cuda/kernels/block_work.cuh"
 #include "cuda/kernels/lane_of_dtype.cuh"
 #include "cuda/kernels/single_launch.h"
+#include "cuda/kernels/work_by_pairs.cuh"
 
 namespace ttap::cuda {
 namespace {
 
 template <class Lane>
-__global__ void __launch_bounds__(kBlockThreads, kLargeBlocksPerMultiprocessor)
+__global__ void __launch_bounds__(kBlockThreads, Lane::kBlocksPerMultiprocessor)
     fingerprint_large(const __grid_constant__ DeviceJob job, Scratch* scratch) {
-  __shared__ Unconstructed<BlockShared<Lane>> shared;
-  work_by_warps<Lane>(job, PackedSource{job.data}, *scratch, shared.get());
+  __shared__ Unconstructed<PairsShared<Lane>> shared;
+  work_by_pairs<Lane>(job, *scratch, shared.get());
 }
 
 }  // namespace
+
+uint64_t blocks_per_multiprocessor(DType dtype) {
+  return with_lane<ByteLane<32>>(dtype, []<class Lane>(Lane*) -> uint64_t { return Lane::kBlocksPerMultiprocessor; });
+}
 
 void launch_large(const DeviceJob& job, Scratch* scratch, Stream stream) {
   with_lane<ByteLane<32>>(job.dtype, [&]<class Lane>(Lane*) {

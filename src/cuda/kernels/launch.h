@@ -27,6 +27,7 @@ struct FingerprintJob {
   Rows rows = {};
   void* copy_to = nullptr;         // device memory, on a multiple of 16: the elements read, in C order
   DeviceResult* result = nullptr;  // device or pinned memory
+  bool is_watched = true;          // the result, by the host while the kernel runs; never one in device memory
   uint64_t sequence = 1;           // for DeviceResult::sequence
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "core/element.h"
 #include "ttap/api.h"
 
 #if defined(__CUDACC__)
@@ -136,6 +137,81 @@ TTAP_HD inline uint32_t max_bf16x2(uint32_t a, uint32_t b) {
   return as_bits(__hmax2_nan(as_pair<__nv_bfloat162>(a), as_pair<__nv_bfloat162>(b)));
 #else
   return detail::by_halves(a, b, [](uint32_t x, uint32_t y) { return detail::extreme16<true>(x, y, 0x7F80); });
+#endif
+}
+
+// The smaller magnitudes, NaN aside; the sign bits of the result mean nothing.
+TTAP_HD inline uint32_t min_magnitude_f16x2(uint32_t a, uint32_t b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  uint32_t result;
+  asm("min.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+#else
+  return min_u16x2(a & 0x7FFF7FFFu, b & 0x7FFF7FFFu);
+#endif
+}
+TTAP_HD inline uint32_t min_magnitude_bf16x2(uint32_t a, uint32_t b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  uint32_t result;
+  asm("min.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+#else
+  return min_u16x2(a & 0x7FFF7FFFu, b & 0x7FFF7FFFu);
+#endif
+}
+
+// All bits of a half set where it is zero of either sign, else none.
+TTAP_HD inline uint32_t is_zero_f16x2(uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  return __heq2_mask(as_pair<__half2>(word), as_pair<__half2>(0));
+#else
+  return detail::by_halves(word & 0x7FFF7FFFu, 0, [](uint32_t x, uint32_t y) { return x == y ? 0xFFFFu : 0; });
+#endif
+}
+TTAP_HD inline uint32_t is_zero_bf16x2(uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  return __heq2_mask(as_pair<__nv_bfloat162>(word), as_pair<__nv_bfloat162>(0));
+#else
+  return detail::by_halves(word & 0x7FFF7FFFu, 0, [](uint32_t x, uint32_t y) { return x == y ? 0xFFFFu : 0; });
+#endif
+}
+
+// ---- one of the two, as a double ----
+
+TTAP_HD inline double f64_of_low_f16(uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  double value;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\ncvt.f64.f16 %0, low;\n}" : "=d"(value) : "r"(word));
+  return value;
+#else
+  return f32_of_f16(static_cast<uint16_t>(word));
+#endif
+}
+TTAP_HD inline double f64_of_high_f16(uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  double value;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\ncvt.f64.f16 %0, high;\n}" : "=d"(value) : "r"(word));
+  return value;
+#else
+  return f32_of_f16(static_cast<uint16_t>(word >> 16));
+#endif
+}
+TTAP_HD inline double f64_of_low_bf16(uint32_t word) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  double value;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\ncvt.f64.bf16 %0, low;\n}" : "=d"(value) : "r"(word));
+  return value;
+#else
+  return ttap::detail::float_of_bits(word << 16);
+#endif
+}
+TTAP_HD inline double f64_of_high_bf16(uint32_t word) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  double value;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\ncvt.f64.bf16 %0, high;\n}" : "=d"(value) : "r"(word));
+  return value;
+#else
+  return ttap::detail::float_of_bits(word & 0xFFFF0000u);
 #endif
 }
 

@@ -8,6 +8,7 @@ namespace ttap::cuda {
 
 // C order, on a multiple of 16.
 struct PackedSource {
+  static constexpr uint32_t kRoundsAhead = 2;  // that are loaded before the first of them is needed
   const std::byte* data;
 
   __device__ Vector vector(uint64_t at) const {
@@ -27,6 +28,7 @@ struct PackedSource {
 };
 
 struct StridedSource {
+  static constexpr uint32_t kRoundsAhead = 1;  // gathering needs more registers, and more code
   const std::byte* data;
   const StridedLayout& layout;
 

@@ -1,0 +1,108 @@
+#pragma once
+
+#include "cuda/kernels/block_work.cuh"
+#include "cuda/kernels/feed.cuh"
+
+// A block's share of a large tensor in C order: two hash blocks for each warp at a time.
+namespace ttap::cuda {
+
+template <class Lane>
+struct PairsShared : BlockShared<Lane, typename FeedOf<Lane>::Shared> {};
+
+template <class Lane>
+__device__ inline void work_by_pairs(const DeviceJob& job, Scratch& scratch, PairsShared<Lane>& block_shared) {
+  HashShared& shared = block_shared.working.hash;
+  const uint32_t in_warp = threadIdx.x % 32;
+  const uint64_t bytes = live_bytes(job);
+  const uint64_t pairs = bytes / kPairBytes;
+  const uint64_t step = uint64_t{job.blocks} * kWarps;
+  uint64_t pair = uint64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+
+  const auto* own = job.data + in_warp * kVectorBytes;
+  using Feed = FeedOf<Lane>;
+  Feed feed(block_shared.working.feed);
+  const std::byte* here = own + pair * kPairBytes;
+#pragma unroll
+  for (uint32_t i = 0; i < kSlots; ++i) feed.fetch(i, here + i * kStepBytes, pair < pairs);
+
+  if constexpr (Lane::kHasCentre)
+    if (threadIdx.x == 0) block_shared.centre = bytes == 0 ? 0 : Lane::centre_of(job.data);
+  Lane lane(block_shared.working.lane, job.dtype);
+  make_keys(shared);
+  __syncthreads();
+
+  const auto keys = static_cast<uint32_t>(__cvta_generic_to_shared(shared.keys));
+  HashPair digests;
+  // Mixing is worth its while for 32 hash blocks at once, one for each lane.
+  HashPair* kept = shared.sums + threadIdx.x / 32 * 32;
+  uint32_t count = 0;  // of pairs
+  const auto mix_kept = [&](uint64_t end) {
+    __syncwarp();
+    if (in_warp < 2 * count) {
+      const uint64_t hash_block = 2 * (end - (count - in_warp / 2) * step) + in_warp % 2;
+      const HashPair digest = hash_mix(kept[in_warp], hash_block);
+      digests.a += digest.a;
+      digests.b += digest.b;
+    }
+    __syncwarp();
+    count = 0;
+  };
+#pragma unroll 1
+  for (; pair < pairs; pair += step) {
+    const std::byte* next = own + (pair + step) * kPairBytes;
+    HashPair first, second;
+    static_assert(kSteps == 2 * kSlots);
+#pragma unroll 1
+    for (uint32_t round = 0; round < kSteps; round += kSlots) {
+      const std::byte* ahead = round == 0 ? here + kSlots * kStepBytes : next;
+      const bool there = round == 0 || pair + step < pairs;
+#pragma unroll
+      for (uint32_t slot = 0; slot < kSlots; ++slot) {
+        const uint32_t quarter = round + slot;
+        const uint32_t place = quarter * (kStepBytes / kVectorBytes) + in_warp;
+        Vector now[kStepVectors];
+        feed.take(slot, now);
+#pragma unroll
+        for (uint32_t i = 0; i < kStepVectors / 2; ++i) {
+          const uint32_t at = keys + (place + 32 * i) * kVectorBytes;
+          const Vector key = load_shared(at);
+          const Vector shifted_key = load_shared(at + kHashStripeBytes);
+          add_to_hash(now[i], key, shifted_key, first);
+          add_to_hash(now[i + kStepVectors / 2], key, shifted_key, second);
+        }
+        if (job.copy_to != nullptr) {
+          std::byte* to = job.copy_to + (here - job.data) + quarter * kStepBytes;
+#pragma unroll
+          for (uint32_t i = 0; i < kStepVectors; ++i) store_copy(to, offset_in_step(i), now[i]);
+        }
+        if constexpr (Feed::kFetchesEarly) feed.fetch(slot, ahead + slot * kStepBytes, there);
+        lane.add(now);
+        if constexpr (!Feed::kFetchesEarly) feed.fetch(slot, ahead + slot * kStepBytes, there);
+      }
+    }
+    here = next;
+    const uint64_t sum = warp_sum_quarters(first, second);
+    if (in_warp % 8 == 0) reinterpret_cast<uint64_t*>(kept + 2 * count)[in_warp / 8] = sum;
+    if (++count == 16) mix_kept(pair + step);
+  }
+  mix_kept(pair);
+  // What is left goes to the last block, which has the fewest pairs: a hash block at most, and the odd end.
+  bool has_rest = false;
+  if (blockIdx.x == job.blocks - 1u)
+    for (uint64_t start = pairs * kPairBytes; start < bytes; start += kHashBlockBytes) {
+      has_rest = true;
+      const uint64_t size = bytes - start < kHashBlockBytes ? bytes - start : kHashBlockBytes;
+      take_odd_end(job, PackedSource{job.data}, start, static_cast<uint32_t>(size), lane, shared);
+      __syncthreads();
+      if (threadIdx.x == 0) {
+        const HashPair digest = digest_of_odd_end(start, shared);
+        digests.a += digest.a;
+        digests.b += digest.b;
+      }
+      __syncthreads();
+    }
+  const double centre = Lane::kHasCentre ? block_shared.centre : 0;
+  finish_block<Lane>(job, 0, bytes, lane.finish(centre, has_rest), digests, scratch, block_shared);
+}
+
+}  // namespace ttap::cuda
