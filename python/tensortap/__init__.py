@@ -13,8 +13,8 @@ Importing the package does not import PyTorch; recording and loading do.
 """
 
 from tensortap.comparing import Diff, TensorDiff, diff
-from tensortap.graph_backend import GraphBackend, GraphSeen, graph_backend
-from tensortap.graph_mismatch import GraphMismatch, Mismatch, SearchLimits, Tolerance
+from tensortap.graph.backend import GraphBackend, GraphSeen, graph_backend
+from tensortap.graph.mismatch import GraphMismatch, Mismatch, SearchLimits, Tolerance
 from tensortap.probe import Probe, drain_records
 from tensortap.probe_actions import Compare, CompareFailed, Print, Record, Snapshot
 from tensortap.reading import EventRecord, FormatError, Pass, Passes, Rank, Run, TensorRecord, Use, load_pass, open

@@ -263,7 +263,7 @@ def test_a_node_that_raises_is_named_and_its_pass_aborted(tmp_path):
 
 
 def test_a_failure_of_our_own_does_not_reach_the_model_unless_strict(tmp_path, monkeypatch):
-    from tensortap.graph_run import Run
+    from tensortap.graph.run import Run
 
     def broken(*_):
         raise ZeroDivisionError("ours")

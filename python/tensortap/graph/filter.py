@@ -51,7 +51,7 @@ class NodeFilter:
             return found is not None and found is not False
         if self._patterns is None:
             return True
-        from tensortap.graph_identity import target_name
+        from tensortap.graph.identity import target_name
 
         texts = (node.name, target_name(node))
         self._names.update(texts)

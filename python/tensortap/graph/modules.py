@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from tensortap.graph_identity import target_name
-from tensortap.graph_notes import parameter_steps, path_steps
-from tensortap.graph_text import source_of
+from tensortap.graph.identity import target_name
+from tensortap.graph.notes import parameter_steps, path_steps
+from tensortap.graph.text import source_of
 from tensortap.names import named_modules, unwrapped
 
 # Their results are tuples, of which a graph may use one: which it is, it does not say.

@@ -13,7 +13,7 @@ import torch
 import torch.fx
 
 from tensortap import snapshot
-from tensortap.graph_identity import function_name
+from tensortap.graph.identity import function_name
 
 _SHORT_DTYPES = {theirs: ours for ours, theirs in snapshot.TORCH_DTYPES.items()}
 _INFIX = {

@@ -12,7 +12,7 @@ import torch
 import torch.fx
 
 from tensortap import snapshot
-from tensortap.graph_identity import target_name
+from tensortap.graph.identity import target_name
 
 Backend = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 

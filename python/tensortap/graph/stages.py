@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 
-from tensortap.call_marks import Calls
-from tensortap.graph_callable import Graph
-from tensortap.graph_identity import graph_id
-from tensortap.graph_modules import Origin
+from tensortap.graph.call_marks import Calls
+from tensortap.graph.callable import Graph
+from tensortap.graph.identity import graph_id
+from tensortap.graph.modules import Origin
 from tensortap.names import unwrapped
 
 if TYPE_CHECKING:
-    from tensortap.graph_backend import GraphBackend
+    from tensortap.graph.backend import GraphBackend
 
 
 def compile_graph(backend: GraphBackend, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:

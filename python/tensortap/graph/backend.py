@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tensortap import launch
-from tensortap.graph_filter import NodeFilter
-from tensortap.graph_mismatch import Mismatch, SearchLimits, Tolerance
+from tensortap.graph.filter import NodeFilter
+from tensortap.graph.mismatch import Mismatch, SearchLimits, Tolerance
 from tensortap.options import Options, choice, options_of
 from tensortap.session import Session
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import torch
     from torch import fx, nn
 
-    from tensortap.call_marks import Calls
-    from tensortap.graph_callable import Graph
-    from tensortap.graph_check import Checked
+    from tensortap.graph.call_marks import Calls
+    from tensortap.graph.callable import Graph
+    from tensortap.graph.check import Checked
     from tensortap.writer import Writer
 
 STAGES = ("dynamo", "aot")
@@ -105,7 +105,7 @@ class GraphBackend(Session):
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compile a graph, as torch.compile asks a backend to."""
-        from tensortap.graph_stages import compile_graph
+        from tensortap.graph.stages import compile_graph
 
         return compile_graph(self, module, inputs)
 
@@ -122,7 +122,7 @@ class GraphBackend(Session):
 
     def add_graph(self, module: fx.GraphModule, graph: Graph) -> None:
         """A graph that will be recorded."""
-        from tensortap.graph_code import write_graph
+        from tensortap.graph.code import write_graph
 
         self._seen.append(GraphSeen(graph.id, self.stage, graph.part, graph.plan.node_count, graph.plan.selected))
         if self._writes_code and graph.id not in self._written:
@@ -136,7 +136,7 @@ class GraphBackend(Session):
         """The graph as `inner` compiles it, held against the reference in every run; the reference without `inner`."""
         if self._inner is None:
             return reference
-        from tensortap.graph_check import Checked
+        from tensortap.graph.check import Checked
 
         checked = Checked(
             reference,
@@ -326,7 +326,7 @@ def graph_backend(
     """
     choice(stage, STAGES, "stage")
     if inner is not None:
-        from tensortap.graph_inner import backend_of
+        from tensortap.graph.inner import backend_of
 
         backend_of(inner)  # a wrong name is said now
     if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx, nn
 
-from tensortap.call_marks import Calls
-from tensortap.graph_modules import Names, Origin
-from tensortap.graph_run import Plan, Run
+from tensortap.graph.call_marks import Calls
+from tensortap.graph.modules import Names, Origin
+from tensortap.graph.run import Plan, Run
 from tensortap.module_map import ModuleMap
 from tensortap.names import unwrapped
 from tensortap.passes import SKIPPED, in_backward
 
 if TYPE_CHECKING:
-    from tensortap.graph_backend import GraphBackend
+    from tensortap.graph.backend import GraphBackend
 
 _PASSES_KEPT = 8
 _CTX_DEPTH = 32  # frames between a forward graph and the autograd function that runs it

@@ -104,7 +104,7 @@ def _is_of_operator(target: Any) -> bool:
 
 
 def _is_of_torch(target: Any) -> bool:
-    from tensortap.graph_identity import function_name
+    from tensortap.graph.identity import function_name
 
     return function_name(target).startswith(("torch.", "math.", "builtins."))
 

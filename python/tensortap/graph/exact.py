@@ -9,8 +9,8 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from tensortap.graph_inner import random_nodes
-from tensortap.graph_random import RandomState
+from tensortap.graph.inner import random_nodes
+from tensortap.graph.random import RandomState
 
 _DOUBLE = {
     torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tensortap.graph_bisect import Reduced
+    from tensortap.graph.bisect import Reduced
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import torch
 from torch import fx
 
 if TYPE_CHECKING:
-    from tensortap.graph_modules import Scopes
-    from tensortap.graph_node import NodeTap
+    from tensortap.graph.modules import Scopes
+    from tensortap.graph.node import NodeTap
 
 
 class Program:

@@ -13,14 +13,14 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from tensortap import snapshot
-from tensortap.graph_bisect import reduce_mismatch
-from tensortap.graph_closeness import Verdict, compare
-from tensortap.graph_exact import exact_outputs
-from tensortap.graph_inner import Backend, backend_name, compile_inner, depend_on, random_nodes
-from tensortap.graph_inputs import InputCopies, writes_of
-from tensortap.graph_mismatch import Difference, GraphMismatch, Mismatch, SearchLimits, Tolerance
-from tensortap.graph_random import RandomState
-from tensortap.graph_script import write_script
+from tensortap.graph.bisect import reduce_mismatch
+from tensortap.graph.closeness import Verdict, compare
+from tensortap.graph.exact import exact_outputs
+from tensortap.graph.inner import Backend, backend_name, compile_inner, depend_on, random_nodes
+from tensortap.graph.inputs import InputCopies, writes_of
+from tensortap.graph.mismatch import Difference, GraphMismatch, Mismatch, SearchLimits, Tolerance
+from tensortap.graph.random import RandomState
+from tensortap.graph.script import write_script
 
 _LIMITS = SearchLimits()
 

@@ -21,14 +21,14 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from tensortap.graph_closeness import compare
-from tensortap.graph_exact import exact_outputs
-from tensortap.graph_identity import target_name
-from tensortap.graph_inner import Backend, random_nodes, retraced
-from tensortap.graph_mismatch import Difference, SearchLimits, Tolerance
-from tensortap.graph_part import NodeValues, Part, ancestors, candidates, part_of, sinks, tensor_nodes
-from tensortap.graph_random import RandomState
-from tensortap.graph_text import source_of
+from tensortap.graph.closeness import compare
+from tensortap.graph.exact import exact_outputs
+from tensortap.graph.identity import target_name
+from tensortap.graph.inner import Backend, random_nodes, retraced
+from tensortap.graph.mismatch import Difference, SearchLimits, Tolerance
+from tensortap.graph.part import NodeValues, Part, ancestors, candidates, part_of, sinks, tensor_nodes
+from tensortap.graph.random import RandomState
+from tensortap.graph.text import source_of
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ import torch
 from torch import fx
 
 from tensortap import _core
-from tensortap.graph_arguments import ValueWriter
-from tensortap.graph_writes import names_as_written, version_of
+from tensortap.graph.arguments import ValueWriter
+from tensortap.graph.writes import names_as_written, version_of
 
 if TYPE_CHECKING:
-    from tensortap.graph_modules import Names
-    from tensortap.graph_run import Run
+    from tensortap.graph.modules import Names
+    from tensortap.graph.run import Run
 
 _MOST_TEXTS = 64  # of a node whose scalars change from run to run
 

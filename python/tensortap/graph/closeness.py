@@ -10,7 +10,7 @@ import torch
 
 from tensortap import _core, snapshot
 from tensortap.comparing import diff
-from tensortap.graph_mismatch import Difference, Tolerance
+from tensortap.graph.mismatch import Difference, Tolerance
 
 # How many times as far from the exact values as PyTorch's own a compiled result may be.
 _NOISE_FACTOR = 4.0

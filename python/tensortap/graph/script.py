@@ -12,12 +12,12 @@ from typing import Any
 import torch
 import torch.fx
 
-from tensortap.graph_bisect import Reduced
-from tensortap.graph_identity import function_name
-from tensortap.graph_inner import Backend, backend_name
-from tensortap.graph_mismatch import Difference
-from tensortap.graph_script_parts import PROGRAM
-from tensortap.graph_text import call_text, literal, source_of
+from tensortap.graph.bisect import Reduced
+from tensortap.graph.identity import function_name
+from tensortap.graph.inner import Backend, backend_name
+from tensortap.graph.mismatch import Difference
+from tensortap.graph.script_parts import PROGRAM
+from tensortap.graph.text import call_text, literal, source_of
 
 # Tensors of at most so many elements stand in the program; larger ones in a file beside it.
 _INLINE = 64

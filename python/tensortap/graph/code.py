@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 import torch.fx
 
-from tensortap.graph_identity import target_name
-from tensortap.graph_text import call_text, inputs_of, module_of, source_of, type_text, value_of
+from tensortap.graph.identity import target_name
+from tensortap.graph.text import call_text, inputs_of, module_of, source_of, type_text, value_of
 
 # A picture of more nodes is not drawn: Graphviz would take minutes, and nobody could read it.
 _MOST_DRAWN = 2000

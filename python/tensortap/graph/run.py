@@ -10,16 +10,16 @@ import torch
 from torch import fx
 
 from tensortap import _core
-from tensortap.graph_arguments import nodes_in
-from tensortap.graph_modules import Names, Scope, Scopes
-from tensortap.graph_node import Argument, NodeTap, Numbers, tensors_of
-from tensortap.graph_notes import stack_of
-from tensortap.graph_program import Program
-from tensortap.graph_writes import may_write, version_of
+from tensortap.graph.arguments import nodes_in
+from tensortap.graph.modules import Names, Scope, Scopes
+from tensortap.graph.node import Argument, NodeTap, Numbers, tensors_of
+from tensortap.graph.notes import stack_of
+from tensortap.graph.program import Program
+from tensortap.graph.writes import may_write, version_of
 from tensortap.snapshot import is_plain
 
 if TYPE_CHECKING:
-    from tensortap.graph_backend import GraphBackend
+    from tensortap.graph.backend import GraphBackend
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 

@@ -11,7 +11,7 @@ import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
-from tensortap.graph_writes import may_write
+from tensortap.graph.writes import may_write
 
 
 @dataclass(frozen=True)
