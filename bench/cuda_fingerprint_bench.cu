@@ -142,7 +142,8 @@ struct Bench {
     return time_of(stream, launches, [&](int launch) {
       std::vector<FingerprintJob> jobs(count);
       for (int i = 0; i < count; ++i)
-        jobs[i] = {.view = {pool + (launch % places * count + i) * bytes, dtype, shape}, .result = results + i,
+        jobs[i] = {.view = {pool + (launch % places * count + i) * bytes, dtype, shape},
+                   .result = results + i,
                    .is_watched = watched};
       const Status status = launch_fingerprints(jobs, scratch, stream);
       if (!status.ok()) std::printf("%s\n", status.error().message.c_str());

@@ -46,7 +46,8 @@ class RecordedGraph {
   RecordedGraph(Recorder& recorder, uint32_t pass, uint32_t first_value = 0)
       : recorder_(recorder), pass_(pass), values_(first_value) {}
 
-  void begin(std::string_view name, uint64_t step, std::string_view part = "inference", std::string_view stage = "aot") {
+  void begin(std::string_view name, uint64_t step, std::string_view part = "inference",
+             std::string_view stage = "aot") {
     graph_ = recorder_.begin_event({.name = name, .kind = "graph", .pass = pass_});
     notes_ = fmt::format(R"({{"stage": "{}", "part": "{}", "step": {}, "nodes": 3}})", stage, part, step);
   }
@@ -83,8 +84,8 @@ class RecordedGraph {
         value = {++values_, values_};
         capture(event, in.outside, {.role = "in", .path = paths.back(), .value = value.number});
       }
-      arguments += fmt::format("{}{}%{}", i == 0 ? "" : ", ", in.path.empty() ? "" : paths.back().substr(1) + "=",
-                               uses.size());
+      arguments +=
+          fmt::format("{}{}%{}", i == 0 ? "" : ", ", in.path.empty() ? "" : paths.back().substr(1) + "=", uses.size());
       uses.push_back({"in", paths.back(), value.tensor, value.number, in.written});
     }
     for (size_t i = 0; i < node.in.size(); ++i) {

@@ -24,8 +24,8 @@ struct TTAP_API Key {
 };
 
 // Prints and parses without loss: what the grammar uses (`@`, `/`, `%`, and the first colon of
-// `::call`) is written as %XX inside a name, so two different keys never print alike. A `%` that begins a name and has a
-// letter or `_` behind it stands for itself.
+// `::call`) is written as %XX inside a name, so two different keys never print alike. A `%` that begins a name and has
+// a letter or `_` behind it stands for itself.
 TTAP_API std::string to_string(const Key& key);
 TTAP_API Result<Key> parse_key(std::string_view text);
 

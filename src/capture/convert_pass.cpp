@@ -107,9 +107,8 @@ Result<Converted> convert_pass(const fs::path& segment, const ConvertOptions& op
                                         options.room, to_string(options.format), needed),
                  .path = segment.string(),
                  .hint = "raise TTAP_QUOTA_BYTES, or use `ttap export`"};
-  TTAP_ASSIGN(const Exported exported,
-              graphs ? export_graph_pass(pass, segment.parent_path(), {}, options.steps)
-                     : export_pass(pass, options.format, segment.parent_path()));
+  TTAP_ASSIGN(const Exported exported, graphs ? export_graph_pass(pass, segment.parent_path(), {}, options.steps)
+                                              : export_pass(pass, options.format, segment.parent_path()));
   TTAP_ASSIGN(auto parts, parts_of(exported.path));
   for (const fs::path& more : exported.parts) {
     TTAP_ASSIGN(const auto its_parts, parts_of(more));
@@ -121,8 +120,8 @@ Result<Converted> convert_pass(const fs::path& segment, const ConvertOptions& op
     TTAP_TRY(sync_to_disk(segment.parent_path()));
   }
   const PassInfo& info = pass.info();
-  const bool told_all = graphs || (exported.without_bytes == 0 && info.drops == DropCounts{} && info.ending == Ending::kComplete &&
-                        !tells_of_calls(pass));
+  const bool told_all = graphs || (exported.without_bytes == 0 && info.drops == DropCounts{} &&
+                                   info.ending == Ending::kComplete && !tells_of_calls(pass));
   if (!told_all) return converted;
   if (::unlink(segment.c_str()) != 0) return errno_error("cannot remove", segment);
   converted.segment_removed = true;

@@ -14,8 +14,8 @@ class GraphSteps;
 
 struct ConvertOptions {
   Format format = Format::kPt;
-  uint64_t room = UINT64_MAX;  // how much may be written; the segment is there until the other file is
-  bool sync = false;           // before the segment is removed
+  uint64_t room = UINT64_MAX;   // how much may be written; the segment is there until the other file is
+  bool sync = false;            // before the segment is removed
   GraphSteps* steps = nullptr;  // for graphs as kNpy: which folders this process has
 };
 struct Converted {
@@ -24,8 +24,8 @@ struct Converted {
 };
 
 // Writes the finished segment again beside itself and removes it. It stays when the other format cannot say what it
-// says: a tensor has no bytes, something was dropped, or the pass was not completed; the index of a graph can. It stays on every error, too;
-// kNoSpace when there is not enough room.
+// says: a tensor has no bytes, something was dropped, or the pass was not completed; the index of a graph can. It stays
+// on every error, too; kNoSpace when there is not enough room.
 Result<Converted> convert_pass(const std::filesystem::path& segment, const ConvertOptions& options);
 
 }  // namespace ttap

@@ -83,10 +83,10 @@ Result<RankStart> make_rank_directory(const RecorderOptions& options) {
   const uint32_t rank = options.rank.value_or(rank_of_environment());
   const int64_t pid = ::getpid();
   RankStart start;
-  TTAP_ASSIGN(bool locked, make_locked(options.directory / (options.world_size
-                                                                ? graph_rank_directory_name(*options.world_size, rank)
-                                                                : rank_directory_name(rank, pid)),
-                                       start));
+  TTAP_ASSIGN(bool locked,
+              make_locked(options.directory / (options.world_size ? graph_rank_directory_name(*options.world_size, rank)
+                                                                  : rank_directory_name(rank, pid)),
+                          start));
   if (!locked && options.world_size) {
     TTAP_ASSIGN(locked,
                 make_locked(options.directory / graph_rank_directory_name(*options.world_size, rank, pid), start));

@@ -95,8 +95,8 @@ struct OpCall {
   std::vector<Fingerprint> fingerprints = {};
   std::vector<std::vector<std::byte>> blobs = {};  // in C order
   std::vector<OpTensorOnGpu> on_gpu = {};
-  Event event = {};                                // the recorder's, from begin() on
-  GraphPass* graph = nullptr;                      // the call is captured into this graph; set before begin()
+  Event event = {};            // the recorder's, from begin() on
+  GraphPass* graph = nullptr;  // the call is captured into this graph; set before begin()
 
   // As new, but for what is set in any case before begin(); the vectors keep their memory.
   void clear() {

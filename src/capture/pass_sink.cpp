@@ -156,10 +156,9 @@ void PassSink::convert(uint32_t number, uint64_t segment_bytes) {
   const uint64_t used = bytes_used();
   const uint64_t quota = options_.quota_bytes;
   const uint64_t room = quota == 0 ? UINT64_MAX : quota - std::min(used, quota);
-  const auto converted = convert_pass(segment_path(number), {.format = options_.format,
-                                                             .room = room,
-                                                             .sync = options_.segment.sync,
-                                                             .steps = &graph_steps_});
+  const auto converted =
+      convert_pass(segment_path(number),
+                   {.format = options_.format, .room = room, .sync = options_.segment.sync, .steps = &graph_steps_});
   if (!converted.ok()) return note(converted.error());
   finished_bytes_ += converted->bytes;
   if (converted->segment_removed) finished_bytes_ -= segment_bytes;

@@ -15,8 +15,8 @@ constexpr size_t kMaxFileName = 200;
 
 bool is_alnum(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 
-// A node of a graph is called `%add_1`: in front of a letter a first `%` is no escape, which begins with a digit for all
-// that is escaped in names.
+// A node of a graph is called `%add_1`: in front of a letter a first `%` is no escape, which begins with a digit for
+// all that is escaped in names.
 bool is_node_mark(std::string_view text, size_t i) {
   return i == 0 && text.size() > 1 && text[0] == '%' &&
          ((text[1] >= 'a' && text[1] <= 'z') || (text[1] >= 'A' && text[1] <= 'Z') || text[1] == '_');
@@ -29,7 +29,8 @@ std::string escape_name(std::string_view name) {
   out.reserve(name.size());
   for (size_t i = 0; i < name.size(); ++i) {
     const char c = name[i];
-    const bool special = (c == '%' && !is_node_mark(name, i)) || c == '@' || c == '/' || name.substr(i).starts_with(kCallMark);
+    const bool special =
+        (c == '%' && !is_node_mark(name, i)) || c == '@' || c == '/' || name.substr(i).starts_with(kCallMark);
     if (special) {
       append_escaped(out, c);
     } else {

@@ -217,9 +217,8 @@ void init_recording(nb::module_& m) {
           [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,
              std::string_view device, uint32_t value) {
             const auto access = TensorAccess::without_bytes(tensor);
-            return captured(
-                recorder, event, access.view(),
-                {.role = role, .path = path, .device = device, .at_most = Level::kMeta, .value = value});
+            return captured(recorder, event, access.view(),
+                            {.role = role, .path = path, .device = device, .at_most = Level::kMeta, .value = value});
           },
           "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "value"_a = 0,
           "Records dtype and shape of a tensor without bytes.")

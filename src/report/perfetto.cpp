@@ -78,7 +78,8 @@ class PerfettoWriter::Impl {
   void write_slice(uint32_t index, const EventRecord& event) {
     const bool called = is_call_of_operator(event);
     const EventOp name = called ? op_of_event(*pass_, index) : EventOp{};
-    begin(event.returned ? "X" : "i", called ? std::string_view(name.op) : event.name, event.thread).member("cat", event.kind);
+    begin(event.returned ? "X" : "i", called ? std::string_view(name.op) : event.name, event.thread)
+        .member("cat", event.kind);
     at(event.time_ns);
     if (event.returned) {
       json_.key("dur").raw(microseconds(event.duration_ns));

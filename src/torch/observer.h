@@ -195,7 +195,8 @@ class Observer {
   void launch_before(const Operator& op, const Frame& frame);
   void launch_before_writing(Frame& frame);
   void send_to_gpu(Frame& frame);
-  // The taps in the graph that is captured on the current stream; null when none is. Asked while some graph is captured.
+  // The taps in the graph that is captured on the current stream; null when none is. Asked while some graph is
+  // captured.
   GraphPass* graph_here();
   void keep_what_changed(Frame& frame, size_t first_use, size_t first_tensor);
   void note_unread(Frame& frame, PlaceId place, std::string_view reason);

@@ -21,7 +21,10 @@ Stats stats_of_values(const std::vector<float>& values) {
 std::string hints(std::string_view op, const std::vector<std::vector<float>>& arguments,
                   const std::vector<float>& result, DType dtype = DType::kF32, std::optional<double> literal = {}) {
   static constexpr std::string_view kPaths[] = {"/0", "/1", "/2"};
-  CallFacts call{.op = std::string(op), .arguments = {}, .result = {"", dtype, stats_of_values(result)}, .second_literal = literal};
+  CallFacts call{.op = std::string(op),
+                 .arguments = {},
+                 .result = {"", dtype, stats_of_values(result)},
+                 .second_literal = literal};
   for (size_t i = 0; i < arguments.size(); ++i)
     call.arguments.push_back({kPaths[i], DType::kF32, stats_of_values(arguments[i])});
   std::string lines;

@@ -111,12 +111,11 @@ TEST(GraphsAsNpy, AreFilesNamedByNodeTargetRoleAndPlace) {
   EXPECT_EQ(recorder->rank_directory().filename(), "worldsize1_global_rank0");
   const std::string folder = kGraph + "/0/";
   EXPECT_EQ(files_below(recorder->rank_directory()),
-            (std::set<std::string>{"rank.json", "coverage.json", folder + "index.json", folder + "x-x.OUTPUT.0.npy",
-                                   folder + "add-aten.add.Tensor.INPUT.0.npy", folder + "add-aten.add.Tensor.INPUT.1.npy",
-                                   folder + "add-aten.add.Tensor.OUTPUT.0.npy",
-                                   folder + "split-aten.split.Tensor.INPUT.input.npy",
-                                   folder + "split-aten.split.Tensor.OUTPUT.0.npy",
-                                   folder + "split-aten.split.Tensor.OUTPUT.1.npy"}));
+            (std::set<std::string>{
+                "rank.json", "coverage.json", folder + "index.json", folder + "x-x.OUTPUT.0.npy",
+                folder + "add-aten.add.Tensor.INPUT.0.npy", folder + "add-aten.add.Tensor.INPUT.1.npy",
+                folder + "add-aten.add.Tensor.OUTPUT.0.npy", folder + "split-aten.split.Tensor.INPUT.input.npy",
+                folder + "split-aten.split.Tensor.OUTPUT.0.npy", folder + "split-aten.split.Tensor.OUTPUT.1.npy"}));
   // An argument is what the node was given, whoever made it.
   const auto given = Pass::open(recorder->rank_directory() / kGraph / "0" / "add-aten.add.Tensor.INPUT.0.npy");
   ASSERT_TRUE(given.ok());
@@ -270,7 +269,8 @@ TEST(GraphsAsNpy, TrueDtypesAreInTheIndex) {
     const Event node = recorder->begin_event({.name = name, .kind = "node", .parent = graph, .pass = pass});
     recorder->capture(node, {data, dtype, shape, {}}, {.value = static_cast<uint32_t>(dtype) + 1});
     const Use use{.role = "out", .value = static_cast<uint32_t>(dtype) + 1};
-    recorder->end_event(node, {.results = "%0", .notes = R"({"op": "call_function", "target": "f"})", .uses = {&use, 1}});
+    recorder->end_event(node,
+                        {.results = "%0", .notes = R"({"op": "call_function", "target": "f"})", .uses = {&use, 1}});
   };
   const uint16_t halves[] = {0x3F80, 0xC000};  // 1, -2 as bf16
   const uint8_t bytes[] = {0x38, 0xB8};        // 1, -1 as e4m3; four numbers as packed f4

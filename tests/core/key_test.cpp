@@ -45,8 +45,8 @@ TEST(Key, NamesMayHoldWhatTheGrammarUses) {
   EXPECT_EQ(key_of("%25add_1"), (Key{.name = "%add_1"})) << "escaped though it need not be";
   EXPECT_EQ(to_string(Key{.name = "f::call2"}), "f%3A:call2");
   EXPECT_EQ(to_string(Key{.name = "aten::add.Tensor"}), "aten::add.Tensor");
-  for (std::string name : {"a/b", "/", "@", "%", "%2F", "%add", "%_", "%%a", "x%add", "f::call2", "::call", "::call::call", ":::call3",
-                           "x::", "x:", "::cal", "a@b/c%::call9", "\xFF\x80 \n\t"})
+  for (std::string name : {"a/b", "/", "@", "%", "%2F", "%add", "%_", "%%a", "x%add", "f::call2", "::call",
+                           "::call::call", ":::call3", "x::", "x:", "::cal", "a@b/c%::call9", "\xFF\x80 \n\t"})
     for (uint32_t call : {1u, 2u})
       for (std::string role : {"out", "in"})
         for (std::string path : {"", "/0", "/::call2@in"}) {
@@ -57,8 +57,8 @@ TEST(Key, NamesMayHoldWhatTheGrammarUses) {
 
 TEST(Key, AnyNameAndPathComeBackAndNoTwoPrintAlike) {
   // Few letters, so that the grammar's own pieces turn up all the time.
-  const std::vector<std::string> pieces = {":",  "::", "call", "::call", "1", "2", "@",
-                                           "in", "/",  "%",    "%2F",    "%ad", "a", ".", "\xC3"};
+  const std::vector<std::string> pieces = {":", "::", "call", "::call", "1", "2", "@",   "in",
+                                           "/", "%",  "%2F",  "%ad",    "a", ".", "\xC3"};
   std::mt19937 random(11);
   const auto text = [&](size_t most) {
     std::string out;

@@ -42,7 +42,8 @@ TEST(GraphLog, ShowsNodesWithTheirOperandsBelowTheirModules) {
   EXPECT_NE(text.find("\n  %x = placeholder[x] -> f32[2]  # "), std::string::npos) << text;
   EXPECT_NE(text.find("\n  [nn.Mod] layers.0 -> "), std::string::npos) << text;
   EXPECT_NE(text.find("\n    %add_1 = aten.add.Tensor(%x, 1) -> f32[2]  # "), std::string::npos) << text;
-  EXPECT_NE(text.find("\n  %split = aten.split.Tensor(input=%add_1) -> (f32[1], f32[1])  # "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  %split = aten.split.Tensor(input=%add_1) -> (f32[1], f32[1])  # "), std::string::npos)
+      << text;
 }
 
 TEST(GraphLog, IsChosenByTargetAndModule) {

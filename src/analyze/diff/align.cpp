@@ -30,7 +30,8 @@ std::vector<Match> in_order(const Pairing& pairing) {
   matches.reserve(pairing.count_a() + extras.size());
   auto extra = extras.begin();
   for (size_t a = 0; a <= pairing.count_a(); ++a) {
-    for (; extra != extras.end() && extra->after == a; ++extra) matches.push_back({.b = extra->b, .trivial = pairing.is_trivial_b(extra->b)});
+    for (; extra != extras.end() && extra->after == a; ++extra)
+      matches.push_back({.b = extra->b, .trivial = pairing.is_trivial_b(extra->b)});
     if (a < pairing.count_a()) matches.push_back(pairing.of_a(a));
   }
   return matches;

@@ -100,8 +100,9 @@ void Dataflow::collect(const Half& half, const Half& other, uint32_t tensor, Inp
       if ((record.has_fingerprint && other.bits.contains(record.fingerprint.hash)) ||
           (content != 0 && other.given.contains(content))) {
         ++inputs.same_bits;
-      } else if (record.role != "in" && !outside && record.event < half.side.event_count() && record.event != events[next] &&
-                 half.side.event(record.event).returned && events.size() < kMostLookedThrough) {
+      } else if (record.role != "in" && !outside && record.event < half.side.event_count() &&
+                 record.event != events[next] && half.side.event(record.event).returned &&
+                 events.size() < kMostLookedThrough) {
         events.push_back(record.event);
       } else {
         ++inputs.unknown;

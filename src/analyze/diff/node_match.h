@@ -4,8 +4,8 @@
 
 namespace ttap {
 
-// Nodes of graphs that both sides executed: a graph's id stands for its structure, so its nodes have the same names. The
-// first execution of one side is the first of the other, and so on.
+// Nodes of graphs that both sides executed: a graph's id stands for its structure, so its nodes have the same names.
+// The first execution of one side is the first of the other, and so on.
 void match_nodes_of_equal_graphs(OpPairing& ops);
 
 }  // namespace ttap

@@ -5,13 +5,13 @@
 #include "cuda/kernels/device_job.h"
 #include "cuda/kernels/lane_hash.h"
 
-// How the vectors of a large tensor reach the lanes of a warp. A warp works on two hash blocks that lie side by side, so
-// that a key that was read serves both, a quarter of each at a time: a step. Two steps are on their way while one is
+// How the vectors of a large tensor reach the lanes of a warp. A warp works on two hash blocks that lie side by side,
+// so that a key that was read serves both, a quarter of each at a time: a step. Two steps are on their way while one is
 // worked on.
 namespace ttap::cuda {
 
 inline constexpr uint32_t kPairBytes = 2 * kHashBlockBytes;
-inline constexpr uint32_t kStepVectors = 4;  // for each lane: two of each hash block
+inline constexpr uint32_t kStepVectors = 4;                                   // for each lane: two of each hash block
 inline constexpr uint32_t kStepBytes = kStepVectors / 2 * 32 * kVectorBytes;  // of each hash block
 inline constexpr uint32_t kSteps = kHashBlockBytes / kStepBytes;
 inline constexpr uint32_t kSlots = 2;

@@ -6,8 +6,8 @@
 #include "cuda/kernels/lane_hash.h"
 #include "cuda/kernels/lane_sums.h"
 
-// The statistics of formats of 16 bits, two values a word. Squares are short (32 bits at most, 22 of a float): their plain
-// sums are exact, or the values so far apart that nothing cancels, as long as a lane takes some thousands.
+// The statistics of formats of 16 bits, two values a word. Squares are short (32 bits at most, 22 of a float): their
+// plain sums are exact, or the values so far apart that nothing cancels, as long as a lane takes some thousands.
 namespace ttap::cuda {
 
 #if defined(__CUDACC__)
@@ -20,10 +20,10 @@ template <class F>
 struct PackedStats {
   static constexpr bool kFloat = F::kKind == LaneKind::kFloat;
 
-  uint32_t min = F::kHighest, max = F::kLowest;  // of two values; infinite where there was none
+  uint32_t min = F::kHighest, max = F::kLowest;                    // of two values; infinite where there was none
   uint32_t least = kFloat ? F::kHighest - twice(1) : 0xFFFFFFFFu;  // magnitudes less one
-  uint32_t values = 0;                           // all that were taken
-  uint32_t zeros = 0;                            // among them; NaN and infinity are taken for zeros
+  uint32_t values = 0;                                             // all that were taken
+  uint32_t zeros = 0;                                              // among them; NaN and infinity are taken for zeros
   uint32_t subnormals = 0;
   uint32_t nan = 0, pos_inf = 0, neg_inf = 0;
   double sum = 0, squares = 0, l1 = 0;

@@ -83,17 +83,20 @@ class FolderReader {
     std::vector<fs::path> files;
     for (fs::directory_iterator it(folder_, failure), end; !failure && it != end; it.increment(failure))
       if (it->path().extension() == ".npy") files.push_back(it->path());
-    if (failure) return Error{ErrorCode::kIo, fmt::format("cannot list the folder: {}", failure.message()), folder_.string()};
+    if (failure)
+      return Error{ErrorCode::kIo, fmt::format("cannot list the folder: {}", failure.message()), folder_.string()};
     std::ranges::sort(files);
     std::set<std::tuple<std::string, std::string, std::string>> seen;
     for (const fs::path& file : files) {
       auto named = parse_file_stem(file.stem().string());
       if (!named) {
-        pass_.info.notes.push_back(fmt::format("{}: not the tensor of a node, not read", printable(file.filename().string())));
+        pass_.info.notes.push_back(
+            fmt::format("{}: not the tensor of a node, not read", printable(file.filename().string())));
         continue;
       }
       if (!seen.emplace(named->node, named->role, named->path).second) {
-        pass_.info.notes.push_back(fmt::format("{}: the same once more, not read", printable(file.filename().string())));
+        pass_.info.notes.push_back(
+            fmt::format("{}: the same once more, not read", printable(file.filename().string())));
         continue;
       }
       Node& node = nodes_[named->node];
@@ -121,11 +124,13 @@ class FolderReader {
       std::string& text = found.named.role == "in" ? call.arguments : call.results;
       if (found.named.role != "after") {
         const std::string_view name = std::string_view(path).substr(path.empty() ? 0 : 1);
-        const bool by_name = found.named.role == "in" && name.find_first_not_of("0123456789/") != std::string_view::npos;
+        const bool by_name =
+            found.named.role == "in" && name.find_first_not_of("0123456789/") != std::string_view::npos;
         text += fmt::format("{}{}{}%{}", text.empty() ? "" : ", ", by_name ? name : "", by_name ? "=" : "",
                             call.uses.size());
       }
-      call.uses.push_back({.role = found.named.role, .path = path, .record = static_cast<uint32_t>(pass_.tensors.size())});
+      call.uses.push_back(
+          {.role = found.named.role, .path = path, .record = static_cast<uint32_t>(pass_.tensors.size())});
       TTAP_TRY(add_tensor(call, event, found, path));
     }
     if (outputs > 1) call.results = "(" + call.results + ")";

@@ -94,7 +94,7 @@ class GraphExport {
 
  private:
   struct Folder {
-    fs::path path;     // in the rank's directory: graph_3f2a…/0
+    fs::path path;          // in the rank's directory: graph_3f2a…/0
     fs::path partial = {};  // where it is written
     GraphIndexHead head = {};
     std::vector<GraphFile> files = {};
@@ -181,7 +181,8 @@ class GraphExport {
   Status write_others() {
     std::unordered_map<std::string, uint32_t> by_content;
     const auto content = [&](const StoredTensor& tensor) {
-      return fmt::format("{}{}{}", to_string(tensor.fingerprint->hash), name(tensor.dtype), fmt::join(tensor.shape, ","));
+      return fmt::format("{}{}{}", to_string(tensor.fingerprint->hash), name(tensor.dtype),
+                         fmt::join(tensor.shape, ","));
     };
     for (uint32_t i = 0; i < told_.tensors.size(); ++i)
       if (!told_.tensors[i].file.empty() && told_.tensors[i].fingerprint)

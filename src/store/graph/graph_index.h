@@ -34,7 +34,7 @@ struct GraphFile {
 struct GraphIndexHead {
   uint32_t pass = 0;
   std::string graph = {};
-  uint64_t step = 0;  // as the recording counted it; the folder's number is larger when others were there before
+  uint64_t step = 0;         // as the recording counted it; the folder's number is larger when others were there before
   std::string part_of = {};  // empty: the pass is told here
 };
 

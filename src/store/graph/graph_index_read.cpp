@@ -83,7 +83,8 @@ class IndexReader {
   IndexReader(const fs::path& folder, StoredPass& pass) : folder_(folder), pass_(pass) {}
 
   Status read(const Json& index) {
-    if (!index.is_object() || string_at(index, "format") != kFormat) return corrupt("not the index of a graph's folder");
+    if (!index.is_object() || string_at(index, "format") != kFormat)
+      return corrupt("not the index of a graph's folder");
     if (number_at(index, "version", 0) != kVersion)
       return Error{ErrorCode::kVersion, fmt::format("not version {} of the index", kVersion), place()};
     pass_.info.number = small_at(index, "pass", 0);
@@ -157,7 +158,8 @@ class IndexReader {
       event.notes = notes->is_string() ? notes->get<std::string>() : notes->dump();
     // Earlier, so that who follows them from event to event comes to an end.
     if (event.parent != kNoEvent && event.parent >= index) return corrupt("an event is inside one that comes after it");
-    if (event.forward != kNoEvent && event.forward >= index) return corrupt("an event has a forward that comes after it");
+    if (event.forward != kNoEvent && event.forward >= index)
+      return corrupt("an event has a forward that comes after it");
     if (const auto uses = json.find("uses"); uses != json.end()) {
       if (!uses->is_array()) return corrupt("'uses' is not a list");
       for (const Json& use : *uses) {
@@ -194,7 +196,8 @@ class IndexReader {
     auto shape = list_at(json, "shape"), strides = list_at(json, "strides");
     if (!dtype || !level || !shape || !strides)
       return corrupt(fmt::format("'{}' has no proper dtype, level, shape or strides", printable(tensor.name)));
-    if (!strides->empty() && strides->size() != shape->size()) return corrupt("strides of another length than the shape");
+    if (!strides->empty() && strides->size() != shape->size())
+      return corrupt("strides of another length than the shape");
     if (!checked_element_count(*shape, *dtype).ok()) return corrupt("a shape that no tensor can have");
     tensor.level = *level;
     tensor.strides = std::move(*strides);

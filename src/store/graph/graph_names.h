@@ -24,8 +24,8 @@ struct NodeTensor {
 // is too long is cut and ends in a hash: two tensors never have the same, but for an empty path and `/0`.
 std::string file_stem_of(const NodeTensor& tensor);
 
-// The reverse, also of names that end in a point and a timestamp, which is then `order`. Nothing when the name is not of
-// this kind. Of an only result the path is `/0`.
+// The reverse, also of names that end in a point and a timestamp, which is then `order`. Nothing when the name is not
+// of this kind. Of an only result the path is `/0`.
 struct NamedNodeTensor : NodeTensor {
   std::string order = {};
 };

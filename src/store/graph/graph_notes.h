@@ -35,9 +35,9 @@ NodeNotes read_node_notes(std::string_view notes);
 // An event of kind "node" that is_given().
 bool is_given_node(const EventRecord& event);
 
-// The name by which an observer of operators knows a target: `aten.add.Tensor` → `aten::add.Tensor`, `aten.relu.default`
-// → `aten::relu`, `torch.nn.functional.linear` → `torch::linear`, `operator.add` → `operator::add`, `view` (a method) →
-// `method::view`.
+// The name by which an observer of operators knows a target: `aten.add.Tensor` → `aten::add.Tensor`,
+// `aten.relu.default` → `aten::relu`, `torch.nn.functional.linear` → `torch::linear`, `operator.add` → `operator::add`,
+// `view` (a method) → `method::view`.
 std::string operator_of_target(std::string_view target);
 
 }  // namespace ttap
