@@ -6,21 +6,40 @@ namespace ttap::cuda {
 namespace {
 
 template <class Lane>
-__global__ void __launch_bounds__(kBlockThreads, Lane::kBlocksPerMultiprocessor)
+using FeedOf = std::conditional_t<Lane::kLargePlan.feed == FeedKind::kBulk, BulkFeed, RegisterFeed>;
+
+template <class Lane>
+__global__ void __launch_bounds__(kBlockThreads, Lane::kLargePlan.blocks_per_multiprocessor)
     fingerprint_large(const __grid_constant__ DeviceJob job, Scratch* scratch) {
-  __shared__ Unconstructed<PairsShared<Lane>> shared;
-  work_by_pairs<Lane>(job, *scratch, shared.get());
+#if __CUDA_ARCH__ >= 900
+  using Feed = FeedOf<Lane>;
+#else
+  using Feed = RegisterFeed;
+#endif
+  extern __shared__ __align__(128) unsigned char shared[];
+  work_by_pairs(job, *scratch, *reinterpret_cast<PairsShared<Lane, Feed>*>(shared));
 }
+
+constexpr size_t kUsualSharedBytes = 48 << 10;  // more has to be asked for
 
 }  // namespace
 
 uint64_t blocks_per_multiprocessor(DType dtype) {
-  return with_lane<ByteLane<32>>(dtype, []<class Lane>(Lane*) -> uint64_t { return Lane::kBlocksPerMultiprocessor; });
+  return with_lane<ByteLane<32>>(
+      dtype, []<class Lane>(Lane*) -> uint64_t { return Lane::kLargePlan.blocks_per_multiprocessor; });
 }
 
 void launch_large(const DeviceJob& job, Scratch* scratch, Stream stream) {
+  int device = 0, capability = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device);
   with_lane<ByteLane<32>>(job.dtype, [&]<class Lane>(Lane*) {
-    fingerprint_large<Lane><<<job.blocks, kBlockThreads, 0, stream>>>(job, scratch);
+    const size_t bytes =
+        capability >= 9 ? sizeof(PairsShared<Lane, FeedOf<Lane>>) : sizeof(PairsShared<Lane, RegisterFeed>);
+    if (bytes > kUsualSharedBytes)
+      cudaFuncSetAttribute(fingerprint_large<Lane>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(bytes));
+    fingerprint_large<Lane><<<job.blocks, kBlockThreads, bytes, stream>>>(job, scratch);
   });
 }
 
