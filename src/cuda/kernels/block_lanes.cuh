@@ -14,7 +14,7 @@ struct LargePlan {
   FeedKind feed;
   int blocks_per_multiprocessor;
 };
-// Each as measured. More blocks leave fewer registers to each; counting bytes keeps shared memory busy as it is.
+// More blocks leave fewer registers to each; counting bytes keeps shared memory busy as it is.
 inline constexpr LargePlan kPlanOf16Bits{FeedKind::kBulk, 3};
 inline constexpr LargePlan kPlanOf32Bits{FeedKind::kBulk, 2};
 inline constexpr LargePlan kPlanOf64Bits{FeedKind::kBulk, 2};
