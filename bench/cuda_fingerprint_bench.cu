@@ -126,6 +126,7 @@ struct Bench {
   DeviceResult* results = nullptr;
   DeviceResult* pinned_results = nullptr;
   bool watched = false;  // the results, by the host
+  std::byte* copy_to = nullptr;
   unsigned* sums = nullptr;
   unsigned blocks = 0;
 
@@ -143,6 +144,7 @@ struct Bench {
       std::vector<FingerprintJob> jobs(count);
       for (int i = 0; i < count; ++i)
         jobs[i] = {.view = {pool + (launch % places * count + i) * bytes, dtype, shape},
+                   .copy_to = copy_to,
                    .result = results + i,
                    .is_watched = watched};
       const Status status = launch_fingerprints(jobs, scratch, stream);
@@ -192,6 +194,11 @@ void small(Bench& bench) {
       std::printf("%-34s %10.2f\n", "bf16, 4 KiB, result pinned", bench.fingerprint(dtype, 4096, 1, 200));
       std::swap(bench.results, bench.pinned_results);
       bench.watched = false;
+    }
+    if (dtype == DType::kF32) {
+      must(cudaMalloc(&bench.copy_to, kMiB), "memory");
+      std::printf("%-34s %10.2f\n", "f32, 1024 KiB, with a copy", bench.fingerprint(dtype, kMiB, 1, 200));
+      must(cudaFree(std::exchange(bench.copy_to, nullptr)), "memory");
     }
     for (uint64_t size : {uint64_t{4096}, uint64_t{32768}, uint64_t{102400}})
       std::printf("%-34s %10.2f\n", (of + "32 x " + std::to_string(size / 1024) + " KiB").c_str(),

@@ -8,6 +8,18 @@
 // What a block's threads do with the vectors they get, for each family of formats.
 namespace ttap::cuda {
 
+// How large tensors are read (feed.cuh), where the device can do it, and by how many blocks at once.
+enum class FeedKind : uint8_t { kRegisters, kBulk };
+struct LargePlan {
+  FeedKind feed;
+  int blocks_per_multiprocessor;
+};
+// More blocks leave fewer registers to each; counting bytes keeps shared memory busy as it is.
+inline constexpr LargePlan kPlanOf16Bits{FeedKind::kBulk, 3};
+inline constexpr LargePlan kPlanOf32Bits{FeedKind::kBulk, 2};
+inline constexpr LargePlan kPlanOf64Bits{FeedKind::kBulk, 3};
+inline constexpr LargePlan kPlanOfBytes{FeedKind::kRegisters, 3};
+
 template <class F>
 using StatsOfLane = std::conditional_t<F::kBits == 16, PackedStats<F>, WideStats<F>>;
 
@@ -15,8 +27,9 @@ template <class F>
 struct ValueLane {
   // Sums of 16-bit values are good enough about zero.
   static constexpr bool kHasCentre = F::kBits > 16;
-  // Of large tensors: wide values need more registers, and fewer instructions, so fewer blocks keep up with memory.
-  static constexpr int kBlocksPerMultiprocessor = F::kBits > 16 ? 2 : 3;
+  static constexpr LargePlan kLargePlan = F::kBits == 16   ? kPlanOf16Bits
+                                          : F::kBits == 32 ? kPlanOf32Bits
+                                                           : kPlanOf64Bits;
   struct Shared {};
   StatsOfLane<F> stats;
   ScalarStats odd;
@@ -73,7 +86,7 @@ struct ValueLane {
 template <uint32_t COPIES>
 struct ByteLane {
   static constexpr bool kHasCentre = false;
-  static constexpr int kBlocksPerMultiprocessor = 3;
+  static constexpr LargePlan kLargePlan = kPlanOfBytes;
   struct Shared {
     uint32_t counts[256 * COPIES];
   };

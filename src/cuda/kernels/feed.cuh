@@ -1,25 +1,28 @@
 #pragma once
 
-#include <type_traits>
-
-#include "cuda/kernels/device_job.h"
+#include "cuda/kernels/block_lanes.cuh"
+#include "cuda/kernels/columns.cuh"
 #include "cuda/kernels/lane_hash.h"
 
-// How the vectors of a large tensor reach the lanes of a warp. A warp works on two hash blocks that lie side by side,
-// so that a key that was read serves both, a quarter of each at a time: a step. Two steps are on their way while one is
-// worked on.
+// How the vectors of a large tensor reach the lanes of a warp. A warp works on two hash blocks that lie side by side, a
+// pair, so that a key that was read serves both: a quarter of each at a time, a step. Two steps are a round.
 namespace ttap::cuda {
 
 inline constexpr uint32_t kPairBytes = 2 * kHashBlockBytes;
+inline constexpr uint32_t kRounds = 2;                                        // of a pair
+inline constexpr uint32_t kSteps = 2;                                         // of a round
 inline constexpr uint32_t kStepVectors = 4;                                   // for each lane: two of each hash block
 inline constexpr uint32_t kStepBytes = kStepVectors / 2 * 32 * kVectorBytes;  // of each hash block
-inline constexpr uint32_t kSteps = kHashBlockBytes / kStepBytes;
-inline constexpr uint32_t kSlots = 2;
+inline constexpr uint32_t kRoundBytes = kSteps * kStepBytes;                  // of each hash block
+static_assert(kRounds * kRoundBytes == kHashBlockBytes);
 
-// Where vector number `i` of a step lies, from the lane's first on.
+// Where vector number `i` of a step lies in its pair, from the step's first on.
 __device__ constexpr uint32_t offset_in_step(uint32_t i) {
   return i / 2 * static_cast<uint32_t>(kHashBlockBytes) + i % 2 * 32 * kVectorBytes;
 }
+
+// Told so that the compiler sees that it is the same for the whole warp.
+__device__ inline uint32_t warp_number() { return __shfl_sync(kAllLanes, threadIdx.x / 32, 0); }
 
 // Read there and then: left to the compiler, what two hash blocks share is read for each.
 __device__ inline Vector load_shared(uint32_t address) {
@@ -30,67 +33,103 @@ __device__ inline Vector load_shared(uint32_t address) {
   return vector;
 }
 
-// Through shared memory, which leaves registers for the statistics. Each lane copies what it reads itself: it has to
-// wait for nobody else.
-class SharedFeed {
+// In registers: while a round is worked on, the next is under way.
+class RegisterFeed {
  public:
-  static constexpr bool kFetchesEarly = true;  // what was taken from a slot does not need it any more
-  struct Shared {
-    Vector vectors[kSlots * kStepVectors][kBlockThreads];
-  };
-  __device__ explicit SharedFeed(Shared& shared)
-      : own_(static_cast<uint32_t>(__cvta_generic_to_shared(&shared.vectors[0][threadIdx.x]))) {}
-
-  // A step that is not there counts too.
-  __device__ void fetch(uint32_t slot, const std::byte* from, bool there) {
-    if (there) {
+  static constexpr bool kFetchesEarly = false;  // a step's registers take the next one
+  struct Shared {};
+  __device__ RegisterFeed(Shared&, const std::byte* pair, bool there) {
 #pragma unroll
-      for (uint32_t i = 0; i < kStepVectors; ++i)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place(slot, i)), "l"(from + offset_in_step(i))
-                     : "memory");
-    }
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    for (uint32_t step = 0; step < kSteps; ++step) load(step, pair, there);
   }
 
-  // In the order of fetch(), while all slots are under way.
-  __device__ void take(uint32_t slot, Vector (&into)[kStepVectors]) const {
-    asm volatile("cp.async.wait_group %0;" ::"n"(kSlots - 1) : "memory");
+  __device__ void take(uint32_t, uint32_t step, Vector (&into)[kStepVectors]) const {
 #pragma unroll
-    for (uint32_t i = 0; i < kStepVectors; ++i) into[i] = load_shared(place(slot, i));
+    for (uint32_t i = 0; i < kStepVectors; ++i) into[i] = ahead_[step][i];
+  }
+  // After take(); `next` is the pair to come, if it is there.
+  __device__ void fetch(uint32_t round, uint32_t step, const std::byte* pair, const std::byte* next, bool there) {
+    load(step, round + 1 < kRounds ? pair + (round + 1) * kRoundBytes : next, round + 1 < kRounds || there);
   }
 
  private:
-  __device__ uint32_t place(uint32_t slot, uint32_t i) const {
-    return own_ + (slot * kStepVectors + i) * kBlockThreads * kVectorBytes;
-  }
-  uint32_t own_;
-};
-
-// In registers: for lanes that have enough of them and keep shared memory busy themselves.
-class RegisterFeed {
- public:
-  static constexpr bool kFetchesEarly = false;
-  struct Shared {};
-  __device__ explicit RegisterFeed(Shared&) {}
-
-  __device__ void fetch(uint32_t slot, const std::byte* from, bool there) {
+  __device__ void load(uint32_t step, const std::byte* round, bool there) {
     if (!there) return;
+    const std::byte* from = round + step * kStepBytes + threadIdx.x % 32 * kVectorBytes;
 #pragma unroll
     for (uint32_t i = 0; i < kStepVectors; ++i) {
       const uint4 loaded = __ldg(reinterpret_cast<const uint4*>(from + offset_in_step(i)));
-      ahead_[slot][i] = {{loaded.x, loaded.y, loaded.z, loaded.w}};
+      ahead_[step][i] = {{loaded.x, loaded.y, loaded.z, loaded.w}};
     }
   }
-  __device__ void take(uint32_t slot, Vector (&into)[kStepVectors]) const {
+  Vector ahead_[kSteps][kStepVectors];
+};
+
+// By copies in bulk to shared memory, from compute capability 9.0 on: costs no registers and hardly any instructions.
+// Each warp has room for a pair; a round's room takes the same round of the next pair.
+class BulkFeed {
+ public:
+  static constexpr bool kFetchesEarly = true;
+  struct Shared {
+    alignas(128) Vector rooms[kWarps][kRounds][2][kRoundBytes / kVectorBytes];
+    uint64_t arrived[kWarps][kRounds];
+  };
+  __device__ BulkFeed(Shared& shared, const std::byte* pair, bool there)
+      : room_(static_cast<uint32_t>(__cvta_generic_to_shared(&shared.rooms[warp_number()]))),
+        arrived_(static_cast<uint32_t>(__cvta_generic_to_shared(&shared.arrived[warp_number()]))) {
+    if (is_chosen()) {
+      for (uint32_t round = 0; round < kRounds; ++round)
+        asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(arrived_ + 8 * round) : "memory");
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      if (there)
+        for (uint32_t round = 0; round < kRounds; ++round) copy(round, pair);
+    }
+    __syncwarp();
+  }
+
+  __device__ void take(uint32_t round, uint32_t step, Vector (&into)[kStepVectors]) const {
+    if (step == 0) wait(round);
+    const uint32_t from = room_ + round * (2 * kRoundBytes) + step * kStepBytes + threadIdx.x % 32 * kVectorBytes;
 #pragma unroll
-    for (uint32_t i = 0; i < kStepVectors; ++i) into[i] = ahead_[slot][i];
+    for (uint32_t i = 0; i < kStepVectors; ++i)
+      into[i] = load_shared(from + i / 2 * kRoundBytes + i % 2 * 32 * kVectorBytes);
+  }
+  __device__ void fetch(uint32_t round, uint32_t step, const std::byte*, const std::byte* next, bool there) {
+    if (step + 1 < kSteps) return;
+    __syncwarp();  // all lanes have taken theirs
+    if (there && is_chosen()) copy(round, next);
+    if (round + 1 == kRounds) turn_ ^= 1;
   }
 
  private:
-  Vector ahead_[kSlots][kStepVectors];
-};
+  // One lane, by the instruction that lets the compiler know that it is one.
+  __device__ static bool is_chosen() {
+    uint32_t chosen;
+    asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xFFFFFFFF;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(chosen));
+    return chosen != 0;
+  }
 
-template <class Lane>
-using FeedOf = std::conditional_t<std::is_empty_v<typename Lane::Shared>, SharedFeed, RegisterFeed>;
+  __device__ void copy(uint32_t round, const std::byte* pair) const {
+    const uint32_t arrived = arrived_ + 8 * round;
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(arrived), "n"(2 * kRoundBytes) : "memory");
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i)
+      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                       room_ + (2 * round + i) * kRoundBytes),
+                   "l"(pair + i * kHashBlockBytes + round * kRoundBytes), "n"(kRoundBytes), "r"(arrived)
+                   : "memory");
+  }
+  __device__ void wait(uint32_t round) const {
+    uint32_t done;
+    do {
+      asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                   : "=r"(done)
+                   : "r"(arrived_ + 8 * round), "r"(turn_)
+                   : "memory");
+    } while (done == 0);
+  }
+  uint32_t room_, arrived_;
+  uint32_t turn_ = 0;  // of the barriers' two phases
+};
 
 }  // namespace ttap::cuda

@@ -11,9 +11,12 @@ namespace ttap::cuda {
 namespace {
 
 constexpr uint64_t kSmallBytes = uint64_t{4} << 20;
-constexpr uint64_t kRoundBytes = 2 * kHashBlockBytes;  // what a block of work_by_slices() takes at a time
+constexpr uint64_t kSliceRoundBytes = 2 * kHashBlockBytes;  // what a block of work_by_slices() takes at a time
 constexpr uint64_t kMostRounds = 16;
 constexpr int kSmallBlocksPerMultiprocessor = 2;
+// Where the end of a launch counts: no more blocks than the last one adds up in one go (columns.cuh).
+constexpr uint64_t kMediumBytes = uint64_t{64} << 20;
+constexpr uint64_t kMediumBlocks = 32 * detail::kRowsAtOnce;
 // Of a large tensor, for each warp: plain sums of short squares are good for some thousands of values.
 constexpr uint64_t kHashBlocksPerWarp = 256;
 
@@ -54,6 +57,7 @@ bool is_packed(const TensorView& view) {
 }
 
 uint16_t blocks_for_large(uint64_t bytes, uint64_t resident) {
+  if (bytes <= kMediumBytes) resident = std::min(resident, kMediumBlocks);
   const uint64_t hash_blocks = bytes / kHashBlockBytes;
   const uint64_t wanted = parts(hash_blocks, 2 * kWarps);
   if (wanted <= resident) return static_cast<uint16_t>(std::max<uint64_t>(wanted, 1));
@@ -70,7 +74,7 @@ class Launcher {
   Status add(const FingerprintJob& asked) {
     DeviceJob job = device_job(asked);
     const uint64_t bytes = bytes_of(job);
-    const uint64_t rounds = std::max<uint64_t>(parts(bytes, kRoundBytes), 1);
+    const uint64_t rounds = std::max<uint64_t>(parts(bytes, kSliceRoundBytes), 1);
     if (bytes != 0 && !is_packed(asked.view)) {
       job.blocks = static_cast<uint16_t>(std::min<uint64_t>({rounds, multiprocessors_ * 8, kMostBlocks}));
       launch_strided(job, strided_layout(asked.view), scratch_, stream_);
@@ -96,11 +100,11 @@ class Launcher {
     for (uint32_t i = 0; i < count_; ++i) {
       DeviceJob& job = batch_.jobs[i];
       job.first_block = static_cast<uint16_t>(blocks);
-      job.blocks = static_cast<uint16_t>(std::max<uint64_t>(parts(bytes_of(job), kRoundBytes * per_block), 1));
+      job.blocks = static_cast<uint16_t>(std::max<uint64_t>(parts(bytes_of(job), kSliceRoundBytes * per_block), 1));
       std::fill_n(batch_.job_of_block + blocks, job.blocks, static_cast<uint8_t>(i));
       blocks += job.blocks;
     }
-    static_assert(kJobsPerLaunch * (kSmallBytes / kRoundBytes / kMostRounds + 1) <= kBlocksPerLaunch);
+    static_assert(kJobsPerLaunch * (kSmallBytes / kSliceRoundBytes / kMostRounds + 1) <= kBlocksPerLaunch);
     if (count_ == 1)
       launch_small(batch_.jobs[0], scratch_, stream_);
     else

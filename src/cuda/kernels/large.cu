@@ -1,3 +1,5 @@
+#include <atomic>
+
 #include "cuda/kernels/lane_of_dtype.cuh"
 #include "cuda/kernels/single_launch.h"
 #include "cuda/kernels/work_by_pairs.cuh"
@@ -6,21 +8,52 @@ namespace ttap::cuda {
 namespace {
 
 template <class Lane>
-__global__ void __launch_bounds__(kBlockThreads, Lane::kBlocksPerMultiprocessor)
+using FeedOf = std::conditional_t<Lane::kLargePlan.feed == FeedKind::kBulk, BulkFeed, RegisterFeed>;
+
+template <class Lane>
+__global__ void __launch_bounds__(kBlockThreads, Lane::kLargePlan.blocks_per_multiprocessor)
     fingerprint_large(const __grid_constant__ DeviceJob job, Scratch* scratch) {
-  __shared__ Unconstructed<PairsShared<Lane>> shared;
-  work_by_pairs<Lane>(job, *scratch, shared.get());
+#if __CUDA_ARCH__ >= 900
+  using Feed = FeedOf<Lane>;
+#else
+  using Feed = RegisterFeed;
+#endif
+  extern __shared__ __align__(128) unsigned char shared[];
+  work_by_pairs(job, *scratch, *reinterpret_cast<PairsShared<Lane, Feed>*>(shared));
+}
+
+constexpr size_t kUsualSharedBytes = 48 << 10;  // more has to be asked for
+constexpr int kDevicesKnown = 64;
+
+// How much shared memory a block has on a device, which is asked for it once; again where there are very many devices.
+// What fails here, the launch tells.
+template <class Lane>
+size_t shared_bytes(int device) {
+  static std::atomic<size_t> known[kDevicesKnown];
+  if (device < kDevicesKnown)
+    if (const size_t bytes = known[device].load(std::memory_order_relaxed); bytes != 0) return bytes;
+  int capability = 0;
+  cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device);
+  const size_t bytes =
+      capability >= 9 ? sizeof(PairsShared<Lane, FeedOf<Lane>>) : sizeof(PairsShared<Lane, RegisterFeed>);
+  if (bytes > kUsualSharedBytes)
+    cudaFuncSetAttribute(fingerprint_large<Lane>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (device < kDevicesKnown) known[device].store(bytes, std::memory_order_relaxed);
+  return bytes;
 }
 
 }  // namespace
 
 uint64_t blocks_per_multiprocessor(DType dtype) {
-  return with_lane<ByteLane<32>>(dtype, []<class Lane>(Lane*) -> uint64_t { return Lane::kBlocksPerMultiprocessor; });
+  return with_lane<ByteLane<32>>(
+      dtype, []<class Lane>(Lane*) -> uint64_t { return Lane::kLargePlan.blocks_per_multiprocessor; });
 }
 
 void launch_large(const DeviceJob& job, Scratch* scratch, Stream stream) {
+  int device = 0;
+  cudaGetDevice(&device);
   with_lane<ByteLane<32>>(job.dtype, [&]<class Lane>(Lane*) {
-    fingerprint_large<Lane><<<job.blocks, kBlockThreads, 0, stream>>>(job, scratch);
+    fingerprint_large<Lane><<<job.blocks, kBlockThreads, shared_bytes<Lane>(device), stream>>>(job, scratch);
   });
 }
 

@@ -6,24 +6,20 @@
 // A block's share of a large tensor in C order: two hash blocks for each warp at a time.
 namespace ttap::cuda {
 
-template <class Lane>
-struct PairsShared : BlockShared<Lane, typename FeedOf<Lane>::Shared> {};
+template <class Lane, class Feed>
+struct PairsShared : BlockShared<Lane, typename Feed::Shared> {};
 
-template <class Lane>
-__device__ inline void work_by_pairs(const DeviceJob& job, Scratch& scratch, PairsShared<Lane>& block_shared) {
+template <class Lane, class Feed>
+__device__ inline void work_by_pairs(const DeviceJob& job, Scratch& scratch, PairsShared<Lane, Feed>& block_shared) {
   HashShared& shared = block_shared.working.hash;
   const uint32_t in_warp = threadIdx.x % 32;
   const uint64_t bytes = live_bytes(job);
   const uint64_t pairs = bytes / kPairBytes;
   const uint64_t step = uint64_t{job.blocks} * kWarps;
-  uint64_t pair = uint64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+  uint64_t pair = uint64_t{blockIdx.x} * kWarps + warp_number();
 
-  const auto* own = job.data + in_warp * kVectorBytes;
-  using Feed = FeedOf<Lane>;
-  Feed feed(block_shared.working.feed);
-  const std::byte* here = own + pair * kPairBytes;
-#pragma unroll
-  for (uint32_t i = 0; i < kSlots; ++i) feed.fetch(i, here + i * kStepBytes, pair < pairs);
+  const std::byte* here = job.data + pair * kPairBytes;
+  Feed feed(block_shared.working.feed, here, pair < pairs);
 
   if constexpr (Lane::kHasCentre)
     if (threadIdx.x == 0) block_shared.centre = bytes == 0 ? 0 : Lane::centre_of(job.data);
@@ -49,35 +45,31 @@ __device__ inline void work_by_pairs(const DeviceJob& job, Scratch& scratch, Pai
   };
 #pragma unroll 1
   for (; pair < pairs; pair += step) {
-    const std::byte* next = own + (pair + step) * kPairBytes;
+    const std::byte* next = job.data + (pair + step) * kPairBytes;
     HashPair first, second;
-    static_assert(kSteps == 2 * kSlots);
 #pragma unroll 1
-    for (uint32_t round = 0; round < kSteps; round += kSlots) {
-      const std::byte* ahead = round == 0 ? here + kSlots * kStepBytes : next;
-      const bool there = round == 0 || pair + step < pairs;
+    for (uint32_t round = 0; round < kRounds; ++round) {
 #pragma unroll
-      for (uint32_t slot = 0; slot < kSlots; ++slot) {
-        const uint32_t quarter = round + slot;
-        const uint32_t place = quarter * (kStepBytes / kVectorBytes) + in_warp;
+      for (uint32_t part = 0; part < kSteps; ++part) {
+        const uint32_t start = round * kRoundBytes + part * kStepBytes;
         Vector now[kStepVectors];
-        feed.take(slot, now);
+        feed.take(round, part, now);
 #pragma unroll
         for (uint32_t i = 0; i < kStepVectors / 2; ++i) {
-          const uint32_t at = keys + (place + 32 * i) * kVectorBytes;
+          const uint32_t at = keys + start + (in_warp + 32 * i) * kVectorBytes;
           const Vector key = load_shared(at);
           const Vector shifted_key = load_shared(at + kHashStripeBytes);
           add_to_hash(now[i], key, shifted_key, first);
           add_to_hash(now[i + kStepVectors / 2], key, shifted_key, second);
         }
         if (job.copy_to != nullptr) {
-          std::byte* to = job.copy_to + (here - job.data) + quarter * kStepBytes;
+          std::byte* to = job.copy_to + (here - job.data) + start + in_warp * kVectorBytes;
 #pragma unroll
           for (uint32_t i = 0; i < kStepVectors; ++i) store_copy(to, offset_in_step(i), now[i]);
         }
-        if constexpr (Feed::kFetchesEarly) feed.fetch(slot, ahead + slot * kStepBytes, there);
+        if constexpr (Feed::kFetchesEarly) feed.fetch(round, part, here, next, pair + step < pairs);
         lane.add(now);
-        if constexpr (!Feed::kFetchesEarly) feed.fetch(slot, ahead + slot * kStepBytes, there);
+        if constexpr (!Feed::kFetchesEarly) feed.fetch(round, part, here, next, pair + step < pairs);
       }
     }
     here = next;
