@@ -76,8 +76,6 @@ def part_of_file(path, name):
             exec(compile(ast.Module([statement], []), str(path), "exec"), names)
         except Exception as error:
             print(f"{path}:{statement.lineno} was left out: {type(error).__name__}: {error}", file=sys.stderr)
-    if name not in names:
-        cannot_run(f"{path} has no {name} that could be taken out of it: fill in where it is")
     return names[name]
 
 
@@ -86,18 +84,15 @@ def cannot_run(why):
     sys.exit(2)
 
 
-def decomposed(op, place):
-    """A decomposition that is looked for when it is first needed; of most operators, the part has none."""
-
-    def run(*args, **kwargs):
-        if place is None:
-            cannot_run(f"the decomposition of {op} had no name to import it by: fill in DECOMPOSITIONS")
-        if not found:
-            found.append(named(place))
-        return found[0](*args, **kwargs)
-
-    found = []
-    return run
+def decomposition_of(op, place):
+    """What is at the place; where it cannot be had, a function that says so when the part needs it."""
+    why = "had no name to import it by"
+    try:
+        if place is not None:
+            return named(place)
+    except Exception as error:
+        why = f"cannot be had from {place}: {type(error).__name__}: {error}"
+    return lambda *args, **kwargs: cannot_run(f"the decomposition of {op} {why}: fill in DECOMPOSITIONS")
 
 
 def chosen_backend(given):
@@ -109,7 +104,7 @@ def chosen_backend(given):
         packet = getattr(getattr(torch.ops, namespace), name, None)  # none: of a library that the part does not need
         if overload in (packet.overloads() if packet else ()):
             op = getattr(packet, overload)
-            decomposition.decompositions[op] = decomposed(op, place)
+            decomposition.decompositions[op] = decomposition_of(op, place)
     if given is None:
         cannot_run("the backend had no name to import it by: give --backend package.module:name, or fill in BACKEND")
     return named(given) if isinstance(given, str) and ":" in given else given
