@@ -28,6 +28,7 @@ Examples:
   ttap diff out/fp32 out/fp8 --tol 'mlp=cos>=0.999' --tol '.*=0.05,0.01'
   ttap diff out/good out/bad --noise out/good2    tolerance measured, not guessed
   ttap diff out/tp1 out/tp2 --shards shards.yaml
+  ttap diff out/modules out/graphs                eager modules, and the graphs of torch.compile
   ttap diff ref.safetensors mine.pt --json | jq .sentence
 
 Exit codes: 0 the same; 1 diverged, or cannot be told (--fail-on says otherwise);

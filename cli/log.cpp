@@ -22,6 +22,7 @@ Examples:
   ttap log out/run --pass 0 --module encoder.layer.0
   ttap log out/run --filter 'aten::(mm|addmm)' --inputs
   ttap log out/run --around encoder.layer.0:aten::softmax.int -n 5 --stack
+  ttap log out/graphs --around %mm_1 -n 5      a node of a graph of torch.compile
   ttap log out/run --pass 0 --perfetto trace.json        for ui.perfetto.dev
   ttap log out/run --pass 0 --model-explorer graph.json  for Model Explorer
   ttap log out/run --json | jq '.passes[].events[] | select(.returned | not)')";

@@ -21,6 +21,8 @@ Examples:
   ttap show out/run model.layers.0.mlp  one tensor: statistics, values, histogram
   ttap diff out/good out/bad            where two runs part, and which operator is to blame
   ttap check out/run                    the first NaN or Inf, and every later one
+  ttap log out/graphs                   the nodes of torch.compile's graphs, which
+                                        tap.graph_backend("out/graphs") recorded (docs/graphs.md)
   ttap COMMAND --help                   the options of a command
 
 Exit codes: 0 all is well, 1 something was found, 2 an error; of run: the program's.)";

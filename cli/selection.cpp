@@ -100,7 +100,7 @@ Result<Selection> select_some_passes(const SelectionOptions& options) {
     return Error{.code = ErrorCode::kNotFound,
                  .message = "no pass has been recorded here",
                  .path = selection.run->path.string(),
-                 .hint = "was the program stopped before its first step?"};
+                 .hint = "was the program stopped before its first step, or nothing selected? ttap ls --coverage says"};
   return selection;
 }
 

@@ -21,6 +21,7 @@ it, the first is shown and the others are named.
 Examples:
   ttap show out/run model.layers.0.mlp
   ttap show out/run model.layers.0.mlp::call2@in/0 --pass 3
+  ttap show out/graphs %add_1@in/0           what a node of a graph was given
   ttap show out/run lm_head --index 0,-1     the values at [0, -1, :]
   ttap show out/run lm_head --bins 30 --log --worst 20
   ttap show out/run lm_head --json | jq .statistics.max_abs)";

@@ -108,6 +108,16 @@ class Options:
         return self.ranks is None or rank in self.ranks
 
 
+def _number_set(environment: Mapping[str, str], name: str, given: object) -> NumberSet | None:
+    variable = f"TTAP_{name.upper()}"
+    if variable not in environment:
+        return None if given is None else NumberSet.of(given)  # type: ignore[arg-type]
+    try:
+        return NumberSet.of(environment[variable])
+    except ValueError as error:
+        raise ValueError(f"{variable}: {error}") from None
+
+
 def options_of(
     directory: str | os.PathLike[str] | None = None,
     *,
@@ -161,9 +171,7 @@ def options_of(
     if "TTAP_LEVEL" in environment:
         levels = Levels(core.level, core.level_rules)
     core.filter = None  # names are decided here: Python's patterns, and functions
-    for name in number_sets:
-        number_sets[name] = environment.get(f"TTAP_{name.upper()}", number_sets[name])
-    sets = {name: None if given is None else NumberSet.of(given) for name, given in number_sets.items()}
+    sets = {name: _number_set(environment, name, given) for name, given in number_sets.items()}
 
     chosen = {
         "roles": _roles(environment.get("TTAP_ROLES", roles)),

@@ -316,6 +316,10 @@ def trace(
     from tensortap.tensor_kinds import describe
 
     models = model if model is None or isinstance(model, Mapping) else {"": model}
+    for each in (models or {}).values():
+        if not isinstance(each, torch.nn.Module):
+            kind = type(each).__name__
+            raise TypeError(f"the model is a {kind}, not a torch.nn.Module; a trace is kept with trace.save(directory)")
     source = ops.OpSource(
         view=view,
         inputs=inputs,

@@ -1,5 +1,6 @@
 """A mismatch is cut down to the few nodes that show it, and to a program that shows it alone."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -81,11 +82,20 @@ def test_a_wrong_decomposition_of_a_backends_own(tmp_path):
     assert alone.returncode == 1, alone.stderr
 
 
+def of_another_library():
+    """Operators that a process has and the next one has not, and one that all have."""
+    with contextlib.suppress(RuntimeError):  # defined before
+        torch.library.define("tensortap_tests::unused", "(Tensor x) -> Tensor")
+    return torch.ops.tensortap_tests.unused.default, torch.ops.aten.digamma.default
+
+
 @pytest.mark.parametrize("stage", ["dynamo", "aot"])
 def test_a_wrong_decomposition_in_inductor(stage, tmp_path, monkeypatch):
     from torch._inductor import decomposition
 
     monkeypatch.setitem(decomposition.decompositions, torch.ops.aten.gelu.default, wrong_backends.rough_gelu)
+    for other in of_another_library():  # nothing of the part: the script need not find it
+        monkeypatch.setitem(decomposition.decompositions, other, lambda x: x)
     decomposition.fast_random_decomps.cache_clear()  # a copy of the table, made when something is first compiled
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.LayerNorm(32), torch.nn.GELU(), torch.nn.Linear(32, 8))
@@ -202,9 +212,10 @@ print(backend.mismatches[0].script)
 """
 
 
-def test_a_backend_of_the_program_itself_is_taken_from_its_file(tmp_path):
+@pytest.mark.parametrize("above", ["", "if True:\n  "])
+def test_a_backend_of_the_program_itself_is_taken_from_its_file(tmp_path, above):
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
+    program.write_text(PROGRAM.replace("def sloppy", above + "def sloppy"))
     paths = os.pathsep.join([os.path.dirname(__file__), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, str(program), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": paths}

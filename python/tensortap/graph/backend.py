@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 STAGES = ("dynamo", "aot")
 _LIMITS = SearchLimits()
+_WRITING = {"staging", "device_staging", "quota", "when_full", "write", "deduplicate", "sync"}  # options of record()
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,8 @@ class GraphBackend(Session):
         for note in self.node_filter.unmatched():
             self._warn(note)
         if self._seen and not any(graph.selected for graph in self._seen):
-            self._warn(f"the filter selects no node of {len(self._seen)} graphs")
+            graphs = "the graph" if len(self._seen) == 1 else f"any of the {len(self._seen)} graphs"
+            self._warn(f"the filter selects no node of {graphs}; see the names in graph_*.py, in the run")
         for count, what in (
             (self.tracker.missing_gradients, "ran forward and not backward before their pass ended"),
             (self.late, "ran backward when their pass had ended, and were not recorded then"),
@@ -221,6 +224,13 @@ class GraphBackend(Session):
                 self._coverage.notes.append(f"graphs that {what}: {count}")
         self._coverage.outside_steps = self.tracker.outside
         self._release()
+
+    def _writer_now(self) -> Writer:
+        try:
+            return super()._writer_now()
+        except OSError as error:  # the program may never close the backend, which would report it
+            warnings.warn(f"tensortap: nothing is recorded: {error}", stacklevel=2)
+            raise
 
     def _writer_made(self, writer: Writer) -> None:
         import torch
@@ -331,6 +341,8 @@ def graph_backend(
         backend_of(inner)  # a wrong name is said now
     if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
         raise ValueError(f"skip is {skip!r}: it is how many runs of each graph are left out")
+    if unknown := set(writing).difference(_WRITING):
+        raise TypeError(f"graph_backend() has no option {', '.join(sorted(unknown))}")
     options = options_of(
         directory, level=level, step=step, steps=steps, ranks=ranks, format=format, stacks=stacks, strict=strict,
         report=report, **writing,

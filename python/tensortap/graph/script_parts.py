@@ -62,14 +62,20 @@ def part_of_file(path, name):
             return name in names or not any(isinstance(part, ast.Call) for part in ast.walk(statement.value))
         return isinstance(statement, definitions)
 
+    def is_wanted(statement):
+        return isinstance(statement, ast.FunctionDef) and statement.name == name
+
     sys.path.insert(0, str(path.parent))
     names = {"__name__": "part_of_" + path.stem, "__file__": str(path)}
-    for statement in ast.parse(path.read_text()).body:
-        if is_kept(statement):
-            try:
-                exec(compile(ast.Module([statement], []), str(path), "exec"), names)
-            except Exception as error:
-                print(f"{path}:{statement.lineno} was left out: {type(error).__name__}: {error}", file=sys.stderr)
+    program = ast.parse(path.read_text())
+    kept = [statement for statement in program.body if is_kept(statement)]
+    if not any(map(is_wanted, kept)):  # it stands below an if, or in a try
+        kept += filter(is_wanted, ast.walk(program))
+    for statement in kept:
+        try:
+            exec(compile(ast.Module([statement], []), str(path), "exec"), names)
+        except Exception as error:
+            print(f"{path}:{statement.lineno} was left out: {type(error).__name__}: {error}", file=sys.stderr)
     return names[name]
 
 
@@ -78,16 +84,27 @@ def cannot_run(why):
     sys.exit(2)
 
 
+def decomposition_of(op, place):
+    """What is at the place; where it cannot be had, a function that says so when the part needs it."""
+    why = "had no name to import it by"
+    try:
+        if place is not None:
+            return named(place)
+    except Exception as error:
+        why = f"cannot be had from {place}: {type(error).__name__}: {error}"
+    return lambda *args, **kwargs: cannot_run(f"the decomposition of {op} {why}: fill in DECOMPOSITIONS")
+
+
 def chosen_backend(given):
     sys.path[:0] = PATHS
     for op, place in DECOMPOSITIONS.items():
         from torch._inductor import decomposition
 
         namespace, name, overload = op.split(".")
-        op = getattr(getattr(getattr(torch.ops, namespace), name), overload)
-        if place is None:
-            cannot_run(f"the decomposition of {op} had no name to import it by: fill in DECOMPOSITIONS")
-        decomposition.decompositions[op] = named(place)
+        packet = getattr(getattr(torch.ops, namespace), name, None)  # none: of a library that the part does not need
+        if overload in (packet.overloads() if packet else ()):
+            op = getattr(packet, overload)
+            decomposition.decompositions[op] = decomposition_of(op, place)
     if given is None:
         cannot_run("the backend had no name to import it by: give --backend package.module:name, or fill in BACKEND")
     return named(given) if isinstance(given, str) and ":" in given else given
