@@ -17,7 +17,8 @@ struct LargePlan {
 // More blocks leave fewer registers to each; counting bytes keeps shared memory busy as it is.
 inline constexpr LargePlan kPlanOf16Bits{FeedKind::kBulk, 3};
 inline constexpr LargePlan kPlanOf32Bits{FeedKind::kBulk, 2};
-inline constexpr LargePlan kPlanOf64Bits{FeedKind::kBulk, 3};
+inline constexpr LargePlan kPlanOfDoubles{FeedKind::kBulk, 2};
+inline constexpr LargePlan kPlanOf64BitIntegers{FeedKind::kBulk, 3};
 inline constexpr LargePlan kPlanOfBytes{FeedKind::kRegisters, 3};
 
 template <class F>
@@ -27,9 +28,10 @@ template <class F>
 struct ValueLane {
   // Sums of 16-bit values are good enough about zero.
   static constexpr bool kHasCentre = F::kBits > 16;
-  static constexpr LargePlan kLargePlan = F::kBits == 16   ? kPlanOf16Bits
-                                          : F::kBits == 32 ? kPlanOf32Bits
-                                                           : kPlanOf64Bits;
+  static constexpr LargePlan kLargePlan = F::kBits == 16                 ? kPlanOf16Bits
+                                          : F::kBits == 32               ? kPlanOf32Bits
+                                          : F::kKind == LaneKind::kFloat ? kPlanOfDoubles
+                                                                         : kPlanOf64BitIntegers;
   struct Shared {};
   StatsOfLane<F> stats;
   ScalarStats odd;
