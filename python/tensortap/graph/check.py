@@ -21,8 +21,10 @@ from tensortap.graph.inputs import InputCopies, writes_of
 from tensortap.graph.mismatch import Difference, GraphMismatch, Mismatch, SearchLimits, Tolerance
 from tensortap.graph.random import RandomState
 from tensortap.graph.script import write_script
+from tensortap.graph.untouched import Untouched
 
 _LIMITS = SearchLimits()
+_WRITTEN = "was written to, which the graph does not do"
 
 
 def report_on_stderr(line: str) -> None:
@@ -131,6 +133,7 @@ class Checked:
             failure = error
         states.restore()
         random.restore()
+        untouched = Untouched(inputs, given.copied, contents=call == 0)
         try:
             actual = self._compiled(*inputs)  # type: ignore[misc]
         except Exception as error:
@@ -142,7 +145,9 @@ class Checked:
         if failure is not None:
             self._say(f"{self._about()} was not compared: interpreted it raised {_first_line(failure)}")
             return actual
+        written = untouched.written()
         verdict = self._compared(expected, actual, given, inputs, before)
+        verdict.differences += [Difference(f"input {self._name(i)}", _WRITTEN) for i in written]
         if verdict.differences:
             mismatch = self._mismatch(call, verdict, before.values)
             self.mismatches.append(mismatch)
