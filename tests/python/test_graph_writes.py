@@ -119,3 +119,11 @@ def test_a_filter_may_say_no_with_anything_false(tmp_path, nothing, count):
     with tap.graph_backend(tmp_path, filter=lambda node: nothing, report=False) as backend, torch.no_grad():
         torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
         assert backend.graphs[0].selected == count
+
+
+def test_a_graph_that_runs_backward_twice_is_not_missed(tmp_path):
+    with tap.graph_backend(tmp_path, stage="aot", report=False) as backend:
+        loss = torch.compile(nn.Linear(2, 2), backend=backend)(torch.ones(1, 2)).sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+    assert backend.coverage["notes"] == []
