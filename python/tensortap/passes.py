@@ -159,7 +159,7 @@ class PassTracker:
         ended = self._open.pop(number, None)  # not there when it was skipped
         if ended is None:
             return
-        self.missing_gradients += ended.awaited - ended.came
+        self.missing_gradients += max(0, ended.awaited - ended.came)  # a graph that is kept may run backward twice
         for handle in ended.handles:
             handle.remove()
         if self.thread.held == number:

@@ -80,6 +80,11 @@ def _reads_gpus() -> bool:
     return _core.cuda_available()
 
 
+def is_of_transform(tensor: torch.Tensor) -> bool:
+    """Whether torch.func works on it, under vmap or grad: it stands for another tensor, and has no memory."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
 def parts_of(tensor: torch.Tensor) -> Iterator[Part]:
     """What to record of a tensor that is not plain. Raises Unrecordable."""
     if _is_fake(tensor) or tensor.device.type == "meta":

@@ -9,7 +9,7 @@ import torch
 
 from tensortap import _core
 from tensortap.placements import spread_of
-from tensortap.snapshot import Unrecordable, is_plain, parts_of, stream_of
+from tensortap.snapshot import Unrecordable, is_of_transform, is_plain, parts_of, stream_of
 
 if TYPE_CHECKING:
     from tensortap.session import Session
@@ -63,6 +63,8 @@ class TensorCapture:
             if self._strict:
                 raise
             reason = str(why).partition("\n")[0]
+            if is_of_transform(tensor):
+                reason = "a tensor within vmap or grad of torch.func"
             core.count_unsupported(names[0], reason, number)
             assert self._session._coverage is not None
             self._session._coverage.cannot_record(reason, f"{names[0]}@{role}{path}")

@@ -99,3 +99,16 @@ def with_wrong_cosine(module, inputs):
         return make_boxed_func(lowered.forward)
 
     return aot_autograd(fw_compiler=compiler, decompositions={torch.ops.aten.cos.default: sine})(module, inputs)
+
+
+def double_layer_norm_backward(module, inputs):
+    """Twice the gradients of every layer norm; those that are not asked for are None."""
+
+    class Doubled(torch.fx.Interpreter):
+        def call_function(self, target, args, kwargs):
+            result = super().call_function(target, args, kwargs)
+            if target is not torch.ops.aten.native_layer_norm_backward.default:
+                return result
+            return tuple(one * 2 if isinstance(one, torch.Tensor) else one for one in result)
+
+    return Doubled(module).run

@@ -134,7 +134,8 @@ class _Search:
         self._values = run.values
 
     def run(self, outputs: Sequence[int]) -> Reduced | None:
-        nodes = candidates(self._module)
+        # Random numbers are given to a part, as they were drawn: whoever draws them anew draws others.
+        nodes = [node for node in candidates(self._module) if node not in self._random]
         (output,) = [node for node in self._module.graph.nodes if node.op == "output"]
         leaves = pytree.tree_leaves(output.args[0])
         wanted = [leaves[i] for i in outputs if i < len(leaves) and leaves[i] in nodes]

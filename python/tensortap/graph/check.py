@@ -6,14 +6,14 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.fx
 from torch.utils import _pytree as pytree
 
 from tensortap import snapshot
-from tensortap.graph.bisect import reduce_mismatch
+from tensortap.graph.bisect import Reduced, reduce_mismatch
 from tensortap.graph.closeness import Verdict, compare
 from tensortap.graph.exact import exact_outputs
 from tensortap.graph.inner import Backend, backend_name, compile_inner, depend_on, random_nodes
@@ -21,8 +21,10 @@ from tensortap.graph.inputs import InputCopies, writes_of
 from tensortap.graph.mismatch import Difference, GraphMismatch, Mismatch, SearchLimits, Tolerance
 from tensortap.graph.random import RandomState
 from tensortap.graph.script import write_script
+from tensortap.graph.untouched import Untouched
 
 _LIMITS = SearchLimits()
+_WRITTEN = "was written to, which the graph does not do"
 
 
 def report_on_stderr(line: str) -> None:
@@ -95,6 +97,7 @@ class Checked:
         self._names = placeholders
         self._written = {i for i, name in enumerate(placeholders) if name in self._writes.inputs}
         self._random = _outputs_by_chance(module)
+        self._given_chance: Reduced | Literal[False] | None = None  # None: not looked for
         self._undisturbed = torch._dynamo.disable(self._run, recursive=True)
         self._compiled = compiled if compiled is not None else self._compile(inputs)
 
@@ -131,6 +134,7 @@ class Checked:
             failure = error
         states.restore()
         random.restore()
+        untouched = Untouched(inputs, given.copied, contents=call == 0)
         try:
             actual = self._compiled(*inputs)  # type: ignore[misc]
         except Exception as error:
@@ -142,7 +146,9 @@ class Checked:
         if failure is not None:
             self._say(f"{self._about()} was not compared: interpreted it raised {_first_line(failure)}")
             return actual
+        written = untouched.written()
         verdict = self._compared(expected, actual, given, inputs, before)
+        verdict.differences += [Difference(f"input {self._name(i)}", _WRITTEN) for i in written]
         if verdict.differences:
             mismatch = self._mismatch(call, verdict, before.values)
             self.mismatches.append(mismatch)
@@ -161,15 +167,26 @@ class Checked:
         pairs += [(f"input {self._name(i)}", given.values[i], inputs[i]) for i in given.copied]
         verdict = compare(pairs, self._tolerance, lambda: exact_outputs(self.module, before.values))
         by_chance = [one for one in verdict.differences if one.place in self._random]
-        if by_chance:
+        if by_chance and not self._differs_without_chance(before.values):
             names = ", ".join(sorted({f"%{name}" for one in by_chance for name in self._random[one.place]})[:3])
             verdict.differences = [one for one in verdict.differences if one not in by_chance]
             places = ", ".join(one.place for one in by_chance)
-            text = f"{places} cannot be compared: {names} draws random numbers, and the compiled graph draws others"
+            text = f"{places} cannot be compared: {names} draws random numbers, and the compiled graph may draw others"
             verdict.uncompared.append(text)
         for text in verdict.uncompared:
             self._say(f"{self._about()}: {text}")
         return verdict
+
+    def _differs_without_chance(self, inputs: Sequence[Any]) -> bool:
+        """Whether a part shows it that is given the random numbers; looked for once."""
+        if self._limits is not None and self._given_chance is None:
+            try:
+                found = reduce_mismatch(self.module, inputs, self._inner, self._tolerance, self._limits)
+            except Exception as error:
+                self._say(f"{self._about()}: its parts could not be compared: {_first_line(error)}")
+                found = None
+            self._given_chance = found or False
+        return bool(self._given_chance)
 
     def _mismatch(self, call: int, verdict: Verdict, inputs: Sequence[Any]) -> Mismatch:
         """At the first one of the graph, with the smallest part that shows it."""
@@ -179,7 +196,7 @@ class Checked:
         reduced, script, note = None, None, ""
         if self._limits is not None:
             try:
-                reduced = reduce_mismatch(
+                reduced = self._given_chance or reduce_mismatch(
                     self.module, inputs, self._inner, self._tolerance, self._limits, outputs=_places(verdict)
                 )
                 if reduced is None:

@@ -47,8 +47,7 @@ class NodeFilter:
 
     def selects(self, node: torch.fx.Node) -> bool:
         if self._function is not None:
-            found = self._function(node)
-            return found is not None and found is not False
+            return bool(self._function(node))
         if self._patterns is None:
             return True
         from tensortap.graph.identity import target_name

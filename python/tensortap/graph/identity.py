@@ -70,6 +70,7 @@ def function_name(function: Callable[..., Any]) -> str:
         if getattr(known, short, None) is function:
             return f"{place}.{short}"
     module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", "")
+    name = short if "pybind11" in name else name  # which names the compiler that PyTorch was built with
     return f"{module.replace('_operator', 'operator')}.{name}" if module else name
 
 

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 import torch.fx
 
+from tensortap.graph.writes import quietly_written
+
 _NONE: frozenset[str] = frozenset()
 # They write to statistics that their schemas do not call written.
 _UPDATE_STATISTICS = {"batch_norm", "instance_norm", "native_batch_norm", "_batch_norm_impl_index"}
@@ -77,7 +79,7 @@ def _effect(node: torch.fx.Node) -> tuple[list[Any], list[Any]]:
     if node.op == "call_function" and not _is_of_torch(node.target):
         return everything, everything
     changed = [node.kwargs["out"]] if "out" in node.kwargs else []
-    if name in _UPDATE_STATISTICS:
+    if name in _UPDATE_STATISTICS or quietly_written(node):
         changed += everything[1:]
     if (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__setitem")) or _is_inplace(node):
         changed += node.args[:1]

@@ -11,7 +11,8 @@ from torch import fx
 
 from tensortap import _core
 from tensortap.graph.arguments import ValueWriter
-from tensortap.graph.writes import names_as_written, version_of
+from tensortap.graph.writes import names_as_written, quietly_written, version_of
+from tensortap.snapshot import is_of_transform
 
 if TYPE_CHECKING:
     from tensortap.graph.modules import Names
@@ -113,9 +114,14 @@ class NodeTap:
                 if self.versioned:
                     run.versions[self.register] = version_of(result)
                 texts = self._plain_texts.get(run.names) or self._make_plain_texts(run.names)
-                if (failure := run.end_event_with(event, result, number, texts, numbers)) is not None:
-                    run.not_captured(failure)
-                return
+                try:
+                    if (failure := run.end_event_with(event, result, number, texts, numbers)) is not None:
+                        run.not_captured(failure)
+                    return
+                except RuntimeError:
+                    if not is_of_transform(result):
+                        raise
+                    del numbers[-2:]  # the long way counts what has no values
             if type(call) is tuple:
                 call = NodeCall(*call)
             with torch._C.DisableTorchFunction():
@@ -194,8 +200,11 @@ class NodeTap:
     def _written(self, call: NodeCall, uses: list[tuple[str, torch.Tensor]]) -> list[bool]:
         if call.versions is None:
             return [False] * len(uses)
+        quiet = quietly_written(self.node)
         return [
-            names_as_written(self.node, path) if version is None else version != version_of(tensor)
+            names_as_written(self.node, path)
+            if version is None or path.split("/")[1] in quiet
+            else version != version_of(tensor)
             for (path, tensor), version in zip(uses, call.versions, strict=True)
         ]
 

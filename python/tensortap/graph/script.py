@@ -71,7 +71,7 @@ def script_text(reduced: Reduced, graph_id: str, inner: str | Backend, names: Se
         name: f"saved[{name!r}]" if name in large else _tensor_text(value)
         for name, value in zip(names, reduced.part.inputs, strict=True)
     }
-    decompositions = own_decompositions()
+    decompositions = own_decompositions(module)
     imported = [*decompositions.values()] if isinstance(inner, str) else [inner, *decompositions.values()]
     places = [place_of(function) for function in imported]
     backend = inner if isinstance(inner, str) else place_of(inner)[0]
@@ -112,13 +112,25 @@ def place_of(function: Any) -> tuple[str | None, str]:
     return f"{module.__name__}:{name}", str(above)
 
 
-def own_decompositions() -> dict[Any, Any]:
-    """Decompositions that somebody else than PyTorch put into Inductor's table."""
+def own_decompositions(module: torch.fx.GraphModule) -> dict[Any, Any]:
+    """Decompositions that somebody else than PyTorch put into Inductor's table, of operators that the graph may need.
+
+    Those are PyTorch's, and what it calls of others; a library that is merely there is not needed to run the graph.
+    """
+    needed = {"aten", "prims"} | {getattr(node.target, "namespace", "") for node in _all_nodes(module)}
     decomposition = sys.modules.get("torch._inductor.decomposition")
     if decomposition is None:
         return {}
     table = decomposition.decompositions.items()
-    return {op: made for op, made in table if isinstance(op, torch._ops.OpOverload) and not _is_of_torch(made)}
+    ours = [(op, made) for op, made in table if isinstance(op, torch._ops.OpOverload) and op.namespace in needed]
+    return {op: made for op, made in ours if not _is_of_torch(made)}
+
+
+def _all_nodes(module: torch.fx.GraphModule) -> Iterator[torch.fx.Node]:
+    """Of the graph, and of those that its higher-order operators hold."""
+    for part in module.modules():
+        if isinstance(part, torch.fx.GraphModule):
+            yield from part.graph.nodes
 
 
 def _is_of_torch(function: Any) -> bool:

@@ -12,8 +12,10 @@ def may_write(node: fx.Node) -> bool:
         return False
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
-        return target._schema.is_mutable
-    if "out" in node.kwargs or node.kwargs.get("inplace"):
+        return target._schema.is_mutable or bool(quietly_written(node))
+    if isinstance(target, torch._ops.OpOverloadPacket):  # which of them it is, the arguments decide
+        return any(getattr(target, overload)._schema.is_mutable for overload in target.overloads())
+    if "out" in node.kwargs or node.kwargs.get("inplace") or quietly_written(node):
         return True
     if node.op == "call_method":
         return _sounds_like_writing(str(target))
@@ -22,17 +24,45 @@ def may_write(node: fx.Node) -> bool:
     name, module = getattr(target, "__name__", ""), getattr(target, "__module__", None) or ""
     if module in ("_operator", "operator"):
         return name in _WRITING_OPERATORS
-    if module.split(".")[0] != "torch" and not isinstance(target, _BUILTIN):
+    if module.split(".")[0] not in _READING_MODULES:
         return True  # somebody else's function
     # Of torch.nn.functional some take `inplace` by position.
     return _sounds_like_writing(name) or (module == "torch.nn.functional" and True in node.args)
 
 
-_BUILTIN = (type(torch.relu), type(torch._C._nn.gelu), type(len))
+_READING_MODULES = {"torch", "math", "builtins", ""}  # built-in functions of PyTorch often name none
 _WRITING_OPERATORS = {
     "setitem", "delitem", "iadd", "iand", "iconcat", "ifloordiv", "ilshift", "imatmul", "imod", "imul", "ior", "ipow",
     "irshift", "isub", "itruediv", "ixor",
 }  # fmt: skip
+
+
+def quietly_written(node: fx.Node) -> tuple[str, ...]:
+    """The arguments that a function writes to though neither its name nor its schema says so, nor always a version."""
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        name = target._schema.name.rpartition("::")[2]
+    else:
+        name = getattr(target, "__name__", "") if node.op == "call_function" else ""
+    name = name.removeprefix("_")
+    if name.endswith(_UPDATE_STATISTICS):
+        if node.kwargs.get("training", node.kwargs.get("use_input_stats", (*node.args, *[False] * 6)[5])) is False:
+            return ()
+        first = 1 if getattr(target, "__module__", None) == "torch.nn.functional" else 3
+        return (str(first), str(first + 1), "running_mean", "running_var")
+    if name in ("embedding", "embedding_bag") and _renormalises(node):
+        return ("1", "weight")
+    return ()
+
+
+_UPDATE_STATISTICS = ("batch_norm", "instance_norm", "batch_norm_impl_index")
+
+
+def _renormalises(node: fx.Node) -> bool:
+    """An embedding of torch.nn.functional with a largest norm shortens the rows that it looks up."""
+    if getattr(node.target, "__module__", None) != "torch.nn.functional":
+        return False
+    return node.kwargs.get("max_norm", node.args[3] if len(node.args) > 3 else None) is not None
 
 
 def _sounds_like_writing(name: str) -> bool:
@@ -49,6 +79,8 @@ def version_of(tensor: torch.Tensor) -> int | None:
 def names_as_written(node: fx.Node, path: str) -> bool:
     """Whether the node's target says that it writes to the argument there; for tensors that have no version."""
     place = path.split("/")[1]
+    if quiet := quietly_written(node):
+        return place in quiet
     if isinstance(node.target, torch._ops.OpOverload):
         arguments = node.target._schema.arguments
         named = [argument for argument in arguments if argument.name == place]
