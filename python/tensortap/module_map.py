@@ -19,8 +19,8 @@ class ModuleMap(Generic[Value]):
 
     def __setitem__(self, module: nn.Module, value: Value) -> None:
         key = id(module)
-        entries = self._entries
-        entries[key] = (weakref.ref(module, lambda reference: _forget(entries, key, reference)), value)
+        entries, forget = self._entries, _forget  # which at the end of the process has no name any more
+        entries[key] = (weakref.ref(module, lambda reference: forget(entries, key, reference)), value)
 
     def get(self, module: nn.Module) -> Value | None:
         entry = self._entries.get(id(module))

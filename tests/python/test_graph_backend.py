@@ -295,3 +295,11 @@ def test_an_inner_backend_is_held_against_the_graph_which_is_recorded(tmp_path, 
         if directory:
             assert torch.allclose(only_pass(folder)["head"], model(x), atol=1e-6)
         assert torch.allclose(only_pass(tmp_path / "right")["head"], model(x), atol=1e-6)
+
+
+def test_what_torch_compile_asks_of_compilers_is_said_to_be_of_no_use(tmp_path):
+    with tap.graph_backend(tmp_path, report=False) as backend:
+        compiled = torch.compile(lambda x: x + 1, backend=backend, mode="max-autotune")
+        with pytest.warns(UserWarning, match="mode given to torch.compile, of no use"):
+            assert compiled(torch.ones(2)).tolist() == [2, 2]
+    assert only_pass(tmp_path)["%add"].tolist() == [2, 2]

@@ -105,9 +105,16 @@ class GraphBackend(Session):
         """With `inner`: the runs in which the compiled graph and the interpreted one parted."""
         return [mismatch for checked in self._checked for mismatch in checked.mismatches]
 
-    def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    def __call__(self, module: fx.GraphModule, inputs: Sequence[Any], **asked: Any) -> Callable[..., Any]:
         """Compile a graph, as torch.compile asks a backend to."""
         from tensortap.graph.stages import compile_graph
+
+        if asked:  # of torch.compile
+            warnings.warn(
+                f"tensortap: {' and '.join(asked)} given to torch.compile, of no use to a backend that runs graphs as "
+                "they are; the one that compiles takes them: inner=functools.partial(…)",
+                stacklevel=2,
+            )
 
         return compile_graph(self, module, inputs)
 
