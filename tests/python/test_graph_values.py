@@ -306,3 +306,25 @@ def test_autocast_and_other_modes_are_the_models(tmp_path):
     with torch.no_grad():
         assert result.dtype == torch.bfloat16 and torch.equal(result, model(x))
     assert torch.equal(only_pass(tmp_path)["layer"], result)
+
+
+@pytest.mark.parametrize("format", ["ttap", "npy"])
+def test_packed_four_bit_values(tmp_path, format):
+    """Of the dtype that Dynamo cannot trace."""
+    codes = torch.arange(16, dtype=torch.uint8)
+    graph = fx.Graph()
+    packed = graph.placeholder("packed")
+    unpacked = graph.call_method("view", (packed, torch.uint8))
+    graph.output((graph.call_method("view", (unpacked, torch.float4_e2m1fn_x2)), unpacked))
+    interpreted(tmp_path, graph, codes.view(torch.float4_e2m1fn_x2), format=format)
+    recorded = only_pass(tmp_path)
+    kept = {record.key: record.true_dtype or record.dtype for record in recorded.records}
+    assert kept == {"%packed": "f4_e2m1fn_x2", "%view": "u8", "%view_1": "f4_e2m1fn_x2"}
+    if format == "ttap":
+        values = {key: recorded[key].view(torch.uint8) for key in ("%packed", "%view_1")}
+        expected = codes
+    else:  # widened: two values for each byte, the lower half of it first
+        values = {key: recorded[key] for key in ("%packed", "%view_1")}
+        positive = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+        expected = torch.tensor([each for code in positive + [-x for x in positive] for each in (code, 0.0)])
+    assert torch.equal(values["%packed"], expected) and torch.equal(values["%view_1"], expected)
