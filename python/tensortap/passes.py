@@ -136,6 +136,7 @@ class PassTracker:
         self._lock = threading.Lock()
         self.thread = ThreadState(self._tell)
         self.count = 0  # steps so far, also those left out
+        self.left_out = 0  # by `steps`
         self.outside = 0  # calls outside any step
         self.missing_gradients = 0  # awaited in passes that have ended
         self._open: dict[int, OpenPass] = {}
@@ -149,6 +150,7 @@ class PassTracker:
             self.count += 1
         core = self._writer().core
         if self._steps is not None and index not in self._steps:
+            self.left_out += 1
             core.skip_pass()
             return SKIPPED
         number = core.open_pass()

@@ -99,6 +99,7 @@ class Recording(Session):
         self._coverage.missing_gradients = max(0, self.tracker.missing_gradients - self._coverage.late_gradients)
         if self._finder is not None:
             self._source.say_what_matches_nothing()
+        self._say_what_was_left_out()
         self._release()
 
     def __repr__(self) -> str:

@@ -111,6 +111,16 @@ class Session:
     def _writer_made(self, writer: Writer) -> None:
         """For the source: there is a writer now, in a forked child a new one."""
 
+    def _say_what_was_left_out(self) -> None:
+        """Steps were asked for of which none came."""
+        tracker = self.tracker
+        if tracker.left_out and tracker.left_out == tracker.count:
+            self._warn(
+                f"none of the program's steps was to be recorded: steps={self.options.steps}, and the program had "
+                f"{tracker.count}, counted from 0",
+                aloud=False,
+            )
+
     def _release(self) -> None:
         from tensortap.coverage import report_lines
         from tensortap.cuda_graphs import free_device_memory

@@ -183,3 +183,16 @@ def test_two_recordings_may_share_a_directory(tmp_path):
     passes = passes_of(tmp_path)
     assert [len(recorded) for recorded in passes.values()] == [5, 2]
     assert [root["name"] for root in tap.open(tmp_path).ranks[0].coverage["source"]["roots"]] == ["Block", "Model"]
+
+
+def test_steps_that_never_come_are_said(tmp_path, capsys):
+    model = nn.Linear(2, 2)
+    with tap.record(model, tmp_path, steps=99):
+        model(torch.ones(1, 2))
+        model(torch.ones(1, 2))
+    said = "none of the program's steps was to be recorded: steps=99, and the program had 2, counted from 0"
+    assert said in capsys.readouterr().err
+    with tap.record(model, tmp_path / "some", steps=1):
+        model(torch.ones(1, 2))
+        model(torch.ones(1, 2))
+    assert "none of the program's steps" not in capsys.readouterr().err

@@ -230,6 +230,7 @@ class GraphBackend(Session):
             if count:
                 self._coverage.notes.append(f"graphs that {what}: {count}")
         self._coverage.outside_steps = self.tracker.outside
+        self._say_what_was_left_out()
         self._release()
 
     def _writer_now(self) -> Writer:

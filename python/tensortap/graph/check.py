@@ -216,7 +216,8 @@ class Checked:
         name = backend_name(self._inner)
         text = f"{name} computes graph {self._id} otherwise than PyTorch: {mismatch.differences[0]}"
         if len(mismatch.differences) > 1:
-            text += f" and {len(mismatch.differences) - 1} more"
+            more = len(mismatch.differences) - 1
+            text += f"; {more} more output{'s differ' if more > 1 else ' differs'}"
         if mismatch.reduced is not None:
             text += f"; {mismatch.reduced.words}"
         if mismatch.script is not None:

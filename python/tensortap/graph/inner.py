@@ -26,7 +26,7 @@ def backend_of(inner: str | Backend) -> Backend:
     from torch._dynamo.backends.registry import list_backends, lookup_backend
 
     if inner not in list_backends(exclude_tags=()):
-        known = ", ".join(sorted(list_backends()))
+        known = ", ".join(sorted(list_backends(exclude_tags=())))
         raise ValueError(f"inner={inner!r} is not a backend of torch.compile; there are: {known}")
     return lookup_backend(inner)
 
