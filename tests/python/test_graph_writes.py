@@ -49,6 +49,20 @@ def test_running_statistics_are_there_before_and_after(tmp_path, by_name):
     assert values_of(recorded, node_of_target(recorded, r"operator\.mul"))["/0"].tolist() == [1]
 
 
+def test_running_statistics_of_instances_are_updated_unless_it_is_said_otherwise(tmp_path):
+    def function(x, mean, variance):
+        return nn.functional.instance_norm(x, mean, variance), mean * 1
+
+    x = torch.tensor([[[1.0, 3.0]]])
+    _, ((_, after),) = record(tmp_path, function, (x, torch.zeros(1), torch.ones(1)))
+    assert after.item() == pytest.approx(0.2)
+    recorded = only_pass(tmp_path)
+    norm = node_of_target(recorded, "instance_norm")
+    assert values_of(recorded, norm)["/1"].tolist() == [0]
+    assert torch.equal(values_of(recorded, norm, "after")["/1"], after)
+    assert torch.equal(values_of(recorded, node_of_target(recorded, r"operator\.mul"))["/0"], after)
+
+
 def test_statistics_that_are_only_read_are_not_recorded_anew(tmp_path):
     record(tmp_path, nn.BatchNorm1d(3).eval(), (torch.randn(2, 3),))
     assert not [key for key in only_pass(tmp_path) if "@after" in key]

@@ -15,8 +15,6 @@ import torch.fx
 from tensortap.graph.writes import quietly_written
 
 _NONE: frozenset[str] = frozenset()
-# They write to statistics that their schemas do not call written.
-_UPDATE_STATISTICS = {"batch_norm", "instance_norm", "native_batch_norm", "_batch_norm_impl_index"}
 
 
 @dataclass
@@ -79,7 +77,7 @@ def _effect(node: torch.fx.Node) -> tuple[list[Any], list[Any]]:
     if node.op == "call_function" and not _is_of_torch(node.target):
         return everything, everything
     changed = [node.kwargs["out"]] if "out" in node.kwargs else []
-    if name in _UPDATE_STATISTICS or quietly_written(node):
+    if quietly_written(node):
         changed += everything[1:]
     if (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__setitem")) or _is_inplace(node):
         changed += node.args[:1]
@@ -90,7 +88,7 @@ def _effect(node: torch.fx.Node) -> tuple[list[Any], list[Any]]:
 
 def _effect_by_schema(op: torch._ops.OpOverload, node: torch.fx.Node) -> tuple[list[Any], list[Any]]:
     aliased, changed = [], []
-    if op.name().rpartition("::")[2].split(".")[0].strip("_") in _UPDATE_STATISTICS:
+    if quietly_written(node):
         changed += list(node.args[1:])
     for i, argument in enumerate(op._schema.arguments):
         value = node.kwargs.get(argument.name, node.args[i] if i < len(node.args) else None)

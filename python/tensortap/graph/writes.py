@@ -46,7 +46,9 @@ def quietly_written(node: fx.Node) -> tuple[str, ...]:
         name = getattr(target, "__name__", "") if node.op == "call_function" else ""
     name = name.removeprefix("_")
     if name.endswith(_UPDATE_STATISTICS):
-        if node.kwargs.get("training", node.kwargs.get("use_input_stats", (*node.args, *[False] * 6)[5])) is False:
+        unless_given = name.endswith("instance_norm")
+        given = node.args[5] if len(node.args) > 5 else unless_given
+        if node.kwargs.get("training", node.kwargs.get("use_input_stats", given)) is False:
             return ()
         first = 1 if getattr(target, "__module__", None) == "torch.nn.functional" else 3
         return (str(first), str(first + 1), "running_mean", "running_var")
