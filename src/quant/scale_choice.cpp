@@ -138,16 +138,17 @@ BlockScale ScaleChooser::two_level(float amax, float global) const {
   return chosen;
 }
 
+uint32_t ScaleChooser::stored(float& scale) const {
+  if (!format_.scale_divides) return stored_as(format_.scale_type, scale);
+  float divisor = 1.0F / scale;
+  const uint32_t bits = stored_as(format_.scale_type, divisor);
+  scale = 1.0F / divisor;
+  return bits;
+}
+
 BlockScale ScaleChooser::real(float amax) const {
   float scale = amax == 0 ? 1.0F : rounded(amax / largest_);
-  BlockScale chosen;
-  if (format_.scale_divides) {
-    float divisor = 1.0F / scale;
-    chosen.stored = stored_as(format_.scale_type, divisor);
-    scale = 1.0F / divisor;
-  } else {
-    chosen.stored = stored_as(format_.scale_type, scale);
-  }
+  BlockScale chosen{.stored = stored(scale)};
   chosen.factor = scale;
   chosen.scale = scale;
   return chosen;
@@ -176,13 +177,7 @@ BlockScale ScaleChooser::affine(const BlockRange& range) const {
       chosen.zero = 0;
     }
   }
-  if (format_.scale_divides) {
-    float divisor = 1.0F / scale;
-    chosen.stored = stored_as(format_.scale_type, divisor);
-    scale = 1.0F / divisor;
-  } else {
-    chosen.stored = stored_as(format_.scale_type, scale);
-  }
+  chosen.stored = stored(scale);
   chosen.scale = scale;
   chosen.factor = rounds_ ? rounded(1.0F / scale) : 1.0F / scale;
   return chosen;

@@ -41,6 +41,8 @@ class ScaleChooser {
 
   BlockScale power_of_two(float amax) const;
   BlockScale two_level(float amax, float global) const;
+  // The bits of a real scale, which becomes what they stand for.
+  uint32_t stored(float& scale) const;
   BlockScale real(float amax) const;
   BlockScale affine(const BlockRange& range) const;
 
