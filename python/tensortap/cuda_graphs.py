@@ -7,7 +7,7 @@ import functools
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -15,10 +15,10 @@ from tensortap import _core
 from tensortap.patching import Patch
 
 
-class Listener(Protocol):
-    """Who has taps in graphs."""
+class Listener:
+    """Who has something in graphs; by itself only whoever must not free memory while one is captured."""
 
-    captured: int  # graphs so far
+    captured = 0  # graphs so far
 
     def before_capture(self) -> None:
         """A graph is about to be captured on the current stream."""
@@ -171,27 +171,11 @@ def wait_for_devices() -> None:
                 torch.cuda.synchronize(device)
 
 
-class OfProbe:
-    """A probe puts itself into graphs; but its memory must not be freed while somebody captures one."""
-
-    captured = 0
-
-    def before_capture(self) -> None:
-        """Nothing to do."""
-
-    def before_capture_ends(self) -> None:
-        """Nothing to do."""
-
-    def before_replay(self) -> None:
-        """Nothing to do."""
-
-
-class OfTrace:
+class OfTrace(Listener):
     """What an operator source in memory wants to know."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
-        self.captured = 0
 
     def before_capture(self) -> None:
         self._source.forget_values()
@@ -204,13 +188,12 @@ class OfTrace:
         self._source.forget_values()
 
 
-class OfRecording:
+class OfRecording(Listener):
     """What a recording wants to know; its operators' tap, if there is one, has fingerprints that wait."""
 
     def __init__(self, core: Any, ops: Any | None) -> None:
         self._core = core
         self._ops = ops
-        self.captured = 0
 
     def _op_source(self) -> Any | None:
         return self._ops.source if self._ops is not None else None

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tensortap import _core
-from tensortap.cuda_graphs import CudaGraphs, OfProbe
+from tensortap.cuda_graphs import CudaGraphs, Listener
 from tensortap.probe_actions import Compare, Print, Record
 from tensortap.probe_sites import DeviceSite, described, room_for
 
@@ -87,7 +87,7 @@ class DeviceSites:
     def _new_site(self, tensor: torch.Tensor, room: int, invocation: int | None) -> DeviceSite:
         self._opened()
         if self._graphs is None:
-            self._graphs = CudaGraphs(OfProbe())
+            self._graphs = CudaGraphs(Listener())
         keeps_bytes = self._record is not None and self._record.level == "full"
         waits = self._record is not None and self._record.to is not None
         capacity = self._record.capacity if self._record is not None else 1
