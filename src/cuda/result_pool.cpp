@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <new>
-#include <thread>
+
+#include "cuda/backoff.h"
 
 namespace ttap::cuda {
 namespace {
 
-constexpr std::chrono::microseconds kShortest{5};
-constexpr std::chrono::microseconds kLongest{200};
 constexpr std::chrono::milliseconds kHealthInterval{500};
 
 }  // namespace
@@ -64,12 +63,11 @@ bool ResultPool::has_failed(int device) const {
 std::optional<DeviceResult> ResultPool::wait(const PendingResult& pending, std::chrono::milliseconds patience) {
   // A kernel of somebody's may have failed: then nothing arrives any more, and the place is not used again.
   if (!has_arrived(pending) && has_failed(pending.device)) return std::nullopt;
-  auto pause = kShortest;
+  Backoff backoff;
   const auto start = std::chrono::steady_clock::now();
   auto next_look = start + kHealthInterval;
   while (!has_arrived(pending)) {
-    std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, kLongest);
+    backoff.wait();
     if (std::chrono::steady_clock::now() < next_look) continue;
     if (!health(pending.device).ok()) {
       const std::lock_guard lock(mutex_);

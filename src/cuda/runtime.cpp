@@ -5,16 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
+
+#include "cuda/backoff.h"
 
 // Over CUDA's runtime, linked statically: it looks for the driver when it is first asked, so a program that loads this
 // library needs neither driver nor device. Functions of the driver are looked up by name for the same reason.
 namespace ttap::cuda {
 namespace {
-
-constexpr std::chrono::microseconds kShortestPause{5};
-constexpr std::chrono::microseconds kLongestPause{200};
 
 Status status_of(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return {};
@@ -184,11 +181,10 @@ Status wait(Stream stream, EventHandle event) {
 }
 Status synchronize(EventHandle event) {
   // cudaEventSynchronize() would spin.
-  for (auto pause = kShortestPause;; pause = std::min(pause * 2, kLongestPause)) {
+  for (Backoff backoff;; backoff.wait()) {
     const cudaError_t error = cudaEventQuery(event);
     if (error != cudaErrorNotReady) return status_of(error, "waiting for an event");
     (void)cudaGetLastError();
-    std::this_thread::sleep_for(pause);
   }
 }
 
