@@ -24,6 +24,7 @@ struct Slot {
   at::CallbackHandle calls = 0;
   at::CallbackHandle nodes = 0;
   uint64_t thread = 0;  // that the callbacks are of; 0: all
+  unsigned forks = 0;   // that had happened when they were installed
 };
 std::mutex slots_mutex;
 std::array<Slot, Callbacks::kSlots> slots;
@@ -233,14 +234,17 @@ int Callbacks::install(const std::shared_ptr<Link>& link, bool all_threads) {
   const Functions added = functions_of(taken, std::make_integer_sequence<int, kSlots>());
   const auto add = all_threads ? &at::addGlobalCallback : &at::addThreadLocalCallback;
   slots[taken].thread = all_threads ? 0 : thread_number();
+  slots[taken].forks = fork_count().load();
   slots[taken].calls = add(added.calls);
   slots[taken].nodes = add(added.nodes);
   return taken;
 }
 
 void Callbacks::remove(int slot) {
-  // Callbacks of one thread can only be taken off there; elsewhere they stay, deaf, and so does their slot.
+  // Callbacks of one thread can only be taken off there; elsewhere they stay, deaf, and so does their slot. So they do
+  // in a forked child: PyTorch's own lock may have been copied while another thread held it.
   if (slots[slot].thread != 0 && slots[slot].thread != thread_number()) return;
+  if (slots[slot].forks != fork_count().load()) return;
   at::removeCallback(slots[slot].calls);
   at::removeCallback(slots[slot].nodes);
   const std::lock_guard lock(slots_mutex);

@@ -165,6 +165,36 @@ trace.stop()
 """)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_that_is_forked_while_pytorch_holds_its_lock_of_callbacks_goes_on():
+    run("""
+import os, threading, torch, tensortap as tap
+torch.set_num_threads(1)
+done = False
+x = torch.ones(8)
+def work():
+    while not done:  # each new thread asks for the callbacks once, under PyTorch's lock
+        first = threading.Thread(target=lambda: x + 1)
+        first.start()
+        first.join()
+trace = tap.trace(modules=False)
+trace.start()
+workers = [threading.Thread(target=work) for _ in range(4)]
+for worker in workers:
+    worker.start()
+for _ in range(60):
+    child = os.fork()
+    if child == 0:
+        trace.stop()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+done = True
+for worker in workers:
+    worker.join()
+trace.stop()
+""")
+
+
 def test_fake_tensors_on_one_thread_do_not_lock_up_another():
     run("""
 import threading, torch, tensortap as tap
