@@ -102,6 +102,12 @@ TTAP_API Result<QuantFormat> quant_format(std::string_view name);
 // All bases.
 TTAP_API std::vector<std::string> quant_format_names();
 
+// A format as a JSON object with every field, equal formats as equal texts, and back: members that are missing have
+// their default, others than these are ignored. kInvalidArgument for what is no object, and for a member that cannot be
+// one's value.
+TTAP_API std::string to_json(const QuantFormat& format);
+TTAP_API Result<QuantFormat> quant_format_from_json(std::string_view json);
+
 TTAP_API float largest_value(QuantElement element);
 TTAP_API int bits_of(QuantElement element);
 // Of one code; bits above those of the element do not count.

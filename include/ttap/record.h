@@ -83,6 +83,9 @@ struct TensorRecord {
   bool has_bytes = false;
   uint64_t byte_count = 0;  // of the logical tensor, kept or not
   uint32_t value = 0;       // the number by which uses refer to this record; 0: none does
+  // Set: the record stands for the values of a quantized tensor, whose parts are records of their own below its path. A
+  // JSON object, see group_of().
+  std::string_view group = {};
 
   Key key() const { return {std::string(name), call, std::string(role), std::string(path)}; }
 };

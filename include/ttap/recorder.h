@@ -114,6 +114,9 @@ struct Place {
   const cuda::PendingResult* later = nullptr;
   // For a tensor of a captured graph that the source has tapped already: the tap's number (GraphPass).
   uint32_t tap = kNoTap;
+  // Set: these are the values of a quantized tensor (TensorRecord::group), of which no more than the fingerprint is
+  // kept: its parts have the bytes.
+  std::string_view group = {};
 };
 
 // An event of an open pass, to hang tensors on. Plain data; good until its pass ends.

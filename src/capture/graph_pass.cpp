@@ -46,6 +46,7 @@ void GraphPass::add_tensor(const Event& event, const TensorView& tensor, const P
                       .role = std::string(place.role),
                       .path = std::string(place.path),
                       .device = std::string(place.device),
+                      .group = std::string(place.group),
                       .dtype = tensor.dtype,
                       .shape = {tensor.shape.begin(), tensor.shape.end()},
                       .strides = {tensor.strides.begin(), tensor.strides.end()},
@@ -112,7 +113,8 @@ Status GraphPass::finish(cuda::Stream stream, const cuda::GraphMemory::RingOptio
 
 void GraphPass::record_tensor(Recorder& recorder, const Event& event, const Tensor& tensor,
                               const cuda::ReplayRing::Entry& entry) const {
-  Place place{.role = tensor.role, .path = tensor.path, .device = tensor.device, .value = tensor.value};
+  Place place{
+      .role = tensor.role, .path = tensor.path, .device = tensor.device, .value = tensor.value, .group = tensor.group};
   TensorView view{nullptr, tensor.dtype, tensor.shape, tensor.strides};
   if (tensor.tap == kNoTap) {
     place.at_most = Level::kMeta;

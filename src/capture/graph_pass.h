@@ -70,7 +70,7 @@ class TTAP_API GraphPass {
   };
   struct Tensor {
     uint32_t call;
-    std::string role, path, device;
+    std::string role, path, device, group;
     DType dtype;
     std::vector<int64_t> shape, strides;
     uint32_t value;

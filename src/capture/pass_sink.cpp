@@ -21,8 +21,8 @@ constexpr size_t kReserveBytes = 256 << 10;
 
 // What the header, the end and the index of a pass take, roughly; kept free while it is written.
 constexpr uint64_t kPassOverhead = 2048;
-// What a flush adds to the index: strings, events, tensors, uses, calls.
-constexpr uint64_t kFlushOverhead = 5 * sizeof(format::IndexRow);
+// What a flush adds to the index: strings, events, tensors, groups, uses, calls.
+constexpr uint64_t kFlushOverhead = 6 * sizeof(format::IndexRow);
 // Headers and padding of a string, and of those that a row may bring.
 constexpr uint64_t kOneStringOverhead = 16;
 constexpr uint64_t kStringOverhead = 8 * kOneStringOverhead;
@@ -44,6 +44,7 @@ TensorRecord record_of(const StagedTensor& tensor) {
   record.level = tensor.level;
   record.byte_count = tensor.byte_count;
   record.value = tensor.value;
+  record.group = tensor.group;
   return record;
 }
 
@@ -193,7 +194,8 @@ void PassSink::take_tensor(Open& pass, const StagedTensor& tensor) {
   if (!pass.writer) return count_drop(pass, pass.no_file, rows);
   uint64_t row_cost = sizeof(format::TensorRow) + sizeof(format::EventRow) + kStringOverhead +
                       tensor.name->name.size() + tensor.role.size() + tensor.path.size() + tensor.device.size() +
-                      tensor.shape.size_bytes() + tensor.strides.size_bytes();
+                      tensor.shape.size_bytes() + tensor.strides.size_bytes() + tensor.group.size() +
+                      (tensor.group.empty() ? 0 : rows * sizeof(format::GroupRow));
   if (tensor.aliases != nullptr)
     for (const std::string& alias : *tensor.aliases) row_cost += sizeof(format::TensorRow) + 16 + alias.size();
   if (!quota_allows(row_cost, 0)) return count_drop(pass, &DropCounts::quota, rows);
@@ -237,6 +239,7 @@ void PassSink::start_large(Open& pass, const StagedTensor& tensor) {
                                              std::string(tensor.role),
                                              std::string(tensor.path),
                                              std::string(tensor.device),
+                                             std::string(tensor.group),
                                              false,
                                              false});
   Large& large = *pass.large;
@@ -245,6 +248,7 @@ void PassSink::start_large(Open& pass, const StagedTensor& tensor) {
   large.staged.role = large.role;
   large.staged.path = large.path;
   large.staged.device = large.device;
+  large.staged.group = large.group;
   if (tensor.level == Level::kFull) {
     large.over_quota = !quota_allows(tensor.byte_count, quota_headroom(options_.quota_bytes));
     if (!large.over_quota) {

@@ -254,7 +254,7 @@ Status Recorder::end_capture(void* stream) {
 // The tensor has no value yet: it is tapped, and this pass has its shape.
 Status Recorder::capture_in_graph(const Event& event, const TensorView& tensor, const Place& place) {
   if (!impl_->alive() || !event.wanted()) return {};
-  const Level level = std::min(event.level, place.at_most.value_or(event.level));
+  const Level level = level_at(place, event.level);
   uint32_t tap = place.tap;
   Level kept = tap == kNoTap ? Level::kMeta : level;
   Status failed;
@@ -276,8 +276,12 @@ Status Recorder::capture_in_graph(const Event& event, const TensorView& tensor, 
   event.graph->add_tensor(event, tensor, place, kept, tap);
   // A tensor of the host's is what it is now.
   if (!place.gpu && tap == kNoTap) return impl_->capture(event, tensor, place);
-  const Place here{
-      .role = place.role, .path = place.path, .device = place.device, .at_most = Level::kMeta, .value = place.value};
+  const Place here{.role = place.role,
+                   .path = place.path,
+                   .device = place.device,
+                   .at_most = Level::kMeta,
+                   .value = place.value,
+                   .group = place.group};
   Status status = impl_->capture(event, {nullptr, tensor.dtype, tensor.shape, tensor.strides}, here);
   return failed.ok() ? status : failed;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <memory>
@@ -23,6 +24,12 @@
 #include "ttap/recorder.h"
 
 namespace ttap {
+
+// How much of a tensor is kept at its place, when the name asks for `level`.
+inline Level level_at(const Place& place, Level level) {
+  level = std::min(level, place.at_most.value_or(level));
+  return place.group.empty() ? level : std::min(level, Level::kFingerprint);
+}
 
 // recorder.cpp has its life, passes.cpp its passes, stage.cpp what happens in capture(), stage_gpu.cpp that of tensors
 // in the memory of a GPU.

@@ -27,6 +27,7 @@ void Recorder::Impl::fill_texts(StagedTensor& staged, BodyWriter& body, const Te
   staged.role = body.put(place.role);
   staged.path = body.put(place.path);
   staged.device = body.put(place.device);
+  staged.group = body.put(place.group);
 }
 
 Status Recorder::Impl::capture(std::string_view name, const TensorView& tensor, const Place& place) {
@@ -74,7 +75,7 @@ Status Recorder::Impl::add_alias(std::string_view name, std::string_view alias) 
 Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, const TensorView& tensor,
                              const Place& place, Later& later) {
   const WhichPass which = event == nullptr ? std::nullopt : std::optional(event->pass);
-  level = std::min(level, place.at_most.value_or(level));
+  level = level_at(place, level);
   const bool reads = level == Level::kFull || (level == Level::kFingerprint && place.known == nullptr && !later);
   if (Status sound = reads ? check(tensor) : check_layout(tensor); !sound.ok())
     return unsupported(which,
@@ -107,7 +108,8 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
                       .strides = {},
                       .role = {},
                       .path = {},
-                      .device = {}};
+                      .device = {},
+                      .group = {}};
   const auto number = [&](StagedTensor& target, const OpenPasses::Found& found) {
     target.head.pass = found.number;
     target.time_ns = steady_ns() - found.pass->start_ns;
@@ -121,8 +123,9 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
     return stage_bytes_of_gpu(staged, entry, event, tensor, place, number_staged);
   const uint64_t payload = staged.level == Level::kFull ? staged.byte_count : 0;
   const size_t dims = tensor.shape.size_bytes();
-  const uint64_t bytes = body_bytes(sizeof(StagedTensor),
-                                    {dims, dims, place.role.size(), place.path.size(), place.device.size()}, payload);
+  const uint64_t bytes =
+      body_bytes(sizeof(StagedTensor),
+                 {dims, dims, place.role.size(), place.path.size(), place.device.size(), place.group.size()}, payload);
   if (bytes > ring_->largest_body() && when_full_ == WhenFull::kBlock)
     return stage_in_pieces(staged, which, source, tensor, place, number);
 
@@ -182,7 +185,8 @@ Status Recorder::Impl::stage_in_pieces(const StagedTensor& first, WhichPass whic
                                        FunctionRef<void(StagedTensor&, const OpenPasses::Found&)> number) {
   StagedTensor staged = first;
   const size_t dims = tensor.shape.size_bytes();
-  const std::initializer_list<size_t> parts = {dims, dims, place.role.size(), place.path.size(), place.device.size()};
+  const std::initializer_list<size_t> parts = {
+      dims, dims, place.role.size(), place.path.size(), place.device.size(), place.group.size()};
   const uint64_t piece_limit = piece_bytes(ring_->largest_body() / 2);
   const uint64_t overhead = body_bytes(sizeof(StagedTensor), parts, piece_limit) - piece_limit;
   if (overhead + piece_limit > ring_->largest_body())

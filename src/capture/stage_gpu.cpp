@@ -125,7 +125,8 @@ Status Recorder::Impl::stage_bytes_of_gpu(StagedTensor& staged, NameEntry& entry
   }
   const size_t dims = tensor.shape.size_bytes();
   const auto [record, refusal] = reserve_in_pass(
-      body_bytes(sizeof(StagedTensor), {dims, dims, place.role.size(), place.path.size(), place.device.size()}),
+      body_bytes(sizeof(StagedTensor),
+                 {dims, dims, place.role.size(), place.path.size(), place.device.size(), place.group.size()}),
       wait_policy(), which, number);
   if (record == nullptr) {
     cuda::ResultPool::of_process().give_back(*pending);

@@ -94,6 +94,7 @@ struct StagedTensor {
   std::string_view role;
   std::string_view path;
   std::string_view device;
+  std::string_view group;
 };
 
 // The next part of the tensor before it.

@@ -13,7 +13,7 @@ inline constexpr uint64_t kAlignment = 64;
 inline constexpr uint64_t align_up(uint64_t n) { return (n + kAlignment - 1) & ~(kAlignment - 1); }
 
 inline constexpr uint16_t kVersionMajor = 1;
-inline constexpr uint16_t kVersionMinor = 1;
+inline constexpr uint16_t kVersionMinor = 2;
 
 // At offset 0.
 struct FileHeader {
@@ -37,6 +37,7 @@ enum class FrameType : uint16_t {
   kIndex = 7,    // IndexRow…
   kCalls = 8,    // CallRow…; since 1.1
   kUses = 9,     // UseRow…, numbered on from 0 through the file; since 1.1
+  kGroups = 10,  // GroupRow…; since 1.2
 };
 
 inline constexpr uint64_t kMaxEndBytes = 64 << 10;
@@ -122,6 +123,12 @@ struct TensorRow {
   double min, max, max_abs, min_abs_nonzero, mean, std, l1, l2;
 };
 
+// A tensor row that stands for the values of a quantized tensor. In the order of the tensor rows, after theirs.
+struct GroupRow {
+  uint32_t tensor;       // number of the tensor row, from 0 through the file
+  uint32_t description;  // a string that holds JSON
+};
+
 struct IndexRow {
   uint64_t offset;  // of the frame header
   uint16_t type;
@@ -141,6 +148,6 @@ inline constexpr char kTrailerMagic[8] = {'T', 'T', 'A', 'P', 'E', 'N', 'D', '\n
 
 static_assert(sizeof(FileHeader) == 64 && sizeof(FrameHeader) == 64 && sizeof(Trailer) == 64);
 static_assert(sizeof(EventRow) == 40 && sizeof(TensorRow) == 192 && sizeof(IndexRow) == 16);
-static_assert(sizeof(CallRow) == 40 && sizeof(UseRow) == 24);
+static_assert(sizeof(CallRow) == 40 && sizeof(UseRow) == 24 && sizeof(GroupRow) == 8);
 
 }  // namespace ttap::format

@@ -103,10 +103,10 @@ void SegmentView::forget_all() {
   begin_json_ = "{}";
   end_json_.reset();
   strings_.assign(1, 0);
-  for (auto* frames : {&event_frames_, &tensor_frames_, &call_frames_, &use_frames_}) frames->clear();
+  for (auto* frames : {&event_frames_, &tensor_frames_, &call_frames_, &use_frames_, &group_frames_}) frames->clear();
   call_of_event_.clear();
   event_count_ = tensor_count_ = call_count_ = use_count_ = 0;
-  uses_taken_ = 0;
+  uses_taken_ = groups_taken_ = 0;
 }
 
 Result<uint64_t> SegmentView::take_frame(uint64_t offset) {
@@ -135,6 +135,7 @@ Result<uint64_t> SegmentView::take_frame(uint64_t offset) {
     case FrameType::kTensors: taken = take_tensors(payload, header.row_count); break;
     case FrameType::kCalls: taken = take_calls(payload, header.row_count); break;
     case FrameType::kUses: taken = take_uses(payload, header.row_count); break;
+    case FrameType::kGroups: taken = take_groups(payload, header.row_count); break;
     default: break;  // the index, or a type of a later minor version
   }
   if (!taken.ok()) return corrupt(offset, taken.error().message);
@@ -183,6 +184,22 @@ Status SegmentView::take_uses(std::span<const std::byte> payload, uint32_t count
   }
   use_frames_.push_back({use_count_, count, payload.data()});
   use_count_ += count;
+  return {};
+}
+
+Status SegmentView::take_groups(std::span<const std::byte> payload, uint32_t count) {
+  if (payload.size() != uint64_t{count} * sizeof(GroupRow)) return bad("a group table of the wrong size");
+  uint64_t taken = groups_taken_;
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto row = load<GroupRow>(payload.data() + i * sizeof(GroupRow));
+    if (row.tensor >= tensor_count_) return bad("a group refers to a tensor that is not there");
+    if (row.tensor < taken) return bad("the groups are not in the order of their tensors");
+    if (row.description >= strings_.size()) return bad("a group refers to a string that is not there");
+    taken = uint64_t{row.tensor} + 1;
+  }
+  if (count == 0) return {};
+  group_frames_.push_back({load<GroupRow>(payload.data()).tensor, count, payload.data()});
+  groups_taken_ = taken;
   return {};
 }
 
@@ -280,6 +297,18 @@ std::optional<CallRow> SegmentView::call_of(size_t event) const {
   return load<CallRow>(frame.rows + (number - frame.first) * sizeof(CallRow));
 }
 
+std::string_view SegmentView::group_of(size_t tensor) const {
+  if (group_frames_.empty() || tensor < group_frames_.front().first) return {};
+  const RowFrame& frame = frame_of(group_frames_, tensor);
+  const auto row = [&](size_t i) { return load<GroupRow>(frame.rows + i * sizeof(GroupRow)); };
+  size_t first = 0, end = frame.count;  // the last one of it whose tensor is not a later one
+  while (end - first > 1) {
+    const size_t middle = first + (end - first) / 2;
+    (row(middle).tensor <= tensor ? first : end) = middle;
+  }
+  return row(first).tensor == tensor ? string(row(first).description) : std::string_view{};
+}
+
 UseRow SegmentView::use_row(size_t event, size_t index) const {
   const auto call = call_of(event);
   TTAP_CHECK(call && index < call->use_count);
@@ -314,6 +343,7 @@ TensorRecord SegmentView::tensor(size_t index) const {
   record.has_bytes = (row.flags & kHasBytes) != 0;
   record.byte_count = row.byte_count;
   record.value = row.value;
+  record.group = group_of(index);
   return record;
 }
 

@@ -146,7 +146,8 @@ void init_format(nb::module_& m) {
       .def_rw("global_per_row", &QuantFormat::global_per_row)
       .def_rw("scale_maximum", &QuantFormat::scale_maximum)
       .def_rw("rotated", &QuantFormat::rotated)
-      .def_prop_ro("columnwise", &QuantFormat::columnwise);
+      .def_prop_ro("columnwise", &QuantFormat::columnwise)
+      .def("to_json", [](const QuantFormat& self) { return to_json(self); });
   def_word<&QuantFormat::element>(type, "element");
   def_word<&QuantFormat::packing>(type, "packing");
   def_word<&QuantFormat::scale_type>(type, "scale_type");
@@ -156,6 +157,9 @@ void init_format(nb::module_& m) {
   m.def(
       "quant_format", [](const std::string& name) { return value_or_raise(quant_format(name)); }, "name"_a);
   m.def("quant_format_names", &quant_format_names);
+  m.def(
+      "quant_format_from_json", [](const std::string& text) { return value_or_raise(quant_format_from_json(text)); },
+      "text"_a);
 }
 
 void init_scales(nb::module_& m) {

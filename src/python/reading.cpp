@@ -6,13 +6,16 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
 #include "python/drops.h"
 #include "python/errors.h"
 #include "python/stats_dict.h"
+#include "python/tensor_access.h"
 #include "python/tensor_bytes.h"
+#include "ttap/group.h"
 #include "ttap/run.h"
 
 namespace nb = nanobind;
@@ -56,6 +59,7 @@ nb::dict tensor_as_dict(const Pass& pass, size_t index) {
   result["strides"] = record.strides.empty() ? nb::none() : nb::object(numbers(record.strides));
   result["device"] = text(record.device);
   result["level"] = to_string(record.level);
+  result["group"] = text(record.group);
   result["has_bytes"] = record.has_bytes;
   result["byte_count"] = record.byte_count;
   result["hash"] = record.has_fingerprint ? nb::object(text(to_string(record.fingerprint.hash))) : nb::none();
@@ -124,6 +128,21 @@ std::optional<size_t> find_key(const Pass& pass, nb::str key) {
   return parsed.ok() ? pass.find(*parsed) : std::nullopt;
 }
 
+void decode_into(const Pass& pass, size_t index, nb::handle out) {
+  if (index >= pass.tensor_count()) throw nb::index_error("no such tensor");
+  const TensorAccess access(out);
+  const TensorView target = access.view();
+  const GroupParts parts = value_or_raise(group_of(pass, index));
+  if (!is_contiguous(target) || !std::ranges::equal(target.shape, parts.shape))
+    throw nb::value_error("`out` must be contiguous, and of the shape of the tensor");
+  const Status status = [&]() -> Status {
+    const nb::gil_scoped_release released;
+    TTAP_ASSIGN(const QuantGroup group, read_group(pass, parts));
+    return decode(group, target.dtype, const_cast<void*>(target.data));
+  }();
+  raise_if_failed(status);
+}
+
 }  // namespace
 
 void init_reading(nb::module_& m) {
@@ -156,6 +175,8 @@ void init_reading(nb::module_& m) {
       .def(
           "has_bytes", [](const Pass& pass, size_t index) { return pass.tensor(index).has_bytes; }, "index"_a)
       .def("find", &find_key, "key"_a)
+      .def("decoded", &decode_into, "index"_a, "out"_a,
+           "The values of a quantized tensor into `out`, a contiguous CPU tensor whose dtype they get.")
       .def("bytes", &tensor_bytes, "index"_a, "The bytes of a tensor in C order, as a uint8 array of its own.");
 }
 

@@ -188,17 +188,19 @@ void init_recording(nb::module_& m) {
       .def(
           "capture",
           [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,
-             std::string_view device, uint32_t value) {
+             std::string_view device, uint32_t value, std::string_view group) {
             const TensorAccess access(tensor);
             return captured(recorder, event, access.view(),
-                            {.role = role, .path = path, .device = device, .value = value});
+                            {.role = role, .path = path, .device = device, .value = value, .group = group});
           },
-          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "value"_a = 0,
-          "Copies a strided CPU tensor. Returns None, or what went wrong.")
+          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "value"_a = 0, "group"_a = "",
+          "Copies a strided CPU tensor; with a `group`, the description of a quantized tensor with these values, only "
+          "its fingerprint is taken. Returns None, or what went wrong.")
       .def(
           "capture_gpu",
           [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,
-             std::string_view device, int device_index, uintptr_t stream, nb::handle rows, uint32_t value) {
+             std::string_view device, int device_index, uintptr_t stream, nb::handle rows, uint32_t value,
+             std::string_view group) {
             const TensorAccess access(tensor);
             const GpuRows live(rows);
             OnGpu gpu{.device = device_index, .stream = reinterpret_cast<void*>(stream)};
@@ -206,21 +208,26 @@ void init_recording(nb::module_& m) {
             std::array<int64_t, kMaxDims> shape;
             const TensorView view = live.limit(access.view(), shape);
             return captured(recorder, event, view,
-                            {.role = role, .path = path, .device = device, .value = value, .gpu = gpu});
+                            {.role = role, .path = path, .device = device, .value = value, .gpu = gpu, .group = group});
           },
           "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "device_index"_a, "stream"_a,
-          "rows"_a.none() = nb::none(), "value"_a = 0,
+          "rows"_a.none() = nb::none(), "value"_a = 0, "group"_a = "",
           "Snapshots a strided CUDA tensor on the stream that made it, and does not wait. `rows`, an int or a CUDA "
           "tensor of one integer, limits its first axis. Returns None, or what went wrong.")
       .def(
           "capture_meta",
           [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,
-             std::string_view device, uint32_t value) {
+             std::string_view device, uint32_t value, std::string_view group) {
             const auto access = TensorAccess::without_bytes(tensor);
             return captured(recorder, event, access.view(),
-                            {.role = role, .path = path, .device = device, .at_most = Level::kMeta, .value = value});
+                            {.role = role,
+                             .path = path,
+                             .device = device,
+                             .at_most = Level::kMeta,
+                             .value = value,
+                             .group = group});
           },
-          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "value"_a = 0,
+          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "value"_a = 0, "group"_a = "",
           "Records dtype and shape of a tensor without bytes.")
       .def(
           "add_alias",

@@ -3,23 +3,39 @@
 #include "store/foreign/npy.h"
 #include "store/foreign/pt.h"
 #include "store/foreign/safetensors.h"
+#include "store/foreign/safetensors_groups.h"
 #include "store/graph/graph_export.h"
 #include "store/run_layout.h"
+#include "ttap/group.h"
 #include "ttap/run.h"
 
 namespace ttap {
 namespace {
 
-Status write_as(Format format, const std::filesystem::path& path, std::span<const NamedTensor> tensors) {
+using Notes = std::vector<std::pair<std::string, std::string>>;
+
+Status write_as(Format format, const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                const Notes& notes) {
   switch (format) {
     case Format::kPt: return write_pt(path, tensors);
-    case Format::kSafetensors: return write_safetensors(path, tensors);
+    case Format::kSafetensors: return write_safetensors(path, tensors, notes);
     case Format::kNpy: return write_npy_folder(path, tensors);
     case Format::kSegment: break;
   }
   return Error{.code = ErrorCode::kInvalidArgument,
                .message = "a pass is exported to another format than its own",
                .hint = "choose pt, safetensors or npy"};
+}
+
+// Whether a file of the format can tell of this record, which has no bytes: that its parts, which are there too, are
+// those of a quantized tensor.
+bool can_tell_of(const Pass& pass, size_t index, Format format,
+                 const std::function<bool(const TensorRecord&)>& wanted) {
+  if (format != Format::kSafetensors || pass.tensor(index).group.empty()) return false;
+  const auto parts = group_of(pass, index);
+  if (!parts.ok()) return false;
+  const TensorRecord payload = pass.tensor(parts->payload);
+  return payload.has_bytes && (!wanted || wanted(payload));
 }
 
 }  // namespace
@@ -41,18 +57,25 @@ Result<Exported> export_pass(const Pass& pass, Format format, const std::filesys
     return Error{ErrorCode::kIo, fmt::format("cannot make the directory: {}", error.message()), directory.string()};
 
   std::vector<NamedTensor> tensors;
+  std::vector<TensorRecord> groups;
   for (size_t i = 0; i < pass.tensor_count(); ++i) {
     const TensorRecord record = pass.tensor(i);
     if (wanted && !wanted(record)) continue;
     if (!record.has_bytes) {
-      ++exported.without_bytes;
+      if (can_tell_of(pass, i, format, wanted)) {
+        groups.push_back(record);
+      } else {
+        ++exported.without_bytes;
+      }
       continue;
     }
     TTAP_ASSIGN(const TensorView view, pass.read(i));
     tensors.push_back({to_string(record.key()), view});
   }
   exported.tensors = tensors.size();
-  TTAP_TRY(write_as(format, exported.path, tensors));
+  Notes notes;
+  if (!groups.empty()) notes.emplace_back(kGroupsNote, make_groups_note(groups));
+  TTAP_TRY(write_as(format, exported.path, tensors, notes));
   return exported;
 }
 

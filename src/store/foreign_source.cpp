@@ -35,8 +35,9 @@ class ForeignSource final : public Pass::Source {
     record.true_dtype = tensor.true_dtype;
     record.shape = tensor.shape;
     record.strides = tensor.strides;
-    record.level = Level::kFull;
-    record.has_bytes = true;
+    record.group = tensor.group;
+    record.has_bytes = tensor.group.empty();
+    record.level = record.has_bytes ? Level::kFull : Level::kMeta;
     record.byte_count = byte_count(tensor.view());
     return record;
   }
@@ -47,7 +48,15 @@ class ForeignSource final : public Pass::Source {
     return found->second;
   }
 
-  Result<TensorView> read(size_t index) const override { return file_.tensors[index].view(); }
+  Result<TensorView> read(size_t index) const override {
+    const ForeignTensor& tensor = file_.tensors[index];
+    if (!tensor.group.empty())
+      return Error{.code = ErrorCode::kNotRecorded,
+                   .message = fmt::format("'{}' is quantized: its parts have the bytes", to_string(tensor.key)),
+                   .path = info.path.string(),
+                   .hint = "read its parts, or decode them"};
+    return tensor.view();
+  }
 
  private:
   ForeignTensors file_;

@@ -114,10 +114,10 @@ uint64_t SegmentWriter::take_back_events() {
 
 uint64_t SegmentWriter::pending_bytes() const {
   if (pending_rows() == 0) return 0;
-  constexpr uint64_t kFrames = 6 * (sizeof(format::FrameHeader) + format::kAlignment);
+  constexpr uint64_t kFrames = 7 * (sizeof(format::FrameHeader) + format::kAlignment);
   return blob_bytes_ + strings_.pending_bytes() + events_.size() * sizeof(format::EventRow) +
          tensors_.size() * sizeof(format::TensorRow) + uses_.size() * sizeof(format::UseRow) +
-         calls_.size() * sizeof(format::CallRow) + kFrames;
+         calls_.size() * sizeof(format::CallRow) + groups_.size() * sizeof(format::GroupRow) + kFrames;
 }
 
 format::TensorRow SegmentWriter::row_of(const TensorRecord& tensor, uint64_t time_ns) {
@@ -183,7 +183,15 @@ uint64_t SegmentWriter::add_tensor(const TensorRecord& tensor, uint64_t time_ns,
     }
   }
   tensors_.push_back(row);
+  add_group(tensor.group);
   return cost;
+}
+
+// Of the row added last.
+void SegmentWriter::add_group(std::string_view description) {
+  if (description.empty()) return;
+  const uint64_t number = tensor_count_ + tensors_.size() - 1;
+  if (number < UINT32_MAX) groups_.push_back({static_cast<uint32_t>(number), strings_.intern(description)});
 }
 
 void SegmentWriter::add_alias_row(std::string_view name) {
@@ -191,7 +199,10 @@ void SegmentWriter::add_alias_row(std::string_view name) {
   format::TensorRow row = tensors_.back();
   row.name = strings_.intern(name);
   row.value = 0;
+  const uint64_t original = tensor_count_ + tensors_.size() - 1;
   tensors_.push_back(row);
+  if (!groups_.empty() && groups_.back().tensor == original)
+    groups_.push_back({static_cast<uint32_t>(original + 1), groups_.back().description});
 }
 
 SegmentWriter::Outcome SegmentWriter::flush() {
@@ -237,6 +248,7 @@ Status SegmentWriter::write_pending() {
   add(FrameType::kStrings, strings_.pending_payload(), strings_.pending_count());
   add(FrameType::kEvents, std::as_bytes(std::span(events_)), events_.size());
   add(FrameType::kTensors, std::as_bytes(std::span(tensors_)), tensors_.size());
+  add(FrameType::kGroups, std::as_bytes(std::span(groups_)), groups_.size());
   add(FrameType::kUses, std::as_bytes(std::span(uses_)), uses_.size());
   add(FrameType::kCalls, std::as_bytes(std::span(calls_)), calls_.size());
 
@@ -279,6 +291,7 @@ void SegmentWriter::forget_pending() {
   tensors_.clear();
   uses_.clear();
   calls_.clear();
+  groups_.clear();
   blob_parts_.clear();
   new_hashes_.clear();
   blob_bytes_ = 0;
@@ -326,6 +339,7 @@ void SegmentWriter::add_tensor_of_large(const TensorRecord& tensor, uint64_t tim
   row.flags |= format::kHasBytes;
   row.blob_offset = blob_offset;
   tensors_.push_back(row);
+  add_group(tensor.group);
 }
 
 void SegmentWriter::abandon_large() {

@@ -34,6 +34,8 @@ struct ForeignTensor {
   std::vector<int64_t> shape = {};
   std::vector<int64_t> strides = {};      // in elements; empty for C order
   std::span<const std::byte> bytes = {};  // begins at element [0, 0, …]
+  std::string group =
+      {};  // set: it has no bytes, and stands for the values of a quantized tensor (TensorRecord::group)
 
   TensorView view() const { return {bytes.data(), dtype, shape, strides}; }
 };

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "store/foreign/logical_stream.h"
+#include "store/foreign/safetensors_groups.h"
 #include "store/foreign/safetensors_header.h"
 #include "store/foreign/utf8.h"
 #include "store/posix_file.h"
@@ -116,8 +117,11 @@ Result<ForeignTensors> parse_safetensors(std::span<const std::byte> bytes) {
 
   ForeignTensors result;
   std::unordered_map<std::string_view, std::string_view> true_dtypes;
+  std::string_view groups;
   for (const auto& [name, value] : header.metadata) {
-    if (name.starts_with(kDTypeNote)) {
+    if (name == kGroupsNote) {
+      groups = value;
+    } else if (name.starts_with(kDTypeNote)) {
       true_dtypes.emplace(std::string_view(name).substr(kDTypeNote.size()), value);
     } else {
       result.notes.push_back(fmt::format("{}: {}", printable(name), printable(value)));
@@ -130,6 +134,10 @@ Result<ForeignTensors> parse_safetensors(std::span<const std::byte> bytes) {
     tensor.bytes = data.subspan(entry.begin, entry.end - entry.begin);
     result.tensors.push_back(std::move(tensor));
   }
+  if (groups.empty()) return result;
+  auto quantized = parse_groups_note(groups);
+  if (!quantized.ok()) return corrupt(quantized.error().message, kLengthBytes);
+  for (ForeignTensor& tensor : *quantized) result.tensors.push_back(std::move(tensor));
   return result;
 }
 

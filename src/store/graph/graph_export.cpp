@@ -14,6 +14,7 @@
 #include "store/graph/graph_notes.h"
 #include "store/graph/stored_pass.h"
 #include "store/posix_file.h"
+#include "ttap/group.h"
 
 namespace ttap {
 namespace {
@@ -57,7 +58,8 @@ StoredTensor stored(const TensorRecord& record) {
                     .strides = {record.strides.begin(), record.strides.end()},
                     .device = std::string(record.device),
                     .level = record.level,
-                    .value = record.value};
+                    .value = record.value,
+                    .group = std::string(record.group)};
   if (record.has_fingerprint) copy.fingerprint = record.fingerprint;
   if (record.true_dtype) {
     copy.dtype = *record.true_dtype;
@@ -191,7 +193,7 @@ class GraphExport {
       StoredTensor& tensor = told_.tensors[i];
       const TensorRecord record = pass_.tensor(i);
       if (!record.has_bytes) {
-        ++exported_.without_bytes;
+        if (!has_values(pass_, i)) ++exported_.without_bytes;
       } else if (tensor.file.empty() && (!wanted_ || wanted_(record))) {
         const auto same = tensor.fingerprint ? by_content.find(content(tensor)) : by_content.end();
         if (same != by_content.end()) {

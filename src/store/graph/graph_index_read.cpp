@@ -187,6 +187,8 @@ class IndexReader {
                         .event = small_at(json, "event", kNoEvent),
                         .device = string_at(json, "device"),
                         .value = small_at(json, "value", 0)};
+    if (const auto group = json.find("group"); group != json.end())
+      tensor.group = group->is_string() ? group->get<std::string>() : group->dump();
     if (!is_valid_name(tensor.name) || !is_valid_role(tensor.role) || !is_valid_path(tensor.path) || tensor.call == 0)
       return corrupt("a tensor without a proper key");
     if (tensor.event != kNoEvent && tensor.event >= pass_.events.size())

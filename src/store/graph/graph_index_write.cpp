@@ -83,6 +83,10 @@ Json json_of(const StoredTensor& tensor) {
   json["device"] = tensor.device;
   json["level"] = to_string(tensor.level);
   if (tensor.value != 0) json["value"] = tensor.value;
+  if (!tensor.group.empty()) {
+    Json group = Json::parse(tensor.group, nullptr, false);
+    json["group"] = group.is_object() ? std::move(group) : Json(tensor.group);
+  }
   if (!tensor.file.empty()) json["file"] = tensor.file.generic_string();
   if (tensor.fingerprint) {
     json["hash"] = to_string(tensor.fingerprint->hash);

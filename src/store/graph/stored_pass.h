@@ -53,6 +53,7 @@ struct StoredTensor {
   Level level = Level::kFull;
   std::optional<Fingerprint> fingerprint = {};  // of the tensor in its true dtype
   uint32_t value = 0;
+  std::string group = {};           // see TensorRecord
   std::filesystem::path file = {};  // empty: no bytes
 };
 

@@ -60,6 +60,7 @@ class StoredSource final : public Pass::Source {
     record.has_bytes = !tensor.file.empty();
     record.byte_count = element_count({.shape = tensor.shape}) * size_of(tensor.dtype);
     record.value = tensor.value;
+    record.group = tensor.group;
     return record;
   }
 
