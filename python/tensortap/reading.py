@@ -38,6 +38,7 @@ class TensorRecord:
     byte_count: int
     hash: str | None
     stats: dict[str, float] | None
+    group: str = ""  # of a quantized tensor: its format and parts as JSON; it has the fingerprint of the values
 
 
 class Use(NamedTuple):

@@ -56,6 +56,32 @@ struct Model {
   }
 };
 
+TEST(GraphPass, ReplaysHaveTheDescriptionOfAQuantizedTensor) {
+  const ScratchDirectory scratch;
+  auto recorder = recorder_in(scratch);
+  const Model model;
+  const std::string description = R"({"format": {}, "parts": ["payload"]})";
+  const uint64_t graph = cuda::graphs::begin_capture();
+  GraphPass* taps = recorder->graph_pass(0, some_stream()).value();
+  const uint32_t number = recorder->open_pass();
+  const Event event = recorder->begin_event({.name = "fc", .pass = number, .level = Level::kFull, .graph = taps});
+  recorder->capture(event, model.view(),
+                    {.device = "cuda:0", .gpu = OnGpu{.device = 0, .stream = some_stream()}, .group = description});
+  recorder->close_pass(number);
+  EXPECT_TRUE(recorder->end_capture(some_stream()).ok());
+  cuda::graphs::end_capture();
+  cuda::graphs::replay(graph);
+  EXPECT_TRUE(recorder->close().ok());
+  const std::vector<Pass> passes = passes_of(*recorder);
+  ASSERT_EQ(passes.size(), 2u);
+  for (const Pass& pass : passes) {
+    ASSERT_EQ(pass.tensor_count(), 1u);
+    EXPECT_EQ(pass.tensor(0).group, description);
+    EXPECT_FALSE(pass.tensor(0).has_bytes);
+  }
+  EXPECT_EQ(passes[1].tensor(0).fingerprint.hash, fingerprint(model.view()).hash);
+}
+
 TEST(GraphPass, EveryReplayIsAPassWithTheKeysOfTheCaptureAndItsOwnValues) {
   const ScratchDirectory scratch;
   auto recorder = recorder_in(scratch);

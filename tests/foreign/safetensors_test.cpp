@@ -119,6 +119,18 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{"DTypeNotText", R"({"a":{"dtype":1,"shape":[],"data_offsets":[0,4]}})", 4, ErrorCode::kCorrupt},
         BadHeader{"TensorNotAnObject", R"({"a":[]})", 0, ErrorCode::kCorrupt},
         BadHeader{"MetadataNotText", R"({"__metadata__":{"a":1}})", 0, ErrorCode::kCorrupt},
+        BadHeader{"GroupsNotAList", R"({"__metadata__":{"ttap.groups":"{}"}})", 0, ErrorCode::kCorrupt},
+        BadHeader{"GroupsNotObjects", R"({"__metadata__":{"ttap.groups":"[1]"}})", 0, ErrorCode::kCorrupt},
+        BadHeader{"GroupsWithoutAKey",
+                  R"({"__metadata__":{"ttap.groups":)"
+                  R"("[{\"name\":\"\",\"call\":1,\"role\":\"out\",\"path\":\"\",\"dtype\":\"f32\",)"
+                  R"(\"shape\":[2],\"description\":{}}]"}})",
+                  0, ErrorCode::kCorrupt},
+        BadHeader{"GroupsOfAShapeThatCannotBe",
+                  R"({"__metadata__":{"ttap.groups":)"
+                  R"("[{\"name\":\"a\",\"call\":1,\"role\":\"out\",\"path\":\"\",\"dtype\":\"f32\",)"
+                  R"(\"shape\":[-2],\"description\":{}}]"}})",
+                  0, ErrorCode::kCorrupt},
         BadHeader{"MetadataTwice", R"({"__metadata__":{"a":"1","a":"2"}})", 0, ErrorCode::kCorrupt},
         BadHeader{"UnknownDType", R"({"a":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]}})", 3,
                   ErrorCode::kUnsupported},

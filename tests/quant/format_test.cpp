@@ -47,6 +47,68 @@ TEST(Format, WordsThereAndBack) {
   EXPECT_NE(from_word<ZeroPoint>("float").error().describe().find("none, integer, value, middle"), std::string::npos);
 }
 
+TEST(FormatJson, EveryBaseThereAndBack) {
+  for (const std::string& name : quant_format_names()) {
+    const std::string text = to_json(format_named(name));
+    const auto read = quant_format_from_json(text);
+    ASSERT_TRUE(read.ok()) << read.error().describe();
+    EXPECT_EQ(to_json(*read), text);
+  }
+}
+
+TEST(FormatJson, KeepsEveryField) {
+  const QuantFormat format{.name = "mine",
+                           .element = QuantElement::kUInt4,
+                           .packing = QuantPacking::kHighFirst,
+                           .scale_type = ScaleType::kE8M0,
+                           .block_rows = 3,
+                           .block_columns = 5,
+                           .shared_rows = 16,
+                           .scale_layout = ScaleLayout::kSwizzled,
+                           .stored_transposed = true,
+                           .scale_transposed = true,
+                           .scale_divides = true,
+                           .global = GlobalScale::kAmax,
+                           .global_per_row = true,
+                           .scale_maximum = 256,
+                           .zero_point = ZeroPoint::kValue,
+                           .rotated = true,
+                           .source = "somebody"};
+  const auto read = quant_format_from_json(to_json(format));
+  ASSERT_TRUE(read.ok()) << read.error().describe();
+  EXPECT_EQ(read->name, format.name);
+  EXPECT_EQ(read->element, format.element);
+  EXPECT_EQ(read->packing, format.packing);
+  EXPECT_EQ(read->scale_type, format.scale_type);
+  EXPECT_EQ(read->block_rows, format.block_rows);
+  EXPECT_EQ(read->block_columns, format.block_columns);
+  EXPECT_EQ(read->shared_rows, format.shared_rows);
+  EXPECT_EQ(read->scale_layout, format.scale_layout);
+  EXPECT_EQ(read->stored_transposed, format.stored_transposed);
+  EXPECT_EQ(read->scale_transposed, format.scale_transposed);
+  EXPECT_EQ(read->scale_divides, format.scale_divides);
+  EXPECT_EQ(read->global, format.global);
+  EXPECT_EQ(read->global_per_row, format.global_per_row);
+  EXPECT_EQ(read->scale_maximum, format.scale_maximum);
+  EXPECT_EQ(read->zero_point, format.zero_point);
+  EXPECT_EQ(read->rotated, format.rotated);
+  EXPECT_EQ(read->source, format.source);
+}
+
+TEST(FormatJson, TakesWhatIsThereAndRefusesWhatCannotBe) {
+  const auto read = quant_format_from_json(R"({"element": "int8", "colour": "blue"})");
+  ASSERT_TRUE(read.ok()) << read.error().describe();
+  EXPECT_EQ(read->element, QuantElement::kInt8);
+  EXPECT_EQ(read->scale_maximum, 448);
+  for (const char* text : {"", "7", "[]", R"({"element": "e9m9"})", R"({"element": 3})", R"({"block_rows": "all"})",
+                           R"({"block_rows": 1.5})", R"({"block_rows": 18446744073709551615})", R"({"rotated": 1})",
+                           R"({"scale_maximum": "448"})", R"({"name": null})"}) {
+    const auto bad = quant_format_from_json(text);
+    ASSERT_FALSE(bad.ok()) << text;
+    EXPECT_EQ(bad.error().code, ErrorCode::kInvalidArgument) << text;
+  }
+}
+
 MadeGroup nvfp4_group() {
   MadeGroup made{.format = format_named("nvfp4"), .shape = {4, 32}};
   made.payload.resize(64);
