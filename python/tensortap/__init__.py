@@ -18,6 +18,7 @@ from tensortap.graph.backend import GraphBackend, GraphSeen, graph_backend
 from tensortap.graph.mismatch import GraphMismatch, Mismatch, SearchLimits, Tolerance
 from tensortap.probe import Probe, drain_records
 from tensortap.probe_actions import Compare, CompareFailed, Print, Record, Snapshot
+from tensortap.quant.capturing import capture_quantized
 from tensortap.reading import EventRecord, FormatError, Pass, Passes, Rank, Run, TensorRecord, Use, load_pass, open
 from tensortap.recording import Recording, record
 from tensortap.tracing import Trace, trace
@@ -50,6 +51,7 @@ __all__ = [
     "Trace",
     "Use",
     "__version__",
+    "capture_quantized",
     "diff",
     "drain_records",
     "graph_backend",
