@@ -75,7 +75,7 @@ def test_a_tensor_of_torchao_is_read_back_and_decoded_as_torchao_does(tmp_path, 
     ours, theirs = group.parts(), quant.groups_of(made)[""].parts()
     assert list(kept) == ["0", *(f"0/{step}" for step in theirs)]
     for step, part in theirs.items():
-        assert torch.equal(kept[f"0/{step}"].view(torch.uint8), part.contiguous().view(torch.uint8))
+        assert torch.equal(kept[f"0/{step}"].flatten().view(torch.uint8), part.flatten().view(torch.uint8))
         assert ours[step].dtype == part.dtype and ours[step].shape == part.shape
     # What is kept of the values is what would be kept of the tensor that they are.
     record = kept.record("0")
@@ -163,7 +163,7 @@ def test_a_tensor_that_is_not_what_it_says_is_its_parts_with_a_note(tmp_path):
     assert torch.equal(kept["0/payload"], made.qdata)
     (note,) = recording.coverage["notes"]
     assert "scales of shape [3, 4]" in note
-    with pytest.raises(ValueError, match="scales of shape"):
+    with pytest.raises(RuntimeError, match="scales of shape"):
         record_output(tmp_path / "strict", made, strict=True)
 
 
@@ -203,7 +203,7 @@ def test_pieces_become_a_group_when_the_program_says_so(tmp_path):
 
     tap.capture_quantized("nobody.records", format="nvfp4", **pieces)
     model = nn.Sequential(Holds())
-    with tap.record(model, tmp_path, filter=[r"^fc", r"^0"], report=False) as recording:
+    with tap.record(model, tmp_path, filter=[r"^(fc|0)"], report=False) as recording:
         model(torch.ones(1))
         recording.capture_quantized("fc.late", format="nvfp4", **pieces)
     kept = tap.open(tmp_path).ranks[0].passes[0]
