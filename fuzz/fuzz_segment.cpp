@@ -66,6 +66,7 @@ void read_all(std::span<const std::byte> bytes) {
   for (size_t i = 0; i < view->tensor_count(); ++i) {
     const TensorRecord record = view->tensor(i);
     sum += to_string(record.key()).size();
+    for (char c : record.group) sum += static_cast<unsigned char>(c);
     if (record.has_bytes) sum += fingerprint({view->blob(i).data(), record.dtype, record.shape, {}}).stats.zeros;
   }
   volatile uint64_t sink = sum;

@@ -52,6 +52,8 @@ int main(int argc, char** argv) {
     (*recorder)->capture("b", sample.view(), {.role = "in", .path = "/0"});
     const Event op = (*recorder)->begin_event({.name = "c"});
     (*recorder)->capture(op, sample.view(), {.value = 1});
+    (*recorder)->capture(op, sample.view(), {.path = "/0", .group = R"({"format": {}, "parts": ["payload"]})"});
+    (*recorder)->capture(op, sample.view(), {.path = "/0/payload"});
     const Use uses[] = {{.path = "/0", .tensor = 1, .value = 1, .written = true}, {.role = "out", .value = 2}};
     (*recorder)->end_event(op, {.arguments = "%0", .results = "%1", .notes = "{}", .uses = uses});
     const Event backward = (*recorder)->begin_event({.name = "d"});

@@ -81,6 +81,7 @@ struct Observer::Frame {
   TextId scope = 0;
   bool has_rare = false;  // false: rare() is empty
   uint32_t result_count = 0;
+  bool only_tensors = false;  // what was collected last is lone tensors, all of them in `places`
   std::vector<TensorPlace> places;
 
   Rare& rare() {
@@ -96,8 +97,14 @@ struct Observer::Frame {
     return pending;
   }
   void collect(c10::ArrayRef<const c10::IValue> values) {
-    if (!collect_lone_tensors(values, places)) [[unlikely]]
+    const bool lone = collect_lone_tensors(values, places);
+    only_tensors = lone && places.size() == values.size();
+    if (!lone) [[unlikely]]
       collect_tensors(values, places, rare().held);
+  }
+  // Of what was collected last.
+  uint64_t signature_of(c10::ArrayRef<const c10::IValue> values) const {
+    return only_tensors ? values.size() + 1 : signature(values);
   }
   // Places point to what may be gone soon.
   void forget_places() {

@@ -29,6 +29,12 @@ PlaceId Observer::place_of(const Operator& op, const TensorPlace& place) {
 }
 
 void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how) {
+  if (how.level == Level::kMeta && keeps_meta_ && !options_.ids) {  // names and shapes, which should cost least
+    const uint32_t value = next_value_++;
+    frame.call.uses.push_back({.place = place, .value = value, .written = how.written});
+    frame.call.tensors.push_back({.place = place, .meta = tensors_.meta_of(tensor), .value = value});
+    return;
+  }
   OpUse& use = frame.call.uses.emplace_back(OpUse{.place = place, .written = how.written});
   tensors_.set_pass(frame.call.pass);  // another thread may have been here meanwhile
   const MetaId meta = tensors_.meta_of(tensor);
@@ -127,7 +133,7 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
     for (const Frame::Written& written : frame.rare().written)
       if (!written.returned) use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
   if (!results.empty())
-    frame.call.results = op.result_texts.of(signature(results) + first_result,
+    frame.call.results = op.result_texts.of(frame.signature_of(results) + first_result,
                                             [&] { return texts_.intern(results_text(op, results, first_result)); });
   const bool attached = !frame.has_rare || take_pending(frame, lock);
   frame.forget_places();

@@ -44,6 +44,23 @@ bool has_sizes(const at::Tensor& tensor) {
 }
 bool has_strides(const at::Tensor& tensor) { return tensor.layout() == c10::kStrided; }
 
+// Strided, and its sizes are numbers: the keys it is dispatched by say all else that a meta depends on.
+bool is_usual(const c10::TensorImpl& impl) {
+  constexpr c10::DispatchKeySet kUnusual(
+      {c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr, c10::DispatchKey::NestedTensor, c10::DispatchKey::Python,
+       c10::DispatchKey::FuncTorchBatched});
+  return !impl.key_set().has_any(kUnusual) && !impl.has_symbolic_sizes_strides() && !impl.is_mkldnn();
+}
+uint64_t usual_hash(const c10::TensorImpl& impl) {
+  const c10::IntArrayRef shape = impl.sizes(), strides = impl.strides();
+  uint64_t hash = stirred(impl.key_set().raw_repr(), static_cast<uint64_t>(impl.dtype().toScalarType()) << 32 |
+                                                         shape.size() << 16 |
+                                                         static_cast<uint8_t>(impl.device().index()));
+  for (size_t i = 0; i < shape.size(); ++i)
+    hash = stirred(hash, static_cast<uint64_t>(shape[i]) ^ std::rotl(static_cast<uint64_t>(strides[i]) * kOdd, 32));
+  return hash;
+}
+
 bool in_c_order(c10::IntArrayRef shape, c10::IntArrayRef strides) {
   int64_t expected = 1;
   for (size_t i = shape.size(); i-- > 0;) {
@@ -110,17 +127,21 @@ std::string_view unreadable(const at::Tensor& tensor) {
 }
 
 MetaId TensorTable::meta_of(const at::Tensor& tensor) {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  if (!is_usual(impl)) [[unlikely]]
+    return find_or_add_meta(tensor);
+  const uint64_t hash = usual_hash(impl);
+  RecentMeta& recent = recent_metas_[hash >> 56];
+  if (recent.hash != hash) [[unlikely]]
+    recent = {hash, find_or_add_meta(tensor)};
+  return recent.meta;
+}
+
+MetaId TensorTable::find_or_add_meta(const at::Tensor& tensor) {
   const bool sized = has_sizes(tensor);
   const c10::IntArrayRef shape = sized ? tensor.sizes() : c10::IntArrayRef{};
   const c10::IntArrayRef strides = sized && has_strides(tensor) ? tensor.strides() : c10::IntArrayRef{};
   const uint64_t hash = hash_of(tensor, shape, strides);
-  RecentMeta& recent = recent_metas_[hash >> 56];
-  if (recent.hash != hash) recent = {hash, find_or_add_meta(tensor, shape, strides, hash)};
-  return recent.meta;
-}
-
-MetaId TensorTable::find_or_add_meta(const at::Tensor& tensor, c10::IntArrayRef shape, c10::IntArrayRef strides,
-                                     uint64_t hash) {
   const auto [found, is_new] = meta_numbers_.emplace(mix64(hash), static_cast<MetaId>(metas_.size()));
   if (!is_new) return found->second;
   TensorMeta meta;

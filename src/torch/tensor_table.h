@@ -113,7 +113,7 @@ class TensorTable {
     size_t next_ = 0;
   };
 
-  MetaId find_or_add_meta(const at::Tensor& tensor, c10::IntArrayRef shape, c10::IntArrayRef strides, uint64_t hash);
+  MetaId find_or_add_meta(const at::Tensor& tensor);
   View* find_view(const at::Tensor& tensor, MetaId meta);
   Storage* storage_of(const at::Tensor& tensor);
   void drop_dead();

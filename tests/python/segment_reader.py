@@ -24,7 +24,7 @@ STATS = (
     "count", "nan", "pos_inf", "neg_inf", "zeros", "subnormals",
     "min", "max", "max_abs", "min_abs_nonzero", "mean", "std", "l1", "l2",
 )  # fmt: skip
-BEGIN, STRINGS, EVENTS, TENSORS, BLOBS, END, INDEX, CALLS, USES = range(1, 10)
+BEGIN, STRINGS, EVENTS, TENSORS, BLOBS, END, INDEX, CALLS, USES, GROUPS = range(1, 11)
 NONE = 0xFFFFFFFF
 
 
@@ -101,6 +101,7 @@ class Tensor:
     stats: dict[str, float] | None
     data: bytes | None
     value: int
+    group: bytes = b""
 
 
 @dataclass
@@ -131,6 +132,7 @@ class _Reader:
         self.strings: list[bytes] = [b""]
         self.uses: list[Use] = []
         self.uses_taken = 0
+        self.groups_taken = 0
         self.segment = Segment()
 
     def header(self) -> None:
@@ -179,6 +181,9 @@ class _Reader:
             # All of them hold, or none is used.
             for event, call in self.parse_calls(payload, rows).items():
                 self.segment.events[event].end = call
+        elif kind == GROUPS:
+            for tensor, description in self.parse_groups(payload, rows).items():
+                self.segment.tensors[tensor].group = description
         return start + _padded(length)
 
     @staticmethod
@@ -229,6 +234,17 @@ class _Reader:
             calls[event] = Call(*texts, forward, duration, self.uses[first:taken])
         self.uses_taken = taken
         return calls
+
+    def parse_groups(self, payload: bytes, rows: int) -> dict[int, bytes]:
+        groups: dict[int, bytes] = {}
+        taken = self.groups_taken
+        for tensor, description in self.parse_rows(payload, rows, 8, struct.Struct("<2I").unpack):
+            if not taken <= tensor < len(self.segment.tensors):
+                raise Damaged("a group of a tensor that is not there, or not in order")
+            taken = tensor + 1
+            groups[tensor] = self.string(description)
+        self.groups_taken = taken
+        return groups
 
     def numbers(self, string: int) -> tuple[int, ...]:
         text = self.strings[string]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
+from hash128 import hash128_fast
 from segment_reader import NONE, Call, Damaged, Segment, Use, read_segment
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -84,13 +86,45 @@ def test_calls_are_read_both_ways(tmp_path, use_index):
     subprocess.run([TOOLS / "record_calls", tmp_path], check=True)
     (path,) = tmp_path.glob("rank0_pid*/pass00000.ttap")
     segment = read_segment(path, use_index=use_index)
-    assert segment.version == (1, 1)
+    assert segment.version == (1, 2)
     assert segment.problem == ""
     check_calls(segment)
 
 
 def test_the_golden_calls_say_the_same():
     check_calls(read_segment(REPOSITORY / "tests/golden/calls-1.1.ttap"))
+
+
+def check_groups(segment: Segment) -> None:
+    by_key = {(t.name, t.path): t for t in segment.tensors}
+    quantized = {key for key, tensor in by_key.items() if tensor.group}
+    assert quantized == {(b"fc", b"/weight"), (b"tied", b"/weight")}
+    values = by_key[b"fc", b"/weight"]
+    description = json.loads(values.group)
+    assert description["parts"] == ["payload", "scale"]
+    assert description["format"]["element"] == "e4m3"
+    assert (values.shape, values.dtype, values.level, values.data) == ((2, 2), "f32", "fingerprint", None)
+    # 1.0, -2.0, 0.5 and 3.0 as E4M3, by a scale of 0.5 for the tensor.
+    payload, scale = (by_key[b"fc", b"/weight/" + part.encode()].data for part in description["parts"])
+    assert payload == bytes([0x38, 0xC0, 0x30, 0x44])
+    assert scale == struct.pack("<f", 0.5)
+    assert values.hash == hash128_fast(struct.pack("<4f", 0.5, -1.0, 0.25, 1.5))
+    assert by_key[b"tied", b"/weight"].group == values.group
+
+
+@pytest.mark.parametrize("use_index", [True, False])
+def test_groups_are_read_both_ways(tmp_path, use_index):
+    subprocess.run([TOOLS / "record_groups", tmp_path], check=True)
+    (path,) = tmp_path.glob("rank0_pid*/pass00000.ttap")
+    segment = read_segment(path, use_index=use_index)
+    assert segment.problem == ""
+    check_groups(segment)
+
+
+def test_the_golden_groups_say_the_same():
+    segment = read_segment(REPOSITORY / "tests/golden/groups-1.2.ttap")
+    assert segment.version == (1, 2)
+    check_groups(segment)
 
 
 def test_version_1_0_is_still_read():

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "sample_tensors.h"
+#include "ttap/group.h"
 #include "ttap/run.h"
 
 namespace ttap {
@@ -58,6 +59,30 @@ TEST(Golden, Version1_1IsReadWithItsCalls) {
   EXPECT_EQ(other.tensor, 2u);
   EXPECT_EQ(other.record, kNoNumber);
   EXPECT_EQ(to_string(pass->tensor(after.record).key()), "mlp:aten::add_.Tensor@after/0");
+}
+
+TEST(Golden, Version1_2IsReadWithItsGroups) {
+  const auto pass = Pass::open(TTAP_GOLDEN "/groups-1.2.ttap");
+  ASSERT_TRUE(pass.ok()) << pass.error().describe();
+  EXPECT_EQ(pass->info().problem, "");
+  for (const char* name : {"fc", "tied"}) {
+    const auto weight = pass->find({.name = name, .role = "param", .path = "/weight"});
+    ASSERT_TRUE(weight);
+    const auto parts = group_of(*pass, *weight);
+    ASSERT_TRUE(parts.ok()) << parts.error().describe();
+    EXPECT_EQ(parts->format.name, "fp8_e4m3");
+    const auto values = read_values(*pass, *weight);
+    ASSERT_TRUE(values.ok()) << values.error().describe();
+    const auto* found = static_cast<const float*>(values->view.data);
+    EXPECT_EQ(std::vector<float>(found, found + 4), (std::vector<float>{0.5F, -1.0F, 0.25F, 1.5F}));
+    EXPECT_EQ(fingerprint(values->view).hash, pass->tensor(*weight).fingerprint.hash);
+  }
+}
+
+TEST(Golden, Version1_1HasNoGroups) {
+  const auto pass = Pass::open(TTAP_GOLDEN "/calls-1.1.ttap");
+  ASSERT_TRUE(pass.ok()) << pass.error().describe();
+  for (size_t i = 0; i < pass->tensor_count(); ++i) EXPECT_EQ(pass->tensor(i).group, "");
 }
 
 }  // namespace
