@@ -28,10 +28,12 @@ def describe(tensor: torch.Tensor) -> tuple[str, str, bool]:
         return "dtensor", json.dumps({"placements": placements, "mesh": mesh}), True
     if name == "FakeTensor":
         return "fake", "true", False
+    if name == "FunctionalTensor":
+        return "classes", json.dumps(name), False
     if (groups := known_groups(tensor)) is not None:
         made = groups[""].format
         return "quantized", json.dumps(made.name if made is not None else name), True
-    return "classes", json.dumps(name), name != "FunctionalTensor"
+    return "classes", json.dumps(name), True
 
 
 def take_apart(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor | None, str, str, bool]]:

@@ -138,7 +138,8 @@ void init_recording(nb::module_& m) {
       .def_ro("call", &Event::call)
       .def_ro("pass_number", &Event::pass)
       .def_prop_ro(
-          "level", [](const Event& event) { return static_cast<int>(event.level); }, "How much of its tensors is kept.");
+          "level", [](const Event& event) { return static_cast<int>(event.level); },
+          "How much of its tensors is kept.");
 
   nb::class_<Recorder>(m, "Recorder", "Records tensors into a run directory; see include/ttap/recorder.h.")
       .def_static(

@@ -66,7 +66,7 @@ struct PythonSide {
   std::function<Described(const at::Tensor& tensor)> describe;
   // A quantized tensor as what it consists of, each group's values before its parts; nothing for any other subclass.
   struct Part {
-    std::string path;  // below the tensor's own: "", "/payload"
+    std::string path;   // below the tensor's own: "", "/payload"
     at::Tensor tensor;  // undefined: its values are not known here
     std::string group;  // TensorRecord::group
     std::string why;    // it is not read

@@ -63,7 +63,8 @@ void Observer::add_part(Frame& frame, const OpTensor& whole, const PythonSide::P
     record.value = next_value_++;
     tensors_.set_value(part.tensor, record.meta, record.value);
   }
-  Frame::Pending& pending = frame.add_pending(record, tensors_.metas()[record.meta], places_.all()[record.place], texts_);
+  Frame::Pending& pending =
+      frame.add_pending(record, tensors_.metas()[record.meta], places_.all()[record.place], texts_);
   if (record.asked != Level::kMeta) pending.tensor = part.tensor;
 }
 

@@ -73,7 +73,8 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
     frame.call.tensors.push_back(record);
     return;
   }
-  Frame::Pending& pending = frame.add_pending(record, tensors_.metas()[record.meta], places_.all()[record.place], texts_);
+  Frame::Pending& pending =
+      frame.add_pending(record, tensors_.metas()[record.meta], places_.all()[record.place], texts_);
   if (record.asked == Level::kMeta) return;
   pending.tensor = tensor;
   pending.is_subclass = is_subclass;

@@ -131,7 +131,8 @@ void init_tracing(nb::module_& m) {
           "__init__",
           [](OpSource* self, std::string_view view, int level, bool inputs, bool outputs, bool ids, bool stacks,
              bool all_threads, bool compilation, nb::object decide, nb::object describe, nb::object take_apart,
-             nb::object hook, uint64_t limit_bytes, uintptr_t recorder, int64_t padded, uintptr_t rows, bool rows_are_64_bit) {
+             nb::object hook, uint64_t limit_bytes, uintptr_t recorder, int64_t padded, uintptr_t rows,
+             bool rows_are_64_bit) {
             new (self) OpSource({.view = view_named(view),
                                  .level = static_cast<Level>(level),
                                  .inputs = inputs,
@@ -145,9 +146,8 @@ void init_tracing(nb::module_& m) {
             self->observer().set_rows({padded, {reinterpret_cast<const void*>(rows), rows_are_64_bit}});
           },
           nb::kw_only(), "view"_a, "level"_a, "inputs"_a, "outputs"_a, "ids"_a, "stacks"_a, "all_threads"_a,
-          "compilation"_a, "decide"_a.none(), "describe"_a.none(), "take_apart"_a.none(), "hook"_a.none(), "limit_bytes"_a,
-          "recorder"_a,
-          "padded"_a = -1, "rows"_a = 0, "rows_are_64_bit"_a = true)
+          "compilation"_a, "decide"_a.none(), "describe"_a.none(), "take_apart"_a.none(), "hook"_a.none(),
+          "limit_bytes"_a, "recorder"_a, "padded"_a = -1, "rows"_a = 0, "rows_are_64_bit"_a = true)
       .def("start", &OpSource::start)
       .def("stop", &OpSource::stop)
       .def(

@@ -79,9 +79,8 @@ class Blame {
     }
     // Parameters that agree do not tell whether the inputs do.
     for (auto& [call, node] : nodes_)
-      if (std::ranges::all_of(node.inputs, [&](uint32_t k) {
-            return is_parameter(record_at(k).role) && !parted(tensors_[k]);
-          }))
+      if (std::ranges::all_of(node.inputs,
+                              [&](uint32_t k) { return is_parameter(record_at(k).role) && !parted(tensors_[k]); }))
         node.inputs.clear();
   }
 
