@@ -19,8 +19,6 @@ class _Wrapper(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        if func is torch.ops.aten.detach.default:  # what saves a wrapper from autograd, in a module's output
-            return args[0]
         raise AssertionError(f"{func} ran on a quantized tensor")
 
 

@@ -96,6 +96,12 @@ def test_fp8_beside_its_scale(scale, name):
     assert same_bits(group.decoded(), payload.float() * every)
 
 
+def test_scales_that_lie_another_way_are_said_not_to_be_decoded():
+    payload = torch.randn(256, 512).to(torch.float8_e4m3fn)
+    group = quant.groups_of_module(module_with(weight=payload, weight_scale=torch.rand(1, 256)))["weight"]
+    assert group.format is None and "1 blocks along 256" in group.note
+
+
 def test_int8_with_zero_points():
     payload, scale = torch.randint(-128, 128, (8, 32), dtype=torch.int8), torch.rand(8, 1)
     zero = torch.randint(-8, 8, (8, 1), dtype=torch.int8)

@@ -125,11 +125,15 @@ def _block(module: nn.Module, shape: Any, scale: torch.Tensor) -> tuple[int, int
     scheme = getattr(getattr(module, "quantization_scheme", None), "weights", None)
     structure = getattr(scheme, "block_structure", None) or (None, getattr(scheme, "group_size", None))
     high, wide = (scale.shape[-2], scale.shape[-1]) if scale.dim() > 1 else (scale.shape[0], 1)
-    return _step(shape[-2], high, structure[0]), 0 if wide == 1 else _step(shape[-1], wide, structure[1])
+    rows = _step(shape[-2], high, (structure[0] or 0, 1, 128))
+    if wide == 1 and (rows == 1 or shape[-1] <= 128):
+        return rows, 0
+    # Groups of a row may be of any length; blocks of several rows are squares.
+    return rows, _step(shape[-1], wide, (structure[1] or 0, 128, shape[-1] // wide if rows == 1 else 0))
 
 
-def _step(length: int, blocks: int, told: int | None) -> int:
-    for step in (told or 0, 1, 128, length // blocks):
+def _step(length: int, blocks: int, steps: tuple[int, ...]) -> int:
+    for step in steps:
         if step > 0 and -(-length // step) == blocks:
             return step
     raise NotDecoded(f"{blocks} blocks along {length} values")
