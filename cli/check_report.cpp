@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analyze/diff/role_flow.h"
 #include "cli/describe.h"
 #include "report/table.h"
 #include "report/text.h"
@@ -18,8 +19,7 @@ uint64_t bad_values(const Nonfinite& counts) { return counts.nan + counts.pos_in
 
 // What the inputs say about where it came from.
 std::string conclusion(const FirstFinding& first) {
-  if (first.role == "in" || first.role == "grad_out")
-    return "it went into this call already: what produced it was not recorded";
+  if (flow_of(first.role).input) return "it went into this call already: what produced it was not recorded";
   if (first.inputs.empty())
     return first.before ? fmt::format("the inputs of this call were not recorded; the last clean tensor before it: {}",
                                       printable(*first.before))

@@ -185,7 +185,7 @@ void add_run(CLI::App& app, Command& command, Start& start) {
           "What is kept: meta, fingerprint or full (default); or PATTERN=LEVEL, repeatable, the first match counts");
   text("--steps", recording.steps, "SET", "Only these steps: 3, or 0,3-5, or 0,10-");
   text("--ranks", recording.ranks, "SET", "Only these ranks, written likewise");
-  text("--roles", recording.roles, "LIST", "Which tensors of a call: some of out,in,grad_out,grad_in");
+  text("--roles", recording.roles, "LIST", "Which tensors of a call: some of out,in,grad_out,grad_in,param");
   choice("--modules", recording.modules, "WHICH", {"leaf", "all"}, "leaf: only modules that hold no others; all");
   verb->add_flag("--ops", recording.ops, "Also every operator, forward and backward: see ttap log");
   verb->add_flag("--stacks", recording.stacks, "The Python stack of every operator");

@@ -12,11 +12,13 @@
 Importing the package does not import PyTorch; recording and loading do.
 """
 
+from tensortap import quant
 from tensortap.comparing import Diff, TensorDiff, diff
 from tensortap.graph.backend import GraphBackend, GraphSeen, graph_backend
 from tensortap.graph.mismatch import GraphMismatch, Mismatch, SearchLimits, Tolerance
 from tensortap.probe import Probe, drain_records
 from tensortap.probe_actions import Compare, CompareFailed, Print, Record, Snapshot
+from tensortap.quant.capturing import capture_quantized
 from tensortap.reading import EventRecord, FormatError, Pass, Passes, Rank, Run, TensorRecord, Use, load_pass, open
 from tensortap.recording import Recording, record
 from tensortap.tracing import Trace, trace
@@ -49,11 +51,13 @@ __all__ = [
     "Trace",
     "Use",
     "__version__",
+    "capture_quantized",
     "diff",
     "drain_records",
     "graph_backend",
     "load_pass",
     "open",
+    "quant",
     "record",
     "trace",
 ]

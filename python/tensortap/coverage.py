@@ -29,6 +29,7 @@ class Coverage:
     never_called: list[dict[str, str]] = field(default_factory=list)
     without_tensors: dict[str, int] = field(default_factory=dict)
     unsupported: dict[str, dict[str, Any]] = field(default_factory=dict)
+    as_parts: dict[str, dict[str, Any]] = field(default_factory=dict)  # tensors of which there are only the parts
     outside_steps: int = 0
     late_gradients: int = 0
     late_recomputations: int = 0  # whose pass had ended, or is not known
@@ -64,6 +65,16 @@ class Coverage:
         entry = self.unsupported.setdefault(why, {"why": why, "count": 0, "first": key})
         entry["count"] += 1
 
+    def only_parts(self, why: str, key: str) -> None:
+        """A tensor was recorded as the parts that it consists of, and its values are not known."""
+        entry = self.as_parts.setdefault(why, {"count": 0, "first": key})
+        entry["count"] += 1
+
+    def note_once(self, note: str) -> None:
+        """Something that is to be said, however often it happens."""
+        if note not in self.notes:
+            self.notes.append(note)
+
     def failed(self, what: str) -> None:
         """Recording something failed; the model goes on."""
         self.failures += 1
@@ -91,6 +102,10 @@ class Coverage:
                 (self.late_recomputations, "recomputed call", "not recorded: its pass had ended"),
             )
             if count
+        ]
+        result["notes"] += [
+            f"{_count(entry['count'], 'tensor')} recorded as parts, without the values: {why}, first {entry['first']}"
+            for why, entry in self.as_parts.items()
         ]
         if self.opaque:
             kinds = ", ".join(f"{kind} ({count} times)" for kind, count in self.opaque.items())

@@ -22,6 +22,7 @@ from tensortap.taps import Call, Place, Tap
 from tensortap.tensor_capture import TensorCapture
 
 if TYPE_CHECKING:
+    from tensortap.quant.group import Group
     from tensortap.recording import Recording
 
 
@@ -53,9 +54,9 @@ class ModuleSource:
         self.roles = options.roles
         self.wants_gradients = bool(options.roles & {"grad_out", "grad_in"})
         self.ops = recording.ops
-        self.uses_before = options.modules == "all" or options.ops or bool(options.roles & {"in", "grad_in"})
-        self._options = options
-        self._capture = TensorCapture(recording)
+        self.uses_before = options.modules == "all" or options.ops or bool(options.roles & {"in", "grad_in", "param"})
+        self.options = options
+        self.capture = TensorCapture(recording)
         self._hooks = HookSet()
         self._roots: list[Root] = []
         self._attached: ModuleMap[Root] = ModuleMap()  # the roots' modules
@@ -112,7 +113,7 @@ class ModuleSource:
             self._known[stranger] = True
         scopes = [entry.module for entry in entries if entry.names[0] == entries[0].names[0]]
         if new or root.taps:
-            self._hook_all(root, new, scopes if self._options.step == "auto" else [])
+            self._hook_all(root, new, scopes if self.options.step == "auto" else [])
         if strangers:
             self._recording._model_attached(self._describe(root, module, entries))
         return len(strangers)
@@ -121,12 +122,12 @@ class ModuleSource:
         """Whether its calls are events; around operators all are, also modules whose tensors are not kept."""
         if entry.wrapper or isinstance(entry.module, torch.jit.ScriptModule):
             return False
-        return self._options.ops or self._is_selected(entry)
+        return self.options.ops or self._is_selected(entry)
 
     def _is_selected(self, entry: NamedModule) -> bool:
-        if self._options.modules == "leaf" and not is_leaf(entry.module):
+        if self.options.modules == "leaf" and not is_leaf(entry.module):
             return False
-        return self._options.filter.selects(entry.names, entry.module)
+        return self.options.filter.selects(entry.names, entry.module)
 
     def _adopt(self, entry: NamedModule, root: Root, parents: dict[int, list[nn.Module]]) -> bool:
         """Gives the module its place below this root; False when it has no hooks yet."""
@@ -137,7 +138,7 @@ class ModuleSource:
                 self, entry.module, Whereabouts.of(entry, parents), keeps_tensors=self._is_selected(entry)
             )
         if not any(place.root is root for place in tap.places):
-            tap.places.append(Place(root, entry.names[0], self._options.levels.of_name(entry.names[0])))
+            tap.places.append(Place(root, entry.names[0], self.options.levels.of_name(entry.names[0])))
             root.taps.append(tap)
         tap.names += [name for name in entry.names if name not in tap.names]
         return hooked
@@ -211,7 +212,7 @@ class ModuleSource:
             with torch._C.DisableTorchFunction():
                 work(*arguments)
         except Exception as error:
-            if self._options.core.strict:
+            if self.options.core.strict:
                 raise
             self.coverage.failed(f"{type(error).__name__}: {error}")
         finally:
@@ -223,16 +224,16 @@ class ModuleSource:
         """The recorder's taps in the CUDA graph that is captured on the current stream; 0 when none is."""
         return cuda_graphs.graph_now(self.core)
 
-    def record(self, call: Call, tensor: torch.Tensor, role: str, path: str) -> None:
+    def record(self, call: Call, tensor: torch.Tensor | Group, role: str, path: str) -> None:
         """One tensor of a call, whatever kind of tensor it is."""
-        self._capture.record(call.event, call.number, call.tap.names, tensor, role, path)
+        self.capture.record(call.event, call.number, call.tap.names, tensor, role, path)
 
     # ---- what is said of it ----
 
     def say_what_matches_nothing(self) -> None:
         """When all models are known: patterns that none of their names has, and a filter that selects nothing."""
         names = sorted({name for root in self._roots for name in root.names})
-        notes = self._options.filter.unmatched(names)
+        notes = self.options.filter.unmatched(names)
         if names and not notes and not any(root.kept() for root in self._roots):
             notes = [f"the filter selects none of the {len(names)} modules"]
         for note in notes:
@@ -279,3 +280,4 @@ class ModuleSource:
             for tap in root.taps:
                 tap.called_below.clear()
                 tap.counts.clear()
+                tap.parameters.forget()

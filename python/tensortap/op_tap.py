@@ -12,7 +12,7 @@ from tensortap.compiling import Compiling
 from tensortap.kernels import Kernels
 from tensortap.live_rows import row_options
 from tensortap.module_scopes import ModuleScopes
-from tensortap.tensor_kinds import describe
+from tensortap.tensor_kinds import describe, take_apart
 
 if TYPE_CHECKING:
     from tensortap.options import Options
@@ -51,6 +51,7 @@ class OpTap:
             level=0,
             decide=self._level_of,
             describe=describe,
+            take_apart=take_apart,
             hook=None,
             limit_bytes=0,
             recorder=core.address,

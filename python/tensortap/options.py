@@ -17,7 +17,7 @@ from tensortap.number_set import NumberSet
 if TYPE_CHECKING:
     import torch
 
-ROLES = ("out", "in", "grad_out", "grad_in")
+ROLES = ("out", "in", "grad_out", "grad_in", "param")
 LEVELS = {"meta": 0, "fingerprint": 1, "full": 2}  # as ttap::Level
 
 

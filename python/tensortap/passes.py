@@ -307,6 +307,13 @@ class PassTracker:
 
     # ---- calls ----
 
+    def number_here(self) -> int | None:
+        """The pass that what this thread does now belongs to; None: to none."""
+        self.end_what_is_over()
+        if self.thread.number is not None:
+            return self.thread.number
+        return self._steps_open[-1] if self._steps_open else self.thread.held
+
     def number_of_call(
         self, module: nn.Module, earlier: Iterable[int], stray: Callable[[nn.Module], nn.Module | None]
     ) -> int | None:

@@ -134,9 +134,10 @@ class Compare:
         if invocation not in self._tensors:
             assert self._key is not None
             key = self._key if invocation == 0 else _call_key(self._key, invocation + 1)
-            if not self._pass.record(key).has_bytes:
+            record = self._pass.record(key)
+            if not record.has_bytes and not record.group:
                 raise ValueError(f"Compare: {key!r} of {self._pass.path} has no bytes: record it at level full")
-            self._tensors[invocation] = self._pass[key]
+            self._tensors[invocation] = self._pass[key].decoded() if record.group else self._pass[key]
         return self._tensors[invocation]
 
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tensortap import _core
-from tensortap.snapshot import TORCH_DTYPES, _is_fake
+from tensortap.snapshot import TORCH_DTYPES, _is_fake, known_groups
 
 _NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 _SMALLEST_ROOM = 4096  # bytes
@@ -33,6 +33,9 @@ def readable(tensor: torch.Tensor, name: str, *, copies: bool) -> torch.Tensor:
         raise ValueError(f"probe {name!r}: a {'fake' if _is_fake(tensor) else 'meta'} tensor has no values")
     if tensor.device.type not in ("cpu", "cuda"):
         raise ValueError(f"probe {name!r}: a tensor on {tensor.device}: CPU and CUDA tensors can be probed")
+    if known_groups(tensor) is not None:
+        kind = type(tensor).__name__
+        raise TypeError(f"probe {name!r}: a {kind}, quantized: probe tensortap.quant.groups_of(tensor)[''].parts()")
     if hasattr(tensor, "__tensor_flatten__") and type(tensor) is not torch.nn.Parameter:
         raise TypeError(f"probe {name!r}: a {type(tensor).__name__}: probe the tensors inside it")
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:

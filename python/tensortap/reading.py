@@ -15,6 +15,8 @@ from tensortap import _core
 if TYPE_CHECKING:
     import torch
 
+    from tensortap.quant.group import Group
+
 FormatError: type[ValueError] = _core.FormatError
 
 
@@ -117,8 +119,10 @@ def _notes_of(text: str) -> dict[str, Any]:
     return notes if isinstance(notes, dict) else {"text": text}
 
 
-class Pass(Mapping[str, "torch.Tensor"]):
+class Pass(Mapping[str, "torch.Tensor | Group"]):
     """One pass: a mapping from keys to tensors, in the order in which they were recorded.
+
+    A quantized tensor is a `Group`, which has `.decoded()` and `.parts()`; the parts have keys of their own as well.
 
     Tensors are read when they are asked for, and large ones mapped: nothing is read before it is used. Each is its
     own: what is written to it shows nowhere else.
@@ -170,8 +174,14 @@ class Pass(Mapping[str, "torch.Tensor"]):
         """What is known of one tensor."""
         return self._record(self._find(key))
 
-    def __getitem__(self, key: str) -> torch.Tensor:
-        return self._tensor(self._find(key))
+    def __getitem__(self, key: str) -> torch.Tensor | Group:
+        index = self._find(key)
+        record = self._record(index)
+        if not record.group:
+            return self._tensor(index)
+        from tensortap.quant.recorded import group_in
+
+        return group_in(self, record)
 
     def __iter__(self) -> Iterator[str]:
         return (self._core.key(index) for index in range(self._core.tensor_count))
@@ -295,6 +305,17 @@ class Run:
     def __repr__(self) -> str:
         return f"<Run {self.path} with {len(self.ranks)} ranks>"
 
+    def __getitem__(self, key: str) -> torch.Tensor | Group:
+        """The tensor of this key in the first pass that has it, of the first rank that does."""
+        last: KeyError | None = None
+        for rank in self.ranks:
+            for kept in rank.passes.values():
+                try:
+                    return kept[key]
+                except KeyError as error:
+                    last = error
+        raise last or KeyError(f"{key!r}: there is no pass in {self.path}")
+
 
 def open(path: str | os.PathLike[str]) -> Run:
     """Opens a run directory, one rank of it, or a single pass.
@@ -307,25 +328,37 @@ def open(path: str | os.PathLike[str]) -> Run:
     return Run(_core.Run.open(os.fspath(path)))
 
 
-def load_pass(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
-    """Every tensor of one pass by its key.
+def load_pass(path: str | os.PathLike[str], *, decode: bool = False) -> dict[str, torch.Tensor]:
+    """Every tensor of one pass by its key: plain tensors.
 
     Parameters
     ----------
     path
         A .ttap, .pt or .safetensors file, or a folder of .npy files. A .pt is read without executing anything.
+    decode
+        Of a quantized tensor, the values in place of payload, scale and the rest. What was rotated before it was
+        quantized stays as it is.
 
     Warns
     -----
     UserWarning
         When tensors are left out because only a fingerprint or metadata of them was kept.
     """
+    from tensortap.quant.recorded import decoded_pass
+
     read = Pass(path)
-    with_bytes = [index for index in range(len(read)) if read._core.has_bytes(index)]
-    if len(with_bytes) < len(read):
+    groups, parts = decoded_pass(read)
+    kept = [index for index in range(len(read)) if index in groups or read._core.has_bytes(index)]
+    if len(kept) < len(read):
         warnings.warn(
-            f"{len(read) - len(with_bytes)} of {len(read)} tensors of {path} have no bytes (level fingerprint or "
+            f"{len(read) - len(kept)} of {len(read)} tensors of {path} have no bytes (level fingerprint or "
             "meta, or dropped) and are left out; tensortap.Pass(path).records has what is known of them",
             stacklevel=2,
         )
-    return {read._core.key(index): read._tensor(index) for index in with_bytes}
+    if not decode:
+        return {read._core.key(index): read._tensor(index) for index in kept if index not in groups}
+    return {
+        read._core.key(index): groups[index].decoded() if index in groups else read._tensor(index)
+        for index in kept
+        if index not in parts
+    }

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tensortap.cuda_graphs import CudaGraphs
     from tensortap.op_tap import OpTap
+    from tensortap.quant.group import Group
     from tensortap.root_finder import RootFinder
     from tensortap.writer import Writer
 
@@ -101,6 +102,20 @@ class Recording(Session):
             self._source.say_what_matches_nothing()
         self._say_what_was_left_out()
         self._release()
+
+    def capture_quantized(self, name: str, *, role: str = "out", **pieces: Any) -> None:
+        """As tensortap.capture_quantized(), into this recording only."""
+        from tensortap.quant.capturing import group_from
+
+        self.capture_group(name, group_from(**pieces), role)
+
+    def capture_group(self, name: str, group: Group, role: str = "out") -> None:
+        """A quantized group, in the pass that this thread is in."""
+        if self._closed:
+            return
+        from tensortap.quant.capturing import capture_group
+
+        self._source.guarded(capture_group, self._source, name, group, role)
 
     def __repr__(self) -> str:
         return f"<Recording into {self.options.directory}, {'on' if self.recording else 'off'}>"
@@ -205,7 +220,8 @@ def record(
         `full`, `fingerprint` (hash and statistics) or `meta`; or a level for each pattern, of which the first that is
         found counts: `{"layers.0.": "full", ".*": "fingerprint"}`. A name that none is found in is kept in full.
     roles
-        What of a call: `out`, `in`, `grad_out`, `grad_in`.
+        What of a call: `out`, `in`, `grad_out`, `grad_in`; `param`: the module's own parameters and buffers, in the
+        first pass and in every one before which they have changed.
     modules
         `leaf`: those without children. `all`: every one.
     ops

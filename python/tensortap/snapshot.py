@@ -7,10 +7,14 @@ import functools
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 
 from tensortap import _core
+
+if TYPE_CHECKING:
+    from tensortap.quant.group import Group
 
 _DTYPES = {
     "bool": "bool", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "int8": "i8", "int16": "i16",
@@ -42,6 +46,9 @@ class Part:
     steps: tuple[str, ...] = ()
     has_bytes: bool = True
     stream: int | None = None  # of a GPU: the recorder takes it from there
+    group: Group | None = None  # set: it stands for the values of a quantized tensor, whose parts come after it
+    of_group: bool = False  # one of those parts
+    note: str = ""  # what is to be said of the tensor: why it is recorded as its parts only
 
 
 class Unrecordable(Exception):
@@ -91,11 +98,16 @@ def parts_of(tensor: torch.Tensor) -> Iterator[Part]:
         yield Part(tensor, str(tensor.device), has_bytes=False)
     elif (arrived := _arrived(tensor)) is not None:
         yield from _whole(arrived)
+    elif (groups := known_groups(tensor)) is not None:
+        yield from parts_of_groups(groups)
     elif (names := _inner_names(tensor)) is not None:
+        note = "" if _is_known(tensor) else f"{type(tensor).__name__}, whose format is not known"
         for name in names:
             inner = getattr(tensor, name)
             if isinstance(inner, torch.Tensor):
-                yield from _below(inner, name)
+                for part in _below(inner, name):
+                    yield replace(part, note=part.note or note)
+                    note = ""
     elif tensor.layout in _SPARSE_PARTS:
         for method in _SPARSE_PARTS[tensor.layout]:
             yield from _below(getattr(tensor, method)(), method.strip("_"))
@@ -105,6 +117,36 @@ def parts_of(tensor: torch.Tensor) -> Iterator[Part]:
         raise Unrecordable("a nested tensor of strided layout")
     else:
         yield Part(_on_host(tensor), str(tensor.device))
+
+
+def parts_of_groups(groups: dict[str, Group]) -> Iterator[Part]:
+    """What to record of a quantized tensor: of each of its groups the values, then payload, scale and the rest."""
+    for step, group in groups.items():
+        steps = (step,) if step else ()
+        with no_modes():
+            values = torch.empty(group.shape, dtype=group.dtype, device="meta")
+        device = str(next(iter(group.parts().values())).device)
+        yield Part(values, device, steps, has_bytes=False, group=group)
+        for name, member in group.parts().items():
+            for part in _below(member, name):
+                yield replace(part, steps=(*steps, *part.steps), of_group=True)
+
+
+def known_groups(tensor: torch.Tensor) -> dict[str, Group] | None:
+    """The groups of a quantized tensor, whatever state it is in; None for any other."""
+    if type(tensor) in _PLAIN:
+        return None
+    from tensortap.quant.recognise import groups_of
+
+    try:
+        return groups_of(tensor) or None
+    except Exception:  # it looks like one and is not: it is recorded like any other subclass
+        return None
+
+
+def _is_known(tensor: torch.Tensor) -> bool:
+    """Of a wrapper subclass: its inner tensors are all there is to say."""
+    return hasattr(tensor, "_local_tensor") or tensor.is_nested
 
 
 def _whole(tensor: torch.Tensor) -> Iterator[Part]:

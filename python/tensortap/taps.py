@@ -12,6 +12,7 @@ from torch import nn
 
 from tensortap import _core, gradients
 from tensortap.nested import tensors_in
+from tensortap.parameters import Parameters
 from tensortap.passes import SKIPPED, in_backward
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Tap:
         self.places: list[Place] = []
         self.called_below: list[Root | None] = []  # None: by no root that is known
         self.counts: dict[int, Count] = {}  # by number of the passes that are open
+        self.parameters = Parameters()
 
     def place(self) -> Place:
         """Under the root that is being called; a module may be known to several."""
@@ -121,7 +123,12 @@ class Tap:
         if self.source.ops is not None:
             self.source.ops.module_event(call.event)
         roles = self.source.roles
-        if call.event is None or not self.keeps_tensors or not ("in" in roles or "grad_in" in roles):
+        if call.event is None or not self.keeps_tensors:
+            return
+        if "param" in roles and not call.again:
+            for path, item in self.parameters.changed(self.module()):
+                self.source.record(call, item, "param", path)
+        if not ("in" in roles or "grad_in" in roles):
             return
         inputs = {str(position): value for position, value in enumerate(args)} | kwargs
         tensors = list(tensors_in(inputs, self.source.coverage.opaque))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
 from tensortap import _core
 from tensortap.placements import spread_of
-from tensortap.snapshot import Unrecordable, is_of_transform, is_plain, parts_of, stream_of
+from tensortap.quant.group import Group
+from tensortap.quant.values import values_of
+from tensortap.snapshot import Part, Unrecordable, is_of_transform, is_plain, parts_of, parts_of_groups, stream_of
 
 if TYPE_CHECKING:
     from tensortap.session import Session
+
+_META = 0  # the level
 
 
 class TensorCapture:
@@ -28,7 +32,7 @@ class TensorCapture:
         event: _core.Event | None,
         number: int,
         names: Sequence[str],
-        tensor: torch.Tensor,
+        tensor: torch.Tensor | Group,
         role: str,
         path: str,
         value: int = 0,
@@ -36,6 +40,9 @@ class TensorCapture:
         """One tensor of an event of the pass `number`, known by `names`; uses refer to it by `value`."""
         core = self._session._writer_now().core
         try:
+            if isinstance(tensor, Group):
+                self._record_parts(event, number, names, parts_of_groups({"": tensor}), None, role, path, value)
+                return
             if is_plain(tensor):
                 if self._live_rows is not None:
                     tensor = self._live_rows.on_host(tensor)
@@ -43,38 +50,77 @@ class TensorCapture:
                 return
             stream = stream_of(tensor)
             if stream is not None:
-                self._captured(self._capture_gpu(core, event, tensor, role, path, stream, value))
+                rows = self._rows_of(tensor)
+                self._captured(self._capture_gpu(core, event, tensor, role, path, stream, rows, value))
                 return
-            spread = spread_of(tensor)
-            for part in parts_of(tensor):
-                part_path = path
-                for step in part.steps:
-                    part_path = _core.append_path(part_path, step)
-                if part.stream is not None:
-                    self._captured(self._capture_gpu(core, event, part.tensor, role, part_path, part.stream, value))
-                else:
-                    capture = core.capture if part.has_bytes else core.capture_meta
-                    self._captured(capture(event, part.tensor, role, part_path, part.device, value))
-                value = 0  # a use refers to one record: the first part's
-                if spread is not None and event is not None:
-                    keys = [_core.key_text(name, event.call, role, part_path) for name in names]
-                    self._session._writer_now().placements.note(keys, spread, number)
+            self._record_parts(event, number, names, parts_of(tensor), spread_of(tensor), role, path, value)
         except (Unrecordable, RuntimeError, TypeError) as why:
             if self._strict:
                 raise
             reason = str(why).partition("\n")[0]
-            if is_of_transform(tensor):
+            if isinstance(tensor, torch.Tensor) and is_of_transform(tensor):
                 reason = "a tensor within vmap or grad of torch.func"
             core.count_unsupported(names[0], reason, number)
             assert self._session._coverage is not None
             self._session._coverage.cannot_record(reason, f"{names[0]}@{role}{path}")
 
+    def _record_parts(
+        self, event: _core.Event | None, number: int, names: Sequence[str], parts: Iterable[Part],
+        spread: object, role: str, path: str, value: int,
+    ) -> None:  # fmt: skip
+        core = self._session._writer_now().core
+        for part in parts:
+            part_path = path
+            for step in part.steps:
+                part_path = _core.append_path(part_path, step)
+            if part.note:
+                self._say(part.note, names, role, path)
+            if part.group is not None:
+                self._record_values(core, event, part, names, role, part_path, value)
+            elif part.stream is not None:
+                rows = None if part.of_group else self._rows_of(part.tensor)
+                self._captured(self._capture_gpu(core, event, part.tensor, role, part_path, part.stream, rows, value))
+            else:
+                capture = core.capture if part.has_bytes else core.capture_meta
+                self._captured(capture(event, part.tensor, role, part_path, part.device, value))
+            value = 0  # a use refers to one record: the first part's
+            if spread is not None and event is not None:
+                keys = [_core.key_text(name, event.call, role, part_path) for name in names]
+                self._session._writer_now().placements.note(keys, spread, number)
+
+    def _record_values(
+        self, core: _core.Recorder, event: _core.Event | None, part: Part, names: Sequence[str], role: str, path: str,
+        value: int,
+    ) -> None:  # fmt: skip
+        """The values that a group stands for: their fingerprint where it is on the host, else dtype and shape."""
+        group = part.group
+        assert group is not None
+        if event is not None and event.level != _META:
+            values, description, why = values_of(group)
+        else:
+            values, description, why = None, group.description, group.note
+        if why and not description and group.format is not None and self._strict:
+            raise RuntimeError(why)
+        if why:
+            self._say(why, names, role, path)
+        if values is None:
+            self._captured(core.capture_meta(event, part.tensor, role, path, part.device, value, description))
+        else:
+            self._captured(core.capture(event, values, role, path, part.device, value, description))
+
+    def _say(self, why: str, names: Sequence[str], role: str, path: str) -> None:
+        assert self._session._coverage is not None
+        self._session._coverage.only_parts(why, f"{names[0]}@{role}{path}")
+
+    def _rows_of(self, tensor: torch.Tensor) -> object:
+        live = self._live_rows
+        return live.rows if live is not None and live.limits(tensor) else None
+
     def _capture_gpu(
         self, core: _core.Recorder, event: _core.Event | None, tensor: torch.Tensor, role: str, path: str,
-        stream: int, value: int,
+        stream: int, rows: object, value: int,
     ) -> str | None:  # fmt: skip
-        index, live = tensor.get_device(), self._live_rows
-        rows = live.rows if live is not None and live.limits(tensor) else None
+        index = tensor.get_device()
         return core.capture_gpu(event, tensor, role, path, f"cuda:{index}", index, stream, rows, value)
 
     def _captured(self, error: str | None) -> None:

@@ -7,6 +7,10 @@ from typing import Any
 
 import torch
 
+from tensortap import _core
+from tensortap.quant.values import values_of
+from tensortap.snapshot import known_groups
+
 
 def describe(tensor: torch.Tensor) -> tuple[str, str, bool]:
     """What is said of a tensor whose class takes part in dispatch: note, JSON, and whether its own calls are shown.
@@ -24,4 +28,23 @@ def describe(tensor: torch.Tensor) -> tuple[str, str, bool]:
         return "dtensor", json.dumps({"placements": placements, "mesh": mesh}), True
     if name == "FakeTensor":
         return "fake", "true", False
-    return "classes", json.dumps(name), name != "FunctionalTensor"
+    if name == "FunctionalTensor":
+        return "classes", json.dumps(name), False
+    if (groups := known_groups(tensor)) is not None:
+        made = groups[""].format
+        return "quantized", json.dumps(made.name if made is not None else name), True
+    return "classes", json.dumps(name), True
+
+
+def take_apart(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor | None, str, str, bool]]:
+    """Of a quantized tensor: each group's values, if they can be decoded, and then its parts; nothing of any other.
+
+    Each is a path, a tensor, the description of the group, why it is not read, and whether it is the values.
+    """
+    found: list[tuple[str, torch.Tensor | None, str, str, bool]] = []
+    for step, group in (known_groups(tensor) or {}).items():
+        path = _core.append_path("", step) if step else ""
+        values, description, why = values_of(group)
+        found.append((path, values, description, why, True))
+        found += [(_core.append_path(path, name), part, "", "", False) for name, part in group.parts().items()]
+    return found

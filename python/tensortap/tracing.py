@@ -313,7 +313,7 @@ def trace(
     from tensortap.live_rows import LiveRows, row_options
     from tensortap.module_scopes import ModuleScopes
     from tensortap.options import _size
-    from tensortap.tensor_kinds import describe
+    from tensortap.tensor_kinds import describe, take_apart
 
     models = model if model is None or isinstance(model, Mapping) else {"": model}
     for each in (models or {}).values():
@@ -331,6 +331,7 @@ def trace(
         level=LEVELS[level],
         decide=level_of_name(filter, LEVELS[level]),
         describe=describe,
+        take_apart=take_apart,
         hook=guarded_hook(hooks) if hooks is not None else None,
         limit_bytes=_size(memory, "memory"),
         recorder=0,

@@ -125,6 +125,11 @@ def _close_all() -> None:
             recording.close()
 
 
+def recordings() -> list[Session]:
+    """Those under way in this process."""
+    return [recording for writer in list(_writers.values()) for recording in writer._recordings]
+
+
 _registered_in = 0
 
 

@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "analyze/diff/role_flow.h"
 #include "analyze/extremes.h"
 
 namespace ttap {
 namespace {
 
 // What goes into a call; in a backward call the gradients of its outputs do.
-bool goes_in(std::string_view role) { return role == "in" || role == "grad_out"; }
+bool goes_in(std::string_view role) { return flow_of(role).input && !role.starts_with("recompute"); }
 
 bool same_call(const TensorRecord& a, const TensorRecord& b) {
   if (a.event != kNoEvent || b.event != kNoEvent) return a.event == b.event;
@@ -85,9 +86,11 @@ Situation situation_of(const Pass& pass, size_t tensor) {
   for (size_t i = 0; i < tensor; ++i) {
     const TensorRecord other = pass.tensor(i);
     if (!goes_in(other.role) || !same_call(other, record)) continue;
+    const auto stats = stats_of(pass, i);
+    const bool nonfinite = can_be_nonfinite(other.dtype) && stats.ok() && !is_clean(*stats);
+    if (is_parameter(other.role) && !nonfinite) continue;
     situation.inputs.push_back(i);
-    if (!can_be_nonfinite(other.dtype)) continue;
-    if (const auto stats = stats_of(pass, i); stats.ok() && !is_clean(*stats)) situation.nonfinite_inputs.push_back(i);
+    if (nonfinite) situation.nonfinite_inputs.push_back(i);
   }
   return situation;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "analyze/diff/role_flow.h"
 #include "analyze/event_op.h"
 #include "analyze/op_facts.h"
 #include "store/graph/graph_notes.h"
@@ -18,7 +19,7 @@ std::optional<size_t> number_or_nothing(uint32_t number) {
   return number == kNoNumber ? std::nullopt : std::optional<size_t>(number);
 }
 
-bool goes_in(std::string_view role) { return role == "in" || role == "grad_out"; }
+bool goes_in(std::string_view role) { return flow_of(role).input && !role.starts_with("recompute"); }
 
 // What stands in a record, as far as it is known.
 struct Content {

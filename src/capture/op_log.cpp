@@ -81,6 +81,7 @@ void OpLog::end(OpCall& call) {
     const OpTensor& tensor = call.tensors[i];
     Tensor& row = tensors_.append();
     row = {tensor.place, tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked, kNoTap};
+    if (tensor.group != 0) groups_.emplace(tensors_.size() - 1, tensor.group);
     if (tensor.on_gpu != kNoNumber) {
       const OpTensorOnGpu& on_gpu = call.on_gpu[tensor.on_gpu];
       row.tap = on_gpu.tap;

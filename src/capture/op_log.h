@@ -4,6 +4,7 @@
 #include <deque>
 #include <filesystem>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "capture/graph_passes.h"
@@ -126,6 +127,7 @@ class TTAP_API OpLog : public OpSink {
   RowBlocks<Call> calls_{memory_};  // in the order in which they ended
   RowBlocks<Use> uses_{memory_};
   RowBlocks<Tensor> tensors_{memory_};
+  std::unordered_map<size_t, TextId> groups_;  // of tensors, by index: few have one
   RowBlocks<Fingerprint> fingerprints_{memory_};
   std::deque<std::vector<std::byte>> blobs_;
   std::vector<uint64_t> threads_;

@@ -61,8 +61,8 @@ class OpLog::Saving {
                             .stack = stack_of(call)};
     writer_.add_event(call.number, event);
     for (uint32_t i = 0; i < call.tensor_count; ++i) {
-      const Tensor& tensor = log_.tensors_[call.first_tensor + i];
-      if (!unchanged_.contains(tensor.value)) add_tensor(call, event, tensor);
+      const size_t index = call.first_tensor + i;
+      if (!unchanged_.contains(log_.tensors_[index].value)) add_tensor(call, event, index);
     }
     add_call(call);
   }
@@ -126,7 +126,8 @@ class OpLog::Saving {
     return call.stack == 0 || call.stack > stacks_.size() ? std::string_view{} : stacks_[call.stack - 1];
   }
 
-  void add_tensor(const Call& call, const EventRecord& event, const Tensor& tensor) {
+  void add_tensor(const Call& call, const EventRecord& event, size_t index) {
+    const Tensor& tensor = log_.tensors_[index];
     const TensorMeta& meta = log_.metas_[tensor.meta];
     const OpPlace& place = log_.places_[tensor.place];
     TensorRecord record{.name = event.name,
@@ -149,6 +150,8 @@ class OpLog::Saving {
       record.has_fingerprint = true;
       record.fingerprint = *found;
     }
+    if (const auto group = log_.groups_.find(index); group != log_.groups_.end())
+      record.group = log_.texts_.text(group->second);
     // Where its rows were limited the statistics know how many values there were.
     std::vector<int64_t> live_shape;
     const uint64_t values = meta.byte_count / size_of(meta.dtype) * info(meta.dtype).values;

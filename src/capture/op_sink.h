@@ -53,6 +53,7 @@ struct OpTensor {
   uint32_t fingerprint = kNoNumber;  // index into OpCall::fingerprints
   uint32_t blob = kNoNumber;         // index into OpCall::blobs
   uint32_t on_gpu = kNoNumber;       // index into OpCall::on_gpu
+  TextId group = 0;                  // of the values of a quantized tensor: TensorRecord::group
 };
 
 // What becomes of a tensor on a GPU.
@@ -67,6 +68,7 @@ struct OpTensorSource {
   std::string_view role;
   std::string_view path;
   std::string_view device;
+  std::string_view group = {};         // the text of OpTensor::group
   const Fingerprint* known = nullptr;  // its fingerprint, if the source has it already
   // On a GPU the data is not for the host to read. One of these then says what becomes of it.
   cuda::PendingResult later = {};  // its fingerprint is on its way

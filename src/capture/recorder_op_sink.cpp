@@ -20,6 +20,7 @@ Place place_of(const OpTensor& tensor, const OpTensorSource& source) {
               .device = source.device,
               .at_most = tensor.asked,
               .value = tensor.value};
+  place.group = source.group;
   place.gpu = source.gpu;
   place.tap = source.tap;
   return place;

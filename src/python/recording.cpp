@@ -136,7 +136,10 @@ void init_recording(nb::module_& m) {
   nb::class_<Event>(m, "Event", "An event of an open pass, to hang tensors on.")
       .def_ro("number", &Event::number)
       .def_ro("call", &Event::call)
-      .def_ro("pass_number", &Event::pass);
+      .def_ro("pass_number", &Event::pass)
+      .def_prop_ro(
+          "level", [](const Event& event) { return static_cast<int>(event.level); },
+          "How much of its tensors is kept.");
 
   nb::class_<Recorder>(m, "Recorder", "Records tensors into a run directory; see include/ttap/recorder.h.")
       .def_static(

@@ -115,7 +115,7 @@ Result<ScaleGrid> ScaleGrid::create(const QuantGroup& group, const Geometry& geo
   std::vector<uint8_t> compact;
   if (places.swizzled()) {
     compact.resize(grid.block_.size());
-    const bool by_row = places.column_step() == 1;
+    const bool by_row = !places.by_column();
     const auto rows = static_cast<uint64_t>(by_row ? geometry.grid_rows : geometry.grid_columns);
     const auto columns = static_cast<uint64_t>(by_row ? geometry.grid_columns : geometry.grid_rows);
     TTAP_TRY(unswizzle_scales(from, byte_count(scale), rows, columns, compact.data()));

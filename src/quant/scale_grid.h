@@ -35,6 +35,7 @@ class ScalePlaces {
     return static_cast<uint64_t>(row) * row_step() + static_cast<uint64_t>(column) * column_step();
   }
   bool swizzled() const { return swizzled_; }
+  bool by_column() const { return transposed_; }
   // Of scales that are not swizzled, or no longer.
   uint64_t row_step() const { return transposed_ ? 1 : width_; }
   uint64_t column_step() const { return transposed_ ? width_ : 1; }

@@ -34,6 +34,18 @@ void read_dtensor(const Json& tensors, EventNotes& notes) {
   }
 }
 
+// What is said of the tensor with this role and path. A result is named with its role; an argument, which has a place
+// of its own, perhaps not.
+std::string_view said_of(const std::vector<std::pair<std::string, std::string>>& texts, std::string_view role,
+                         std::string_view path) {
+  for (const auto& [place, text] : texts) {
+    const bool with_role =
+        place.size() == role.size() + path.size() && place.starts_with(role) && place.ends_with(path);
+    if (with_role || (place == path && role != "out") || (place.empty() && path.empty())) return text;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string python_text(const Json& json) {
@@ -54,13 +66,11 @@ std::string python_text(const Json& json) {
 }
 
 std::string_view EventNotes::placements_of(std::string_view role, std::string_view path) const {
-  // A result is named with its role; an argument, which has a place of its own, perhaps not.
-  for (const auto& [place, text] : placements) {
-    const bool with_role =
-        place.size() == role.size() + path.size() && place.starts_with(role) && place.ends_with(path);
-    if (with_role || (place == path && role != "out") || (place.empty() && path.empty())) return text;
-  }
-  return {};
+  return said_of(placements, role, path);
+}
+
+std::string_view EventNotes::format_of(std::string_view role, std::string_view path) const {
+  return said_of(formats, role, path);
 }
 
 EventNotes read_notes(std::string_view text) {
@@ -80,6 +90,8 @@ EventNotes read_notes(std::string_view text) {
       notes.fake = value == true;
     } else if (name == "unread" && value.is_object()) {
       for (const auto& [place, why] : value.items()) notes.unread.emplace_back(place, plain_text(why));
+    } else if (name == "quantized" && value.is_object()) {
+      for (const auto& [place, format] : value.items()) notes.formats.emplace_back(place, plain_text(format));
     } else if (name == "dtensor" && value.is_object()) {
       read_dtensor(value, notes);
     }

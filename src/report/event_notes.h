@@ -18,9 +18,11 @@ struct EventNotes {
   bool readable = true;    // false: they are not a JSON object
   std::vector<std::pair<std::string, std::string>> unread;      // the place of a tensor, and why its value is not kept
   std::vector<std::pair<std::string, std::string>> placements;  // the place of a DTensor, and `|S(0)|R`
+  std::vector<std::pair<std::string, std::string>> formats;     // the place of a quantized tensor, and its format
 
-  // The placements of the tensor with this role and path, or empty.
+  // The placements of the tensor with this role and path, or empty; likewise its format.
   std::string_view placements_of(std::string_view role, std::string_view path) const;
+  std::string_view format_of(std::string_view role, std::string_view path) const;
 };
 EventNotes read_notes(std::string_view json);
 

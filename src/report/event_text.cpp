@@ -221,6 +221,8 @@ void EventText::write_tensor(const Value& value) {
     if (value.record->device == "meta") text_ += " meta";
   }
   if (!placements.empty()) text_ += printable(placements);
+  if (const std::string_view format = notes_.format_of(value.use.role, value.use.path); !format.empty())
+    text_ += " as " + printable(format);
   if (value.use.written) text_ += '!';
   out_.write(text_);
 }

@@ -39,6 +39,8 @@ struct Observer::Frame {
     Way way = Way::kRead;
     cuda::PendingResult later = {};
     uint32_t tap = kNoTap;
+    std::string_view group = {};
+    bool is_subclass = false;  // Python is asked what it consists of
   };
   struct Written {
     at::Tensor tensor;
@@ -85,6 +87,14 @@ struct Observer::Frame {
   Rare& rare() {
     has_rare = true;
     return rare_;
+  }
+  Pending& add_pending(const OpTensor& record, const TensorMeta& meta, const OpPlace& words, const TextTable& texts) {
+    Pending& pending = rare().pending.emplace_back(Pending{.record = record, .meta = &meta});
+    pending.role = texts.text(words.role);
+    pending.path = texts.text(words.path);
+    pending.device = texts.text(meta.device);
+    pending.group = texts.text(record.group);
+    return pending;
   }
   void collect(c10::ArrayRef<const c10::IValue> values) {
     const bool lone = collect_lone_tensors(values, places);

@@ -64,6 +64,15 @@ struct PythonSide {
     bool shows_inside = false;  // what its own code calls is shown beneath the call
   };
   std::function<Described(const at::Tensor& tensor)> describe;
+  // A quantized tensor as what it consists of, each group's values before its parts; nothing for any other subclass.
+  struct Part {
+    std::string path;   // below the tensor's own: "", "/payload"
+    at::Tensor tensor;  // undefined: its values are not known here
+    std::string group;  // TensorRecord::group
+    std::string why;    // it is not read
+    bool are_values = false;
+  };
+  std::function<std::vector<Part>(const at::Tensor& tensor)> take_apart;
   // The user's: JSON to be kept, or nothing.
   std::function<std::string(const std::string& op, c10::ArrayRef<const c10::IValue> arguments, const Operator& schema,
                             c10::ArrayRef<const c10::IValue> results)>
@@ -191,6 +200,8 @@ class Observer {
   bool wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
   bool describe_subclasses(Frame& frame, bool results, std::unique_lock<SpinLock>& lock);
   bool call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
+  bool read_groups(Frame& frame, std::unique_lock<SpinLock>& lock);
+  void add_part(Frame& frame, const OpTensor& whole, const PythonSide::Part& part);
   void use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how);
   void launch_before(const Operator& op, const Frame& frame);
   void launch_before_writing(Frame& frame);

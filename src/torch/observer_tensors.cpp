@@ -60,9 +60,11 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
     return;
   }
   OpTensor record{.place = place, .meta = meta, .value = use.value, .asked = how.level};
+  bool is_subclass = false;
   if (how.level != Level::kMeta) {
     if (reason.empty()) reason = unreadable(tensor);
-    if (!reason.empty()) {
+    is_subclass = reason == kSubclass && python_.take_apart;
+    if (!reason.empty() && !is_subclass) {
       record.asked = Level::kMeta;
       note_unread(frame, place, reason);
     }
@@ -72,14 +74,11 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
     return;
   }
   Frame::Pending& pending =
-      frame.rare().pending.emplace_back(Frame::Pending{.record = record, .meta = &tensors_.metas()[meta]});
-  const OpPlace& words = places_.all()[place];
-  pending.role = texts_.text(words.role);
-  pending.path = texts_.text(words.path);
-  pending.device = texts_.text(pending.meta->device);
+      frame.add_pending(record, tensors_.metas()[record.meta], places_.all()[record.place], texts_);
   if (record.asked == Level::kMeta) return;
   pending.tensor = tensor;
-  if (!options_.ids) return;
+  pending.is_subclass = is_subclass;
+  if (!options_.ids || is_subclass) return;
   if (const Fingerprint* known = tensors_.fingerprint_of(tensor, meta)) pending.known = *known;
 }
 
@@ -146,6 +145,7 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
 bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
   std::vector<Frame::Pending>& all = frame.rare().pending;
   if (all.empty()) return true;
+  if (!read_groups(frame, lock)) return false;
   send_to_gpu(frame);
   const size_t first = frame.call.tensors.size();
   const auto take_all = [&] {
@@ -159,6 +159,7 @@ bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
                             .role = each.role,
                             .path = each.path,
                             .device = each.device,
+                            .group = each.group,
                             .known = each.known ? &*each.known : nullptr,
                             .later = each.later,
                             .tap = each.tap};

@@ -71,6 +71,31 @@ PythonSide::Described describe(PyObject* function, const at::Tensor& tensor) {
   return told;
 }
 
+std::vector<PythonSide::Part> take_apart(PyObject* function, const at::Tensor& tensor) {
+  const py::gil_scoped_acquire gil;
+  const KeepError keep;
+  std::vector<PythonSide::Part> parts;
+  PyObject* argument = THPVariable_Wrap(tensor);
+  PyObject* answer = argument == nullptr ? nullptr : PyObject_CallOneArg(function, argument);
+  Py_XDECREF(argument);
+  if (answer == nullptr) {
+    report_error(function);
+    return parts;
+  }
+  const Py_ssize_t count = PyList_Check(answer) != 0 ? PyList_GET_SIZE(answer) : 0;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* told = PyList_GET_ITEM(answer, i);
+    if (PyTuple_Check(told) == 0 || PyTuple_GET_SIZE(told) != 5) continue;
+    parts.push_back({.path = text_of(PyTuple_GET_ITEM(told, 0)),
+                     .tensor = tensor_of(PyTuple_GET_ITEM(told, 1)),
+                     .group = text_of(PyTuple_GET_ITEM(told, 2)),
+                     .why = text_of(PyTuple_GET_ITEM(told, 3)),
+                     .are_values = PyObject_IsTrue(PyTuple_GET_ITEM(told, 4)) == 1});
+  }
+  Py_DECREF(answer);
+  return parts;
+}
+
 std::string call_hook(PyObject* function, const std::string& op, c10::ArrayRef<const c10::IValue> arguments,
                       const Operator& schema, c10::ArrayRef<const c10::IValue> results) {
   const py::gil_scoped_acquire gil;
@@ -125,6 +150,8 @@ PythonSide python_side(const PythonFunctions& functions) {
     side.decide = [function](const std::string& name) { return decide(function, name); };
   if (PyObject* function = functions.describe)
     side.describe = [function](const at::Tensor& tensor) { return describe(function, tensor); };
+  if (PyObject* function = functions.take_apart)
+    side.take_apart = [function](const at::Tensor& tensor) { return take_apart(function, tensor); };
   if (PyObject* function = functions.hook)
     side.hook = [function](const std::string& op, c10::ArrayRef<const c10::IValue> arguments, const Operator& schema,
                            c10::ArrayRef<const c10::IValue> results) {

@@ -121,7 +121,7 @@ std::string_view unreadable(const at::Tensor& tensor) {
   if (tensor.is_meta()) return "on the meta device";
   if (!tensor.has_storage()) return "without a storage";
   if (!dtype_of(tensor.scalar_type())) return "of a dtype that has no bytes of its own";
-  if (tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Python)) return "a tensor subclass";
+  if (tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Python)) return kSubclass;
   if (tensor.const_data_ptr() == nullptr && tensor.numel() > 0) return "without memory";
   return {};
 }

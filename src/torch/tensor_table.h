@@ -141,6 +141,7 @@ class TensorTable {
 // PyTorch's dtype, or the one of the same size that stands for it; nothing for one without bytes of its own.
 std::optional<DType> dtype_of(c10::ScalarType type);
 
+inline constexpr std::string_view kSubclass = "a tensor subclass";
 // Why the bytes of a tensor cannot be read where they lie; nothing when they can.
 std::string_view unreadable(const at::Tensor& tensor);
 

@@ -34,10 +34,13 @@ OpView view_named(std::string_view name) {
 // An observer with where it puts what it sees: memory, or a recorder that outlives it.
 class OpSource {
  public:
-  OpSource(const ObserverOptions& options, nb::object decide, nb::object describe, nb::object hook,
-           uint64_t limit_bytes, Recorder* recorder)
-      : held_{std::move(decide), std::move(describe), std::move(hook)},
-        observer_(options, python_side({function(held_[0]), function(held_[1]), function(held_[2])})) {
+  OpSource(const ObserverOptions& options, nb::object decide, nb::object describe, nb::object take_apart,
+           nb::object hook, uint64_t limit_bytes, Recorder* recorder)
+      : held_{std::move(decide), std::move(describe), std::move(take_apart), std::move(hook)},
+        observer_(options, python_side({.decide = function(held_[0]),
+                                        .describe = function(held_[1]),
+                                        .take_apart = function(held_[2]),
+                                        .hook = function(held_[3])})) {
     if (recorder != nullptr) {
       recorder_sink_ = std::make_unique<RecorderOpSink>(*recorder, observer_.texts(), observer_.places());
       RecorderOpSink* sink = recorder_sink_.get();
@@ -102,7 +105,7 @@ class OpSource {
  private:
   static PyObject* function(const nb::object& object) { return object.is_none() ? nullptr : object.ptr(); }
 
-  nb::object held_[3];
+  nb::object held_[4];
   Observer observer_;
   std::unique_ptr<OpLog> log_;
   std::unique_ptr<RecorderOpSink> recorder_sink_;
@@ -127,8 +130,9 @@ void init_tracing(nb::module_& m) {
       .def(
           "__init__",
           [](OpSource* self, std::string_view view, int level, bool inputs, bool outputs, bool ids, bool stacks,
-             bool all_threads, bool compilation, nb::object decide, nb::object describe, nb::object hook,
-             uint64_t limit_bytes, uintptr_t recorder, int64_t padded, uintptr_t rows, bool rows_are_64_bit) {
+             bool all_threads, bool compilation, nb::object decide, nb::object describe, nb::object take_apart,
+             nb::object hook, uint64_t limit_bytes, uintptr_t recorder, int64_t padded, uintptr_t rows,
+             bool rows_are_64_bit) {
             new (self) OpSource({.view = view_named(view),
                                  .level = static_cast<Level>(level),
                                  .inputs = inputs,
@@ -137,13 +141,13 @@ void init_tracing(nb::module_& m) {
                                  .stacks = stacks,
                                  .all_threads = all_threads,
                                  .compilation = compilation},
-                                std::move(decide), std::move(describe), std::move(hook), limit_bytes,
-                                reinterpret_cast<Recorder*>(recorder));
+                                std::move(decide), std::move(describe), std::move(take_apart), std::move(hook),
+                                limit_bytes, reinterpret_cast<Recorder*>(recorder));
             self->observer().set_rows({padded, {reinterpret_cast<const void*>(rows), rows_are_64_bit}});
           },
           nb::kw_only(), "view"_a, "level"_a, "inputs"_a, "outputs"_a, "ids"_a, "stacks"_a, "all_threads"_a,
-          "compilation"_a, "decide"_a.none(), "describe"_a.none(), "hook"_a.none(), "limit_bytes"_a, "recorder"_a,
-          "padded"_a = -1, "rows"_a = 0, "rows_are_64_bit"_a = true)
+          "compilation"_a, "decide"_a.none(), "describe"_a.none(), "take_apart"_a.none(), "hook"_a.none(),
+          "limit_bytes"_a, "recorder"_a, "padded"_a = -1, "rows"_a = 0, "rows_are_64_bit"_a = true)
       .def("start", &OpSource::start)
       .def("stop", &OpSource::stop)
       .def(

@@ -163,6 +163,22 @@ TEST_F(CauseTest, WithoutInputsTheFirstIsBlamedByOrderAndTheRestIsUnknown) {
   EXPECT_EQ(cause(mlp_out), Cause::kUnknown);
 }
 
+TEST_F(CauseTest, ParametersThatAgreeDoNotStandForTheInputs) {
+  for (const uint32_t index : {norm_in, query_in, mlp_in}) side.at(index).role = "param";
+  for (const uint32_t index : {root_in, attention_in}) side.at(index).role = "other";
+  part({query_out, attention_out, mlp_out, root_out});
+  find();
+  EXPECT_EQ(cause(query_out), Cause::kIntroduced);
+  EXPECT_EQ(cause(mlp_out), Cause::kUnknown);
+}
+
+TEST_F(CauseTest, AParameterThatCameInDifferentIsWhatTheResultInheritsFrom) {
+  side.at(query_in).role = "param";
+  part({query_in, query_out});
+  find();
+  EXPECT_EQ(cause(query_out), Cause::kInherited);
+}
+
 TEST_F(CauseTest, WithoutInputsTheVeryFirstIsUnknown) {
   part({norm_out, query_out});
   drop_inputs();

@@ -83,6 +83,19 @@ TEST_F(NonfiniteTest, UnwantedTensorsAreCounted) {
   EXPECT_TRUE(report.found.empty());
 }
 
+TEST_F(NonfiniteTest, AParameterCountsAsAnInputOnlyWhenItIsNotFiniteItself) {
+  test::SamplePass writer(scratch_.path(), 0);
+  const uint32_t call = writer.event("fc");
+  writer.tensor("fc", {1}, std::vector<float>{1}, {.role = "param", .path = "/bias", .event = call});
+  writer.tensor("fc", {1}, std::vector<float>{kNan}, {.role = "param", .path = "/weight", .event = call});
+  writer.tensor("fc", {1}, std::vector<float>{kNan}, {.event = call});
+  const Pass pass = reopen(writer);
+  const Situation situation = situation_of(pass, 2);
+  EXPECT_EQ(situation.inputs, (std::vector<size_t>{1}));
+  EXPECT_EQ(situation.nonfinite_inputs, (std::vector<size_t>{1}));
+  EXPECT_TRUE(situation_of(pass, 1).inputs.empty());
+}
+
 TEST_F(NonfiniteTest, TheOriginNamesPlaceAndInputsOfTheSameCall) {
   test::SamplePass writer(scratch_.path(), 0);
   const uint32_t outer = writer.event("outer");

@@ -61,3 +61,16 @@ def same_bits(ours, theirs):
     nan_ours, nan_theirs = ours.float().isnan(), theirs.float().isnan()
     bits = (ours.contiguous().view(whole), theirs.contiguous().view(whole))
     return torch.equal(nan_ours, nan_theirs) and torch.equal(bits[0][~nan_ours], bits[1][~nan_theirs])
+
+
+def swizzled(scales):
+    """Scales of a byte each in the tiles of a GEMM, with garbage where there is none."""
+    rows, columns = scales.shape
+    tiles = torch.empty((-(-rows // 128) * 128) * (-(-columns // 4) * 4), dtype=torch.uint8)
+    _core.swizzle_scales(scales.contiguous(), tiles)
+    padding = torch.full((-(-rows // 128) * 128, -(-columns // 4) * 4), 1, dtype=torch.uint8)
+    padding[:rows, :columns] = 0
+    mask = torch.empty_like(tiles)
+    _core.swizzle_scales(padding, mask)
+    tiles[mask == 1] = 0xA5
+    return tiles

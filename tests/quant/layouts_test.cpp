@@ -110,6 +110,20 @@ TEST(Layouts, Mxfp8ByColumnsIsNotTransposed) {
   EXPECT_TRUE(same_values(decoded(tiles.group()), values));
 }
 
+TEST(Layouts, OneRowOfBlocksByColumnsMayBeSwizzled) {
+  MadeGroup made{.format = format_named("mxfp8_e4m3"), .shape = {32, kColumns}};
+  made.format.block_rows = 32;
+  made.format.block_columns = 1;
+  made.payload = random_bytes(at(32 * kColumns), 1);
+  made.scale = random_bytes(at(kColumns), 2);
+  made.scale_shape = {1, kColumns};
+  MadeGroup tiles = made;
+  tiles.format.scale_layout = ScaleLayout::kSwizzled;
+  tiles.scale = swizzled(made.scale, kColumns, 1);
+  tiles.scale_shape = {static_cast<int64_t>(tiles.scale.size())};
+  EXPECT_TRUE(same_values(decoded(tiles.group()), decoded(made.group())));
+}
+
 // NVFP4 by columns is the rows of the transposed matrix.
 TEST(Layouts, Nvfp4ByColumnsIsTransposed) {
   MadeGroup rows{.format = format_named("nvfp4"), .shape = {kColumns, kRows}};

@@ -81,6 +81,8 @@ def _parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
     """A tensor as strided ones on the CPU, each with what it is of the whole."""
     parts = []
     for part in snapshot.parts_of(tensor.detach()) if not snapshot.is_plain(tensor) else [None]:
+        if part is not None and part.group is not None:
+            continue  # its parts come after it
         values, steps = (tensor.detach(), ()) if part is None else (part.tensor, part.steps)
         if part is not None and not part.has_bytes:
             raise snapshot.Unrecordable("it has no values")

@@ -77,6 +77,11 @@ class Blame {
       Node& node = nodes_[{record.name, record.call, flow.turn}];
       (flow.input ? node.inputs : node.outputs).push_back(i);
     }
+    // Parameters that agree do not tell whether the inputs do.
+    for (auto& [call, node] : nodes_)
+      if (std::ranges::all_of(node.inputs,
+                              [&](uint32_t k) { return is_parameter(record_at(k).role) && !parted(tensors_[k]); }))
+        node.inputs.clear();
   }
 
   void find() {

@@ -23,9 +23,17 @@ RoleFlow flow_of(std::string_view role) {
     role.remove_prefix(kRecompute.size());
     return {role == "_in", 1};
   }
-  for (const std::string_view gradient : {"grad_out", "grad_in"})
-    if (role.starts_with(gradient)) return {gradient == "grad_out", 1 + repetition(role.substr(gradient.size()))};
-  return {role == "in", 0};
+  struct Gradient {
+    std::string_view role;
+    bool input;
+  };
+  constexpr Gradient kGradients[] = {
+      {"grad_out", true}, {"grad_in", false}, {"gradient", true}, {"wgrad", false}, {"dgrad", false}};
+  for (const Gradient& gradient : kGradients)
+    if (role.starts_with(gradient.role)) return {gradient.input, 1 + repetition(role.substr(gradient.role.size()))};
+  return {role == "in" || role == "activation" || is_parameter(role), 0};
 }
+
+bool is_parameter(std::string_view role) { return role == "param" || role == "weight"; }
 
 }  // namespace ttap

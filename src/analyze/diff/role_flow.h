@@ -7,11 +7,15 @@ namespace ttap {
 
 // Which way a tensor of a role flows: into a call or out of it, and in which turn of the call. The forward is turn 0;
 // its recomputation for the backward (`recompute`, `recompute_in`) turn 1; the backward (`grad_out` goes in, `grad_in`
-// comes out) turn 2, a second one (`grad_out_2`) turn 3, and so on.
+// comes out) turn 2, a second one (`grad_out_2`) turn 3, and so on. Parameters go in (`param`), and so do the operands
+// of a quantized layer (`activation`, `weight`; in its backward `gradient`, of which `wgrad` and `dgrad` are made).
 struct RoleFlow {
   bool input = false;
   uint32_t turn = 0;
 };
 RoleFlow flow_of(std::string_view role);
+
+// A call's parameters go in, and say nothing of its other inputs.
+bool is_parameter(std::string_view role);
 
 }  // namespace ttap

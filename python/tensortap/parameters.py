@@ -1,0 +1,69 @@
+"""The parameters and buffers of a module: which of them are to be recorded before a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from tensortap import _core
+
+if TYPE_CHECKING:
+    from tensortap.quant.group import Group
+
+
+class Parameters:
+    """Tells what has changed in one module since it was asked last: another tensor, or one that was written to.
+
+    What is written through `.data` is not noticed: PyTorch does not count it either.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Any, ...]] = {}
+
+    def changed(self, module: nn.Module | None) -> Iterator[tuple[str, torch.Tensor | Group]]:
+        """Each parameter and buffer that is new or another, with its path; those of one quantized weight as a group."""
+        if module is None:
+            return
+        held = {**module._parameters, **module._buffers}
+        states = {name: _state(tensor) for name, tensor in held.items() if tensor is not None}
+        changed = {name for name, state in states.items() if self._known.get(name) != state}
+        if module.training and isinstance(module, nn.modules.batchnorm._NormBase):
+            changed.update(name for name in module._buffers if name in states)  # written to without being counted
+        self._known = states
+        if not changed:
+            return
+        from tensortap.quant.recognise import groups_of_module
+
+        taken: set[str] = set()
+        for name, group in groups_of_module(module).items():
+            taken.update(group.members)
+            if changed.intersection(group.members):
+                yield _core.append_path("", name), group
+        for name in states:
+            if name in changed and name not in taken:
+                yield _core.append_path("", name), held[name]  # type: ignore[misc]
+
+    def forget(self) -> None:
+        """All of them are new again: in a forked child, which has recorded nothing."""
+        self._known = {}
+
+
+def _state(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Which tensor it is, and how often it was written to; of a wrapper subclass, that of all it consists of."""
+    state: tuple[Any, ...] = (id(tensor), tuple(tensor.shape))
+    inner = vars(tensor).values() if type(tensor) is not torch.Tensor else ()
+    if hasattr(tensor, "__tensor_flatten__"):
+        inner = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+    else:
+        state += _memory(tensor)
+    return state + tuple(_memory(part) for part in inner if isinstance(part, torch.Tensor))
+
+
+def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
+    try:
+        return tensor.data_ptr(), tensor._version
+    except RuntimeError:  # a wrapper has no memory, a tensor of inference mode no version
+        return (id(tensor),)

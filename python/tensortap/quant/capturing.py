@@ -1,0 +1,131 @@
+"""tap.capture_quantized(): a quantized tensor that a program holds in pieces goes into the recording as one group."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tensortap import _core
+from tensortap.quant.group import Group
+
+if TYPE_CHECKING:
+    import torch
+
+    from tensortap.module_source import ModuleSource
+
+
+def capture_quantized(
+    name: str,
+    *,
+    payload: torch.Tensor,
+    scale: torch.Tensor,
+    global_scale: torch.Tensor | None = None,
+    zero_point: torch.Tensor | None = None,
+    format: str | _core.QuantFormat,
+    shape: tuple[int, ...] | None = None,
+    dtype: torch.dtype | None = None,
+    role: str = "out",
+    **fields: Any,
+) -> None:
+    """Records a quantized tensor of which no object knows that its pieces belong together.
+
+    It goes into every recording under way, in the pass that this thread is in; without one it costs nothing. Filter and
+    level count for its name.
+
+    Parameters
+    ----------
+    name
+        What it is called; a second one of the name in a pass is `name::call2`.
+    payload, scale, global_scale, zero_point
+        The pieces. Scales may be padded, or swizzled if `scale_layout="swizzled"` says so.
+    format
+        The name of a format, or one that was made. By name, the type of the scales is theirs, and there is a global
+        scale or zero point if it is given.
+    shape
+        Of the values; found by the payload unless given.
+    dtype
+        Of the values; bfloat16 unless given.
+    role
+        As in the keys of a recording: `out`, `in`, ….
+    **fields
+        What is different in the format: `block_columns=64`, `stored_transposed=True`.
+    """
+    group = group_from(
+        payload=payload,
+        scale=scale,
+        format=format,
+        global_scale=global_scale,
+        zero_point=zero_point,
+        shape=shape,
+        dtype=dtype,
+        **fields,
+    )
+    writer = sys.modules.get("tensortap.writer")
+    for recording in writer.recordings() if writer is not None else ():
+        if hasattr(recording, "capture_group"):
+            recording.capture_group(name, group, role)
+
+
+def group_from(
+    *,
+    payload: torch.Tensor,
+    scale: torch.Tensor,
+    format: str | _core.QuantFormat,
+    global_scale: torch.Tensor | None = None,
+    zero_point: torch.Tensor | None = None,
+    shape: tuple[int, ...] | None = None,
+    dtype: torch.dtype | None = None,
+    **fields: Any,
+) -> Group:
+    """A group of these pieces, as capture_quantized() takes them. Raises ValueError for a format that there is not."""
+    import copy
+
+    import torch
+
+    from tensortap.quant.formats import scale_type_of
+
+    if isinstance(format, str):
+        made = _core.quant_format(format)
+        made.source = "capture"
+        if scale.dtype != torch.uint8:
+            made.scale_type = scale_type_of(scale.dtype)
+        if global_scale is None:
+            made.global_scale = "none"
+        elif made.global_scale == "none":
+            made.global_scale = "factor"
+        if zero_point is not None and made.zero_point == "none":
+            made.zero_point = "integer" if zero_point.dtype in (torch.int8, torch.uint8, torch.int32) else "value"
+    else:
+        made = copy.copy(format)
+    for field, value in fields.items():
+        if not hasattr(made, field):
+            raise TypeError(f"a quantized format has no {field!r}")
+        setattr(made, field, value)
+    parts = {"payload": payload, "scale": scale, "global_scale": global_scale, "zero_point": zero_point}
+    return Group(made, tuple(shape or _shape_of(made, payload)), dtype or torch.bfloat16, parts)
+
+
+def _shape_of(made: _core.QuantFormat, payload: torch.Tensor) -> tuple[int, ...]:
+    """Of the values, when all of the payload is codes."""
+    bits = 8
+    if made.packing != "none":
+        bits = 6 if made.element in ("e2m3", "e3m2") else 4
+    last = payload.shape[-1] * payload.element_size() * 8 // bits
+    shape = (*payload.shape[:-1], last)
+    return (*shape[1:], shape[0]) if made.stored_transposed else shape
+
+
+def capture_group(source: ModuleSource, name: str, group: Group, role: str) -> None:
+    """For a recording: the group as an event of its own, inside the module that is being called."""
+    from tensortap.passes import SKIPPED
+
+    number = source.tracker.number_here()
+    if number is None:
+        source.coverage.note_once(f"{name} was captured outside any pass, and is not recorded")
+    if number is None or number == SKIPPED or not source.options.filter.selects_op(name):
+        return
+    level = source.options.levels.of_name(name)
+    parent = next((call.event for call in reversed(source.tracker.thread.parents) if call.event is not None), None)
+    event = source.core.begin_event(name, "capture", number, level, parent, False, source.graph_now())
+    source.capture.record(event, number, [name], group, role, "")
+    source.core.end_event(event)

@@ -1,0 +1,55 @@
+"""A quantized group as a recording keeps it: a description at its own key, and its parts one step below."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tensortap import _core
+from tensortap.quant.group import Group
+
+if TYPE_CHECKING:
+    from tensortap.reading import Pass, TensorRecord
+
+
+def part_keys(record: TensorRecord) -> dict[str, str]:
+    """The keys of the parts of a group by what they are."""
+    described = json.loads(record.group)
+    return {
+        str(step): _core.key_text(record.name, record.call, record.role, _core.append_path(record.path, str(step)))
+        for step in described.get("parts", [])
+    }
+
+
+def group_in(kept: Pass, record: TensorRecord) -> Group:
+    """The group that the record describes. Raises LookupError when the bytes of a part were not kept."""
+    from tensortap.snapshot import TORCH_DTYPES
+
+    parts = {}
+    for step, key in part_keys(record).items():
+        index = kept._core.find(key)
+        if index is None or not kept._core.has_bytes(index):
+            raise LookupError(
+                f"{record.key!r} is a quantized tensor of which {key!r} has no bytes (level fingerprint or meta, or "
+                "dropped): it cannot be decoded"
+            )
+        parts[step] = kept._tensor(index)
+    made = _core.quant_format_from_json(json.dumps(json.loads(record.group)["format"]))
+    return Group(made, record.shape, TORCH_DTYPES[record.dtype], parts)
+
+
+def decoded_pass(kept: Pass) -> tuple[dict[int, Group], set[int]]:
+    """The groups of a pass that can be decoded, by where their record is; and where their parts are."""
+    groups, parts = {}, set()
+    for index, record in enumerate(kept.records):
+        if not record.group:
+            continue
+        try:
+            group = group_in(kept, record)
+        except LookupError:
+            continue
+        if group.format is None or group.format.rotated:
+            continue
+        groups[index] = group
+        parts.update(kept._core.find(key) for key in part_keys(record).values())
+    return groups, parts

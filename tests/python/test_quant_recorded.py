@@ -1,0 +1,249 @@
+"""Quantized tensors in a recording: parts, a description, the fingerprint of the values; and all of it read back."""
+
+import warnings
+
+import pytest
+import te_tensors
+import tensortap as tap
+import torch
+from quantized import same_bits
+from tensortap import quant
+from torch import nn
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    torchao = pytest.importorskip("torchao", reason="torchao is not installed")
+    from torchao.prototype.mx_formats.mx_tensor import MXTensor
+    from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor, per_tensor_amax_to_scale
+    from torchao.quantization import PerRow
+    from torchao.quantization.quantize_.workflows.float8.float8_tensor import Float8Tensor
+    from torchao.quantization.quantize_.workflows.int8.int8_tensor import Int8Tensor
+    from torchao.quantization.quantize_.workflows.intx.intx_unpacked_to_int8_tensor import IntxUnpackedToInt8Tensor
+
+
+class Gives(nn.Module):
+    def __init__(self, output):
+        super().__init__()
+        self.output = output
+
+    def forward(self, x):
+        return self.output
+
+
+def record_output(directory, output, **options):
+    """A pass in which module `0` gave this."""
+    model = nn.Sequential(Gives(output))
+    with tap.record(model, directory, report=False, **options) as recording:
+        model(torch.ones(1))
+    return tap.open(directory).ranks[0].passes[0], recording
+
+
+def values(*shape, dtype=torch.float32):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+
+
+def nvfp4(x, **options):
+    return NVFP4Tensor.to_nvfp4(x, per_tensor_scale=per_tensor_amax_to_scale(x.abs().amax()), **options)
+
+
+MADE = {
+    "fp8": lambda x: Float8Tensor.from_hp(x, torch.float8_e4m3fn, PerRow()),
+    "fp8, transposed": lambda x: Float8Tensor.from_hp(x, torch.float8_e5m2, PerRow()).t(),
+    "mxfp8": lambda x: MXTensor.to_mx(x, torch.float8_e4m3fn, 32, is_swizzled_scales=False),
+    "mxfp8, swizzled": lambda x: MXTensor.to_mx(x, torch.float8_e4m3fn, 32, is_swizzled_scales=True),
+    "mxfp6": lambda x: MXTensor.to_mx(x, "fp6_e3m2", 32),
+    "mxfp4, swizzled": lambda x: MXTensor.to_mx(x, torch.float4_e2m1fn_x2, 32, is_swizzled_scales=True),
+    "nvfp4": nvfp4,
+    "nvfp4, one level": NVFP4Tensor.to_nvfp4,
+    "nvfp4, swizzled": lambda x: nvfp4(x, is_swizzled_scales=True),
+    "nvfp4, swizzled and transposed": lambda x: nvfp4(x, is_swizzled_scales=True).t(),
+    "int8": lambda x: Int8Tensor.from_hp(x, PerRow()),
+    "int4": lambda x: IntxUnpackedToInt8Tensor.from_hp(x, (1, 32), torch.int4),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("kind", MADE)
+def test_a_tensor_of_torchao_is_read_back_and_decoded_as_torchao_does(tmp_path, kind, dtype):
+    made = MADE[kind](values(100, 96, dtype=dtype))
+    kept, recording = record_output(tmp_path / "quantized", made)
+    expected = made.dequantize().contiguous()
+    group = kept["0"]
+    assert isinstance(group, quant.Group)
+    assert same_bits(group.decoded(), expected)
+    # The parts are plain tensors with keys of their own, and the bytes that the program had.
+    ours, theirs = group.parts(), quant.groups_of(made)[""].parts()
+    assert list(kept) == ["0", *(f"0/{step}" for step in theirs)]
+    for step, part in theirs.items():
+        assert torch.equal(kept[f"0/{step}"].flatten().view(torch.uint8), part.flatten().view(torch.uint8))
+        assert ours[step].dtype == part.dtype and ours[step].shape == part.shape
+    # What is kept of the values is what would be kept of the tensor that they are.
+    record = kept.record("0")
+    plain = record_output(tmp_path / "plain", expected, level="fingerprint")[0].record("0")
+    assert (record.hash, record.stats, record.shape, record.dtype) == (
+        plain.hash,
+        plain.stats,
+        plain.shape,
+        plain.dtype,
+    )
+    assert record.group and not record.has_bytes and record.level == "fingerprint"
+    assert recording.coverage["notes"] == [] and recording.coverage["unsupported"] == []
+
+
+def test_both_directions_of_a_tensor_are_two_groups(tmp_path):
+    made, rowwise, columnwise = te_tensors.mxfp8((96, 160), True)
+    kept, _ = record_output(tmp_path, made)
+    assert list(kept) == [
+        "0", "0/payload", "0/scale", "0/columnwise", "0/columnwise/payload", "0/columnwise/scale",
+    ]  # fmt: skip
+    assert same_bits(kept["0"].decoded(torch.float32), rowwise)
+    assert same_bits(kept["0/columnwise"].decoded(torch.float32), columnwise)
+    assert same_bits(tap.open(tmp_path)["0/columnwise"].decoded(torch.float32), columnwise)
+
+
+def test_what_was_rotated_is_recorded_and_not_decoded(tmp_path):
+    made, _, columnwise = te_tensors.nvfp4((32, 64), False, quantizer=te_tensors.Quantizer(with_rht=True))
+    kept, recording = record_output(tmp_path, made)
+    assert kept.record("0").hash is not None
+    record = kept.record("0/columnwise")
+    assert record.level == "meta" and record.hash is None and record.shape == (32, 64)
+    assert kept["0/columnwise"].format.rotated
+    assert same_bits(kept["0/columnwise"].decoded(torch.float32, rotated=True), columnwise)
+    (note,) = recording.coverage["notes"]
+    assert "1 tensor recorded as parts" in note and "rotated" in note and "0@out/columnwise" in note
+
+
+def test_at_level_fingerprint_there_are_hashes_of_parts_and_values(tmp_path):
+    kept, _ = record_output(tmp_path, nvfp4(values(64, 64)), level="fingerprint")
+    assert [record.level for record in kept.records] == ["fingerprint"] * 4
+    assert all(record.hash for record in kept.records)
+    with pytest.raises(LookupError, match="'0/payload' has no bytes"):
+        kept["0"]
+
+
+def test_at_level_meta_nothing_is_decoded(tmp_path, monkeypatch):
+    monkeypatch.setattr(quant.Group, "decoded", lambda *_: pytest.fail("decoded"))
+    kept, _ = record_output(tmp_path, nvfp4(values(64, 64)), level="meta")
+    assert [record.level for record in kept.records] == ["meta"] * 4
+    assert kept.record("0").shape == (64, 64) and kept.record("0").group
+
+
+class Unknown(torch.Tensor):
+    """A wrapper of which nobody knows anything."""
+
+    @staticmethod
+    def __new__(cls, first, second):
+        self = torch.Tensor._make_wrapper_subclass(cls, first.shape, dtype=first.dtype)
+        self.first, self.second = first, second
+        return self
+
+    def __tensor_flatten__(self):
+        return ["first", "second"], None
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        raise AssertionError(f"{func} ran on a wrapper")
+
+
+def test_an_unknown_subclass_is_its_parts_with_a_note(tmp_path):
+    first, second = torch.rand(3), torch.rand(2)
+    kept, recording = record_output(tmp_path, (Unknown(first, second), Unknown(first, second)))
+    assert list(kept) == ["0/0/first", "0/0/second", "0/1/first", "0/1/second"]
+    assert torch.equal(kept["0/1/second"], second)
+    assert recording.coverage["notes"] == [
+        "2 tensors recorded as parts, without the values: Unknown, whose format is not known, first 0@out/0"
+    ]
+
+
+def test_a_tensor_that_is_not_what_it_says_is_its_parts_with_a_note(tmp_path):
+    made = nvfp4(values(64, 64))
+    made.scale = made.scale[:3]
+    kept, recording = record_output(tmp_path / "kept", made)
+    assert kept.record("0").level == "meta" and not kept.record("0").group
+    assert torch.equal(kept["0/payload"], made.qdata)
+    (note,) = recording.coverage["notes"]
+    assert "scales of shape [3, 4]" in note
+    with pytest.raises(RuntimeError, match="scales of shape"):
+        record_output(tmp_path / "strict", made, strict=True)
+
+
+def test_what_is_not_in_the_hosts_memory_is_not_decoded(tmp_path):
+    codes = torch.empty(4, 8, dtype=torch.uint8, device="meta")  # as on a GPU: there is nothing to be read here
+    made = te_tensors.Float8Tensor((4, 8), _data=codes, _scale_inv=torch.ones(1), _fp8_dtype=te_tensors.E4M3)
+    kept, recording = record_output(tmp_path, made)
+    assert [(record.key, record.level) for record in kept.records] == [
+        ("0", "meta"),
+        ("0/payload", "meta"),
+        ("0/scale", "full"),
+    ]
+    assert kept.record("0").group and kept.record("0").shape == (4, 8)
+    (note,) = recording.coverage["notes"]
+    assert "not in the host's memory" in note
+
+
+def test_a_pass_is_loaded_as_parts_or_decoded(tmp_path):
+    made = nvfp4(values(64, 48))
+    kept, _ = record_output(tmp_path, {"weight": made, "plain": torch.ones(2)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing is missing
+        parts = tap.load_pass(kept.path)
+        decoded = tap.load_pass(kept.path, decode=True)
+    assert list(parts) == ["0/weight/payload", "0/weight/scale", "0/weight/global_scale", "0/plain"]
+    assert all(type(part) is torch.Tensor for part in parts.values())
+    assert list(decoded) == ["0/weight", "0/plain"]
+    assert same_bits(decoded["0/weight"], made.dequantize())
+
+
+@pytest.mark.parametrize("format", ["safetensors", "pt", "npy"])
+def test_other_formats_have_the_plain_parts(tmp_path, format):
+    made = nvfp4(values(64, 48))
+    kept, _ = record_output(tmp_path, made, format=format)
+    assert torch.equal(kept["0/payload"].view(torch.uint8), made.qdata)
+    assert torch.equal(kept["0/scale"].view(torch.uint8), made.scale.view(torch.uint8))
+    if format == "safetensors":
+        assert same_bits(kept["0"].decoded(), made.dequantize())
+
+
+def test_pieces_become_a_group_when_the_program_says_so(tmp_path):
+    made = nvfp4(values(64, 48, dtype=torch.bfloat16))
+    pieces = {"payload": made.qdata, "scale": made.scale, "global_scale": made.per_tensor_scale}
+
+    class Holds(nn.Module):
+        def forward(self, x):
+            tap.capture_quantized("fc.weight", format="nvfp4", **pieces)
+            tap.capture_quantized("fc.weight", format="nvfp4", role="in", **pieces)
+            tap.capture_quantized("left.out", format="nvfp4", **pieces)
+            return x
+
+    tap.capture_quantized("nobody.records", format="nvfp4", **pieces)
+    model = nn.Sequential(Holds())
+    with tap.record(model, tmp_path, filter=[r"^(fc|0)"], report=False) as recording:
+        model(torch.ones(1))
+        recording.capture_quantized("fc.late", format="nvfp4", **pieces)
+    kept = tap.open(tmp_path).ranks[0].passes[0]
+    assert [key for key in kept if "/" not in key] == ["fc.weight", "fc.weight::call2@in", "0"]
+    assert same_bits(kept["fc.weight"].decoded(), made.dequantize())
+    assert kept["fc.weight"].shape == (64, 48) and kept["fc.weight"].dtype == torch.bfloat16
+    assert recording.coverage["notes"] == ["fc.late was captured outside any pass, and is not recorded"]
+
+
+def test_pieces_with_a_format_of_ones_own(tmp_path):
+    codes, scale = torch.randint(-8, 8, (12, 40), dtype=torch.int8), torch.rand(12, 5, dtype=torch.float16)
+    zeros = torch.randint(-3, 3, (12, 5), dtype=torch.int8)
+
+    class Holds(nn.Module):
+        def forward(self, x):
+            tap.capture_quantized(
+                "w", payload=codes, scale=scale, zero_point=zeros, format="int8", block_columns=8, dtype=torch.float32
+            )
+            return x
+
+    model = nn.Sequential(Holds())
+    with tap.record(model, tmp_path, report=False):
+        model(torch.ones(1))
+    expected = (codes.float() - zeros.repeat_interleave(8, 1)) * scale.float().repeat_interleave(8, 1)
+    assert same_bits(tap.open(tmp_path)["w"].decoded(), expected)
+    with pytest.raises(ValueError, match="nvfp5"):
+        tap.capture_quantized("w", payload=codes, scale=scale, format="nvfp5")
+    with pytest.raises(TypeError, match="blocks"):
+        tap.capture_quantized("w", payload=codes, scale=scale, format="int8", blocks=8)

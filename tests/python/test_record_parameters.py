@@ -1,0 +1,102 @@
+"""The role `param`: parameters and buffers of the recorded modules, when they are new or have changed."""
+
+import pytest
+import tensortap as tap
+import torch
+from quantized import same_bits
+from tensortap import quant
+from torch import nn
+
+
+def keys_of_passes(directory):
+    return [list(kept) for kept in tap.open(directory).ranks[0].passes.values()]
+
+
+def test_parameters_are_in_the_first_pass_and_wherever_they_have_changed(tmp_path):
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3, bias=False))
+    before = model[0].weight.detach().clone()
+    with tap.record(model, tmp_path, roles="out,param", report=False):
+        model(torch.ones(2, 3))
+        model(torch.ones(2, 3))
+        with torch.no_grad():
+            model[0].weight.add_(1)
+        model(torch.ones(2, 3))
+        model[1].weight = nn.Parameter(torch.zeros(3, 3))
+        model(torch.ones(2, 3))
+    assert keys_of_passes(tmp_path) == [
+        ["0@param/weight", "0@param/bias", "0", "1@param/weight", "1"],
+        ["0", "1"],
+        ["0@param/weight", "0", "1"],
+        ["0", "1@param/weight", "1"],
+    ]
+    run = tap.open(tmp_path)
+    assert torch.equal(run["0@param/weight"], before)
+    assert torch.equal(run.ranks[0].passes[2]["0@param/weight"], before + 1)
+
+
+def test_buffers_are_as_the_call_found_them(tmp_path):
+    model = nn.Sequential(nn.BatchNorm1d(3))
+    with tap.record(model, tmp_path, roles=["param"], report=False):
+        model(torch.randn(4, 3))
+        model(torch.randn(4, 3))
+    passes = tap.open(tmp_path).ranks[0].passes
+    assert list(passes[0]) == [
+        f"0@param/{name}" for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    ]
+    assert torch.equal(passes[0]["0@param/running_mean"], torch.zeros(3))
+    assert list(passes[1]) == [f"0@param/{name}" for name in ("running_mean", "running_var", "num_batches_tracked")]
+
+
+def test_a_module_that_is_called_twice_has_its_parameters_once(tmp_path):
+    shared = nn.Linear(3, 3, bias=False)
+    model = nn.Sequential(shared, shared)
+    with tap.record(model, tmp_path, roles="param", report=False):
+        model(torch.ones(1, 3))
+    assert keys_of_passes(tmp_path) == [["0@param/weight", "1@param/weight"]]  # under both of its names
+
+
+def test_an_optimizer_changes_them(tmp_path):
+    model = nn.Sequential(nn.Linear(2, 1, bias=False))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with tap.record(model, tmp_path, roles="param", report=False):
+        for _ in range(2):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+    assert keys_of_passes(tmp_path) == [["0@param/weight"]] * 2
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_the_model_computes_the_same(tmp_path, inference):
+    model, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(4, 8)
+    with torch.inference_mode(inference):
+        expected = model(x)
+        with tap.record(model, tmp_path, roles="out,in,param", report=False) as recording:
+            assert torch.equal(model(x), expected)
+    assert recording.coverage["notes"] == []
+
+
+def test_a_weight_in_several_parameters_is_one_group(tmp_path):
+    class PackedLinear(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight_packed = nn.Parameter(torch.randint(0, 256, (8, 16), dtype=torch.uint8), requires_grad=False)
+            scale = torch.randint(0, 0x7E, (8, 2), dtype=torch.uint8).view(torch.float8_e4m3fn)
+            self.weight_scale = nn.Parameter(scale, requires_grad=False)
+            self.weight_global_scale = nn.Parameter(torch.tensor([3.0]), requires_grad=False)
+            self.bias = nn.Parameter(torch.zeros(8))
+
+        def forward(self, x):
+            return x @ quant.groups_of_module(self)["weight"].decoded(torch.float32).t() + self.bias
+
+    model = nn.Sequential(PackedLinear())
+    with tap.record(model, tmp_path, roles="out,param", report=False):
+        model(torch.ones(1, 32))
+        model(torch.ones(1, 32))
+        model[0].weight_scale.data = model[0].weight_scale.data.clone()
+        model(torch.ones(1, 32))
+    names = ["weight", "weight/payload", "weight/scale", "weight/global_scale", "bias"]
+    group = [f"0@param/{name}" for name in names]
+    assert keys_of_passes(tmp_path) == [[*group, "0"], ["0"], [*group[:-1], "0"]]
+    weight = tap.open(tmp_path)["0@param/weight"]
+    assert weight.format.source == "compressed-tensors"
+    assert same_bits(weight.decoded(), quant.groups_of_module(model[0])["weight"].decoded())
