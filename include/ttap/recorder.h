@@ -114,6 +114,9 @@ struct Place {
   const cuda::PendingResult* later = nullptr;
   // For a tensor of a captured graph that the source has tapped already: the tap's number (GraphPass).
   uint32_t tap = kNoTap;
+  // It is the same in most passes (a parameter): bytes that a segment of this recorder holds since a pass that has
+  // ended well are not stored again, and the row says in which pass they are. Without effect when `deduplicate` is off.
+  bool stable = false;
   // Set: these are the values of a quantized tensor (TensorRecord::group), of which no more than the fingerprint is
   // kept: its parts have the bytes.
   std::string_view group = {};

@@ -36,24 +36,29 @@ class TensorCapture:
         role: str,
         path: str,
         value: int = 0,
+        *,
+        stable: bool = False,
     ) -> None:
-        """One tensor of an event of the pass `number`, known by `names`; uses refer to it by `value`."""
+        """One tensor of an event of the pass `number`, known by `names`; uses refer to it by `value`.
+
+        The bytes of a `stable` one are not written again when a pass before has them.
+        """
         core = self._session._writer_now().core
         try:
             if isinstance(tensor, Group):
-                self._record_parts(event, number, names, parts_of_groups({"": tensor}), None, role, path, value)
+                self._record_parts(event, number, names, parts_of_groups({"": tensor}), None, role, path, value, stable)
                 return
             if is_plain(tensor):
                 if self._live_rows is not None:
                     tensor = self._live_rows.on_host(tensor)
-                self._captured(core.capture(event, tensor, role, path, "cpu", value))
+                self._captured(core.capture(event, tensor, role, path, "cpu", value, "", stable))
                 return
             stream = stream_of(tensor)
             if stream is not None:
                 rows = self._rows_of(tensor)
-                self._captured(self._capture_gpu(core, event, tensor, role, path, stream, rows, value))
+                self._captured(self._capture_gpu(core, event, tensor, role, path, stream, rows, value, stable=stable))
                 return
-            self._record_parts(event, number, names, parts_of(tensor), spread_of(tensor), role, path, value)
+            self._record_parts(event, number, names, parts_of(tensor), spread_of(tensor), role, path, value, stable)
         except (Unrecordable, RuntimeError, TypeError) as why:
             if self._strict:
                 raise
@@ -66,7 +71,7 @@ class TensorCapture:
 
     def _record_parts(
         self, event: _core.Event | None, number: int, names: Sequence[str], parts: Iterable[Part],
-        spread: object, role: str, path: str, value: int,
+        spread: object, role: str, path: str, value: int, stable: bool,
     ) -> None:  # fmt: skip
         core = self._session._writer_now().core
         for part in parts:
@@ -79,10 +84,14 @@ class TensorCapture:
                 self._record_values(core, event, part, names, role, part_path, value)
             elif part.stream is not None:
                 rows = None if part.of_group else self._rows_of(part.tensor)
-                self._captured(self._capture_gpu(core, event, part.tensor, role, part_path, part.stream, rows, value))
+                stream = part.stream
+                self._captured(
+                    self._capture_gpu(core, event, part.tensor, role, part_path, stream, rows, value, stable=stable)
+                )
+            elif part.has_bytes:
+                self._captured(core.capture(event, part.tensor, role, part_path, part.device, value, "", stable))
             else:
-                capture = core.capture if part.has_bytes else core.capture_meta
-                self._captured(capture(event, part.tensor, role, part_path, part.device, value))
+                self._captured(core.capture_meta(event, part.tensor, role, part_path, part.device, value))
             value = 0  # a use refers to one record: the first part's
             if spread is not None and event is not None:
                 keys = [_core.key_text(name, event.call, role, part_path) for name in names]
@@ -118,10 +127,10 @@ class TensorCapture:
 
     def _capture_gpu(
         self, core: _core.Recorder, event: _core.Event | None, tensor: torch.Tensor, role: str, path: str,
-        stream: int, rows: object, value: int,
+        stream: int, rows: object, value: int, *, stable: bool,
     ) -> str | None:  # fmt: skip
         index = tensor.get_device()
-        return core.capture_gpu(event, tensor, role, path, f"cuda:{index}", index, stream, rows, value)
+        return core.capture_gpu(event, tensor, role, path, f"cuda:{index}", index, stream, rows, value, "", stable)
 
     def _captured(self, error: str | None) -> None:
         # The recorder has counted it.

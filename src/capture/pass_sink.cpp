@@ -57,7 +57,8 @@ void set_fingerprint(TensorRecord& record, const Fingerprint& fingerprint) {
 
 PassSink::PassSink(Options options)
     : options_(std::move(options)),
-      pace_(options_.write == WriteMode::kAuto ? DiskPace::Rule::kWhileFast : DiskPace::Rule::kAlways) {
+      pace_(options_.write == WriteMode::kAuto ? DiskPace::Rule::kWhileFast : DiskPace::Rule::kAlways),
+      stable_bytes_(options_.rank_directory) {
   if (options_.write != WriteMode::kBuffered) options_.segment.pace = &pace_;
 }
 
@@ -145,6 +146,10 @@ void PassSink::end_pass(const StagedEndPass& end) {
     const Status finished = pass.writer->finish(end_json, [this] { release_reserve(); });
     if (!finished.ok()) note(finished.error());
     if (finished.ok()) segment_bytes = pass.writer->file_bytes();
+    // Bytes that could not be written are not there, whatever was meant to be.
+    if (finished.ok() && end.ending == Ending::kComplete && keeps_stable_bytes())
+      for (const auto& [hash, size] : pass.stable)
+        if (pass.writer->holds(hash)) stable_bytes_.add(hash, size, number);
     finished_bytes_ += pass.writer->file_bytes();
   }
   open_.erase(number);
@@ -208,7 +213,14 @@ void PassSink::take_tensor(Open& pass, const StagedTensor& tensor) {
   if (tensor.level >= Level::kFingerprint) set_fingerprint(record, tensor.payload.fingerprint);
   record.has_bytes = tensor.level == Level::kFull && !tensor.bytes_lost;
   if (tensor.bytes_lost) count_drop(pass, &DropCounts::unsupported, rows);
+  if (tensor.elsewhere != kNoNumber) return take_elsewhere(pass, tensor, record, tensor.elsewhere);
   const bool known = record.has_bytes && pass.writer->has_blob(record.fingerprint.hash);
+  if (tensor.stable && record.has_bytes && !known) {
+    // Of a GPU, where the fingerprint comes with the bytes; or captured when the pass that has them was still open.
+    if (const auto where = stable_bytes_.find(record.fingerprint.hash, record.byte_count))
+      return take_elsewhere(pass, tensor, record, *where);
+    if (record.byte_count > 0) pass.stable.emplace_back(record.fingerprint.hash, record.byte_count);
+  }
   if (record.has_bytes && !known && !quota_allows(tensor.byte_count + row_cost, quota_headroom(options_.quota_bytes))) {
     record.has_bytes = false;
     pass.batch.over_quota += rows;
@@ -217,6 +229,15 @@ void PassSink::take_tensor(Open& pass, const StagedTensor& tensor) {
   ++pass.batch.tensors;
   pass.batch.tensor_bytes += tensor.byte_count;
   if (known && tensor.byte_count > 0) ++pass.batch.deduplicated;
+  add_aliases(pass, tensor, record);
+}
+
+void PassSink::take_elsewhere(Open& pass, const StagedTensor& tensor, TensorRecord record, uint32_t where) {
+  record.has_bytes = true;  // for those who count
+  pass.writer->add_tensor_elsewhere(record, tensor.time_ns, where);
+  ++pass.batch.tensors;
+  ++pass.batch.deduplicated;
+  pass.batch.tensor_bytes += record.byte_count;
   add_aliases(pass, tensor, record);
 }
 
@@ -278,10 +299,20 @@ void PassSink::take_piece(Open& pass, const StagedPayload& payload) {
   if (!payload.last) return;
   TensorRecord record = record_of(large.staged);
   set_fingerprint(record, payload.fingerprint);
+  if (large.keeping && large.staged.stable && !pass.writer->has_blob(record.fingerprint.hash)) {
+    if (const auto where = stable_bytes_.find(record.fingerprint.hash, record.byte_count)) {
+      // Its hash is known only now: the bytes are taken back.
+      pass.writer->abandon_large();
+      take_elsewhere(pass, large.staged, record, *where);
+      pass.large.reset();
+      return;
+    }
+  }
   if (large.keeping) {
     record.has_bytes = true;
     if (pass.writer->has_blob(record.fingerprint.hash)) ++pass.batch.deduplicated;
     pass.writer->add_tensor_of_large(record, large.staged.time_ns);
+    if (large.staged.stable) pass.stable.emplace_back(record.fingerprint.hash, record.byte_count);
   } else {
     pass.writer->add_tensor(record, large.staged.time_ns, {});
   }

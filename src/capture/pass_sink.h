@@ -6,7 +6,10 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "capture/stable_bytes.h"
 #include "capture/staged.h"
 #include "store/graph/graph_export.h"
 #include "store/segment_writer.h"
@@ -47,6 +50,9 @@ class PassSink {
   };
   Totals totals() const;
 
+  // Any thread may ask.
+  StableBytes& stable_bytes() { return stable_bytes_; }
+
   // After the last record.
   void close() { release_reserve(); }
 
@@ -67,6 +73,7 @@ class PassSink {
     Batch batch = {};
     DropCounts drops = {};
     std::shared_ptr<Large> large = {};
+    std::vector<std::pair<Hash128, uint64_t>> stable = {};  // bytes of its own that others may refer to: hash and size
 
     bool has_batch() const { return writer && writer->pending_rows() > 0; }
   };
@@ -84,6 +91,8 @@ class PassSink {
   cuda::DeviceStaging::Part next_part(cuda::DeviceStaging& staging);
   void lose_bytes_of_large(Open& pass, uint64_t DropCounts::*cause);
   void start_large(Open& pass, const StagedTensor& tensor);
+  void take_elsewhere(Open& pass, const StagedTensor& tensor, TensorRecord record, uint32_t where);
+  bool keeps_stable_bytes() const { return options_.format == Format::kSegment && options_.segment.deduplicate; }
   static void add_aliases(Open& pass, const StagedTensor& tensor, const TensorRecord& record);
   void flush(Open& pass);
   bool quota_allows(uint64_t bytes, uint64_t headroom) const;
@@ -100,6 +109,7 @@ class PassSink {
   Options options_;
   DiskPace pace_;  // what is learned of the disk in one pass holds for the next
   GraphSteps graph_steps_;
+  StableBytes stable_bytes_;
   std::map<uint32_t, Open> open_;
   cuda::DeviceStaging* device_staging_ = nullptr;  // once a tensor came through it
   uint64_t finished_bytes_ = 0;                    // of passes that have ended

@@ -104,6 +104,8 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
                       .later = {},
                       .bytes = nullptr,
                       .bytes_lost = false,
+                      .stable = place.stable && level == Level::kFull,
+                      .elsewhere = kNoNumber,
                       .shape = {},
                       .strides = {},
                       .role = {},
@@ -121,7 +123,15 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
   const bool on_gpu = place.gpu && staged.byte_count > 0;
   if (on_gpu && staged.level == Level::kFull)
     return stage_bytes_of_gpu(staged, entry, event, tensor, place, number_staged);
-  const uint64_t payload = staged.level == Level::kFull ? staged.byte_count : 0;
+  if (staged.stable && sink_.stable_bytes().knows_size(staged.byte_count)) {
+    TensorCopy look(crew_, tensor, source, staged.byte_count);
+    look.take(staged.byte_count, nullptr);
+    staged.payload.fingerprint = look.finish();
+    staged.elsewhere =
+        sink_.stable_bytes().find(staged.payload.fingerprint.hash, staged.byte_count).value_or(kNoNumber);
+  }
+  const bool copies = staged.level == Level::kFull && staged.elsewhere == kNoNumber;
+  const uint64_t payload = copies ? staged.byte_count : 0;
   const size_t dims = tensor.shape.size_bytes();
   const uint64_t bytes =
       body_bytes(sizeof(StagedTensor),
@@ -130,7 +140,7 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
     return stage_in_pieces(staged, which, source, tensor, place, number);
 
   std::optional<TensorCopy> copy;
-  if (staged.level == Level::kFull) copy.emplace(crew_, tensor, source, staged.byte_count);
+  if (copies) copy.emplace(crew_, tensor, source, staged.byte_count);
   // Without a copy the tensor is read where it lies, before anything waits in the ring for it.
   if (staged.level == Level::kFingerprint) {
     if (place.known != nullptr) {
@@ -156,7 +166,7 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
   }
   BodyWriter body(record, sizeof(StagedTensor));
   fill_texts(staged, body, tensor, place);
-  if (staged.level == Level::kFull) {
+  if (copies) {
     std::byte* target = body.align_to(payload_alignment(payload));
     copy->take(payload, target);
     staged.payload = {{target, payload}, true, copy->finish()};

@@ -88,6 +88,8 @@ struct StagedTensor {
   cuda::PendingResult later = {};        // null: it will not come
   cuda::DeviceStaging* bytes = nullptr;  // whose next parts are the tensor's bytes; null: none are kept
   bool bytes_lost = false;               // on the way
+  bool stable = false;                   // see Place
+  uint32_t elsewhere = kNoNumber;        // the pass that has its bytes, which are not here
   // Behind this struct:
   std::span<const int64_t> shape;
   std::span<const int64_t> strides;

@@ -98,7 +98,11 @@ struct UseRow {
   uint32_t reserved;
 };
 
-enum TensorFlags : uint8_t { kHasFingerprint = 1, kHasBytes = 2 };
+enum TensorFlags : uint8_t {
+  kHasFingerprint = 1,
+  kHasBytes = 2,
+  kElsewhere = 4,  // its bytes are in another pass of the rank, and not here; since 1.2
+};
 
 struct TensorRow {
   uint32_t name;
@@ -116,7 +120,7 @@ struct TensorRow {
   uint32_t value;  // unique in the file, 0 for none; since 1.1
   uint64_t time_ns;
   uint64_t byte_count;   // of the logical tensor
-  uint64_t blob_offset;  // from the start of the file; 0 without kHasBytes
+  uint64_t blob_offset;  // from the start of the file; with kElsewhere the number of the pass; else 0
   uint64_t hash_low;
   uint64_t hash_high;
   uint64_t count, nan, pos_inf, neg_inf, zeros, subnormals;

@@ -105,6 +105,7 @@ void SegmentView::forget_all() {
   strings_.assign(1, 0);
   for (auto* frames : {&event_frames_, &tensor_frames_, &call_frames_, &use_frames_, &group_frames_}) frames->clear();
   call_of_event_.clear();
+  other_passes_.clear();
   event_count_ = tensor_count_ = call_count_ = use_count_ = 0;
   uses_taken_ = groups_taken_ = 0;
 }
@@ -171,6 +172,9 @@ Status SegmentView::take_events(std::span<const std::byte> payload, uint32_t cou
 Status SegmentView::take_tensors(std::span<const std::byte> payload, uint32_t count) {
   if (payload.size() != uint64_t{count} * sizeof(TensorRow)) return bad("a tensor table of the wrong size");
   for (uint32_t i = 0; i < count; ++i) TTAP_TRY(check(load<TensorRow>(payload.data() + i * sizeof(TensorRow))));
+  for (uint32_t i = 0; i < count; ++i)
+    if (const auto row = load<TensorRow>(payload.data() + i * sizeof(TensorRow)); (row.flags & kElsewhere) != 0)
+      other_passes_.insert(static_cast<uint32_t>(row.blob_offset));
   tensor_frames_.push_back({tensor_count_, count, payload.data()});
   tensor_count_ += count;
   return {};
@@ -240,8 +244,12 @@ Status SegmentView::check(const TensorRow& row) const {
   const auto elements = checked_element_count(shape, *dtype);
   if (!elements.ok() || row.byte_count != *elements * size_of(*dtype))
     return bad("shape, dtype and byte count do not agree");
-  if ((row.flags & kHasBytes) == 0) return {};
+  if ((row.flags & (kHasBytes | kElsewhere)) == 0) return {};
   if ((row.flags & kHasFingerprint) == 0) return bad("bytes without a hash to check them by");
+  if ((row.flags & kElsewhere) != 0) {
+    const bool elsewhere = row.blob_offset <= UINT32_MAX && row.blob_offset != header_.pass_number;
+    return elsewhere && (row.flags & kHasBytes) == 0 ? Status{} : bad("bytes that are here and in another pass");
+  }
   const bool inside = row.blob_offset % kAlignment == 0 && row.blob_offset <= bytes_.size() &&
                       row.byte_count <= bytes_.size() - row.blob_offset;
   if (!inside) return bad("the bytes of a tensor lie outside the file");

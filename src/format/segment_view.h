@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,8 @@ class SegmentView {
   TensorRow tensor_row(size_t index) const;
   // Empty when the row has no bytes.
   std::span<const std::byte> blob(size_t index) const;
+  // The passes that rows say their bytes are in, each once.
+  const std::set<uint32_t>& other_passes() const { return other_passes_; }
 
   size_t string_count() const { return strings_.size(); }
   std::string_view string(uint32_t number) const;
@@ -91,6 +94,7 @@ class SegmentView {
   size_t tensor_count_ = 0;
   size_t call_count_ = 0;
   size_t use_count_ = 0;
+  std::set<uint32_t> other_passes_;
   uint64_t uses_taken_ = 0;    // the first that no call has
   uint64_t groups_taken_ = 0;  // the first tensor row that may still get a group
 };

@@ -191,19 +191,20 @@ void init_recording(nb::module_& m) {
       .def(
           "capture",
           [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,
-             std::string_view device, uint32_t value, std::string_view group) {
+             std::string_view device, uint32_t value, std::string_view group, bool stable) {
             const TensorAccess access(tensor);
-            return captured(recorder, event, access.view(),
-                            {.role = role, .path = path, .device = device, .value = value, .group = group});
+            return captured(
+                recorder, event, access.view(),
+                {.role = role, .path = path, .device = device, .value = value, .stable = stable, .group = group});
           },
-          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "value"_a = 0, "group"_a = "",
+          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "value"_a = 0, "group"_a = "", "stable"_a = false,
           "Copies a strided CPU tensor; with a `group`, the description of a quantized tensor with these values, only "
           "its fingerprint is taken. Returns None, or what went wrong.")
       .def(
           "capture_gpu",
           [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,
              std::string_view device, int device_index, uintptr_t stream, nb::handle rows, uint32_t value,
-             std::string_view group) {
+             std::string_view group, bool stable) {
             const TensorAccess access(tensor);
             const GpuRows live(rows);
             OnGpu gpu{.device = device_index, .stream = reinterpret_cast<void*>(stream)};
@@ -211,10 +212,16 @@ void init_recording(nb::module_& m) {
             std::array<int64_t, kMaxDims> shape;
             const TensorView view = live.limit(access.view(), shape);
             return captured(recorder, event, view,
-                            {.role = role, .path = path, .device = device, .value = value, .gpu = gpu, .group = group});
+                            {.role = role,
+                             .path = path,
+                             .device = device,
+                             .value = value,
+                             .gpu = gpu,
+                             .stable = stable,
+                             .group = group});
           },
           "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "device_index"_a, "stream"_a,
-          "rows"_a.none() = nb::none(), "value"_a = 0, "group"_a = "",
+          "rows"_a.none() = nb::none(), "value"_a = 0, "group"_a = "", "stable"_a = false,
           "Snapshots a strided CUDA tensor on the stream that made it, and does not wait. `rows`, an int or a CUDA "
           "tensor of one integer, limits its first axis. Returns None, or what went wrong.")
       .def(
@@ -284,20 +291,20 @@ void init_recording(nb::module_& m) {
       .def(
           "end_event_with",
           [](Recorder& recorder, const Event& event, nb::handle tensor, uint32_t value, const CallTexts& texts,
-             nb::handle numbers) -> std::optional<std::string> {
+             nb::handle numbers, bool stable) -> std::optional<std::string> {
             const TensorAccess access(tensor);
             std::vector<Use> uses;
             const CallInfo call = texts.with(numbers, uses);
             Status status;
             {
               const nb::gil_scoped_release released;
-              status = recorder.try_capture(event, access.view(), {.value = value});
+              status = recorder.try_capture(event, access.view(), {.value = value, .stable = stable});
               recorder.end_event(event, call);
             }
             if (status.ok()) return std::nullopt;
             return status.error().describe();
           },
-          "event"_a, "tensor"_a, "value"_a, "texts"_a, "numbers"_a,
+          "event"_a, "tensor"_a, "value"_a, "texts"_a, "numbers"_a, "stable"_a = false,
           "capture() of a call's only result, a strided CPU tensor, and end_event(): what is done most often, in one.")
       .def_prop_ro(
           "address", [](Recorder& recorder) { return reinterpret_cast<uintptr_t>(&recorder); },

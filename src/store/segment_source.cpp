@@ -15,6 +15,7 @@
 #include "store/pass_source.h"
 #include "store/posix_file.h"
 #include "store/segment_writer.h"
+#include "store/sibling_passes.h"
 #include "ttap/fingerprint.h"
 
 namespace ttap {
@@ -23,7 +24,10 @@ namespace {
 class SegmentSource final : public Pass::Source {
  public:
   SegmentSource(std::shared_ptr<const MappedFile> file, format::SegmentView view)
-      : file_(std::move(file)), view_(std::move(view)), verified_(new std::atomic<bool>[view_.tensor_count()]()) {}
+      : file_(std::move(file)),
+        view_(std::move(view)),
+        siblings_(file_->path()),
+        verified_(new std::atomic<bool>[view_.tensor_count()]()) {}
 
   size_t event_count() const override { return view_.event_count(); }
   EventRecord event(size_t index) const override { return view_.event(index); }
@@ -39,7 +43,11 @@ class SegmentSource final : public Pass::Source {
     return use;
   }
   size_t tensor_count() const override { return view_.tensor_count(); }
-  TensorRecord tensor(size_t index) const override { return view_.tensor(index); }
+  TensorRecord tensor(size_t index) const override {
+    TensorRecord record = view_.tensor(index);
+    if (!view_.other_passes().empty() && !record.has_bytes) record.has_bytes = bytes_elsewhere(index).has_value();
+    return record;
+  }
 
   std::optional<size_t> find(const Key& key) const override {
     std::call_once(index_made_, [this] { make_index(); });
@@ -59,20 +67,28 @@ class SegmentSource final : public Pass::Source {
 
   Result<TensorView> read(size_t index) const override {
     const TensorRecord record = view_.tensor(index);
-    if (!record.has_bytes)
+    const auto elsewhere = bytes_elsewhere(index);
+    if (const auto pass = pass_of_bytes(index); pass && !elsewhere)
+      return Error{.code = ErrorCode::kNotRecorded,
+                   .message = fmt::format("the bytes of '{}' did not change, and were kept once: in pass {}, which is "
+                                          "not here or does not have them any more",
+                                          to_string(record.key()), *pass),
+                   .path = info.path.string(),
+                   .hint = fmt::format("put {} beside it", siblings_.path_of(*pass).filename().string())};
+    if (!record.has_bytes && !elsewhere)
       return Error{.code = ErrorCode::kNotRecorded,
                    .message = fmt::format("'{}' was recorded at level '{}': its bytes were not kept",
                                           to_string(record.key()), to_string(record.level)),
                    .path = info.path.string(),
                    .hint = "record it with level full, and see `ttap ls` for what was dropped"};
-    const auto bytes = view_.blob(index);
+    const auto bytes = elsewhere ? *elsewhere : view_.blob(index);
     const TensorView tensor{bytes.data(), record.dtype, record.shape, {}};
     if (!verified_[index].load(std::memory_order_relaxed)) {
       if (fingerprint(tensor).hash != record.fingerprint.hash)
         return Error{.code = ErrorCode::kCorrupt,
                      .message = fmt::format("the bytes of '{}' do not match their hash", to_string(record.key())),
-                     .path = info.path.string(),
-                     .offset = view_.tensor_row(index).blob_offset,
+                     .path = elsewhere ? siblings_.path_of(*pass_of_bytes(index)).string() : info.path.string(),
+                     .offset = elsewhere ? std::nullopt : std::optional(view_.tensor_row(index).blob_offset),
                      .hint = "the file was damaged after it was recorded"};
       verified_[index].store(true, std::memory_order_relaxed);
     }
@@ -86,6 +102,19 @@ class SegmentSource final : public Pass::Source {
   }
 
  private:
+  // Of a row whose bytes are in another pass: which one.
+  std::optional<uint32_t> pass_of_bytes(size_t index) const {
+    if (view_.other_passes().empty()) return std::nullopt;
+    const format::TensorRow row = view_.tensor_row(index);
+    return (row.flags & format::kElsewhere) != 0 ? std::optional(static_cast<uint32_t>(row.blob_offset)) : std::nullopt;
+  }
+  std::optional<std::span<const std::byte>> bytes_elsewhere(size_t index) const {
+    const auto pass = pass_of_bytes(index);
+    if (!pass) return std::nullopt;
+    const format::TensorRow row = view_.tensor_row(index);
+    return siblings_.find(*pass, {row.hash_low, row.hash_high}, row.byte_count);
+  }
+
   using Address = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;  // name, role, path, call
 
   void make_index() const {
@@ -103,6 +132,7 @@ class SegmentSource final : public Pass::Source {
 
   std::shared_ptr<const MappedFile> file_;
   format::SegmentView view_;
+  SiblingPasses siblings_;
   std::unique_ptr<std::atomic<bool>[]> verified_;  // bytes are hashed once
   // Made by the first find().
   mutable std::once_flag index_made_;
@@ -141,6 +171,11 @@ Result<std::unique_ptr<Pass::Source>> open_segment_source(const std::filesystem:
     info.ending = Ending::kIncomplete;
     info.being_written = is_being_written(path);
   }
+  const SiblingPasses siblings(path);
+  for (const uint32_t number : view->other_passes())
+    if (std::error_code ignored; !std::filesystem::exists(siblings.path_of(number), ignored))
+      info.notes.push_back(
+          fmt::format("tensors that did not change have their bytes in pass {}, which is not here", number));
   auto source = std::make_unique<SegmentSource>(std::move(file), std::move(view).value());
   source->info = std::move(info);
   return std::unique_ptr<Pass::Source>(std::move(source));

@@ -187,6 +187,15 @@ uint64_t SegmentWriter::add_tensor(const TensorRecord& tensor, uint64_t time_ns,
   return cost;
 }
 
+void SegmentWriter::add_tensor_elsewhere(const TensorRecord& tensor, uint64_t time_ns, uint32_t pass) {
+  TTAP_CHECK(!large_ && tensor.has_fingerprint);
+  format::TensorRow row = row_of(tensor, time_ns);
+  row.flags |= format::kElsewhere;
+  row.blob_offset = pass;
+  tensors_.push_back(row);
+  add_group(tensor.group);
+}
+
 // Of the row added last.
 void SegmentWriter::add_group(std::string_view description) {
   if (description.empty()) return;

@@ -62,6 +62,9 @@ class SegmentWriter {
   // a multiple of kDirectAlignment can go round the page cache; so can the pieces below.
   uint64_t add_tensor(const TensorRecord& tensor, uint64_t time_ns, std::span<const std::byte> bytes);
 
+  // A row whose bytes are those of a row of another pass of this rank, with the same hash; that pass has ended.
+  void add_tensor_elsewhere(const TensorRecord& tensor, uint64_t time_ns, uint32_t pass);
+
   // The row added last once more under another name: the same event, and the same bytes whatever `deduplicate` says,
   // but no value, which stays that of one row.
   void add_alias_row(std::string_view name);
@@ -87,6 +90,8 @@ class SegmentWriter {
   uint64_t pending_bytes() const;
   // Whether add_tensor() would refer to bytes that are there already.
   bool has_blob(const Hash128& hash) const { return options_.deduplicate && blobs_.contains(hash); }
+  // Whether bytes with this hash are in the file, when nothing is pending.
+  bool holds(const Hash128& hash) const { return blobs_.contains(hash); }
 
   // Of what is in the file.
   uint64_t file_bytes() const { return position_; }

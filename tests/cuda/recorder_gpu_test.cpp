@@ -76,6 +76,47 @@ TEST(GpuRecorder, TakesWhatTheStreamHadMadeAndNothingThatCameAfter) {
   }
 }
 
+TEST(GpuRecorder, ValuesOfAQuantizedTensorAreFingerprintsOnly) {
+  const ScratchDirectory scratch;
+  const TestStream stream;
+  const TestTensor tensor(5000);
+  auto recorder = recorder_in(scratch);
+  tensor.fill(7, stream);
+  Place place = stream.place();
+  place.group = R"({"format": {}, "parts": ["payload"]})";
+  recorder->capture("x", tensor.view(), place);
+  ASSERT_TRUE(recorder->close().ok());
+  const Pass pass = pass_of(*recorder);
+  ASSERT_EQ(pass.tensor_count(), 1u);
+  const TensorRecord record = pass.tensor(0);
+  EXPECT_EQ(record.group, place.group);
+  EXPECT_FALSE(record.has_bytes);
+  const auto expected = filled(5000, 7);
+  EXPECT_EQ(record.fingerprint.hash, fingerprint({expected.data(), DType::kU8, record.shape, {}}).hash);
+}
+
+TEST(GpuRecorder, BytesThatAnEarlierPassHasAreNotWrittenAgain) {
+  const ScratchDirectory scratch;
+  const TestStream stream;
+  const TestTensor tensor(50000);
+  auto recorder = recorder_in(scratch);
+  tensor.fill(9, stream);
+  Place place = stream.place();
+  place.stable = true;
+  for (int pass = 0; pass < 2; ++pass) {
+    recorder->begin_pass();
+    recorder->capture("x", tensor.view(), place);
+    recorder->end_pass();
+    ASSERT_TRUE(recorder->flush().ok());
+  }
+  ASSERT_TRUE(recorder->close().ok());
+  const auto second = recorder->rank_directory() / "pass00001.ttap";
+  EXPECT_LT(std::filesystem::file_size(second), 50000u);
+  const auto pass = Pass::open(second);
+  ASSERT_TRUE(pass.ok());
+  EXPECT_EQ(bytes_of(*pass, {.name = "x"}), filled(50000, 9));
+}
+
 TEST(GpuRecorder, MetaTouchesNoDataAndLaunchesNothing) {
   const ScratchDirectory scratch;
   const TestStream stream;

@@ -101,6 +101,7 @@ class Tensor:
     stats: dict[str, float] | None
     data: bytes | None
     value: int
+    pass_of_bytes: int | None = None  # the pass that has its bytes
     group: bytes = b""
 
 
@@ -260,6 +261,8 @@ class _Reader:
         if math.prod(dims) * size != byte_count:
             raise Damaged("shape and length do not agree")
         data = None
+        if flags & 4 and (flags & 3 != 1 or offset == self.segment.pass_number or offset > NONE):
+            raise Damaged("bytes that are here and in another pass")
         if flags & 2:
             if offset % 64 or offset + byte_count > len(self.data):
                 raise Damaged("bytes outside the file")
@@ -283,6 +286,7 @@ class _Reader:
             stats=dict(zip(STATS, stats, strict=True)) if flags & 1 else None,
             data=data,
             value=value,
+            pass_of_bytes=offset if flags & 4 else None,
         )
 
     def index(self) -> list[tuple[int, int]] | None:
@@ -314,6 +318,21 @@ class _Reader:
 
 def read_segment(path: Path | str, *, use_index: bool = True) -> Segment:
     """Everything a segment file holds; `use_index=False` walks the frames instead."""
+    segment = _read_alone(path, use_index=use_index)
+    siblings: dict[int, dict[str, bytes]] = {}
+    for tensor in segment.tensors:
+        if (number := tensor.pass_of_bytes) is None:
+            continue
+        sibling = Path(path).parent / f"pass{number:05}.ttap"
+        if number not in siblings:
+            others = _read_alone(sibling, use_index=use_index).tensors if sibling.exists() else []
+            siblings[number] = {other.hash: other.data for other in others if other.data is not None}
+        data = siblings[number].get(tensor.hash)
+        tensor.data = data if data is not None and len(data) == tensor.byte_count else None
+    return segment
+
+
+def _read_alone(path: Path | str, *, use_index: bool) -> Segment:
     reader = _Reader(Path(path).read_bytes())
     reader.header()
     index = reader.index() if use_index else None

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 
+#include "core/crc32c.h"
+#include "format/frame.h"
 #include "scratch.h"
 #include "store/segment_writer.h"
 #include "ttap/fingerprint.h"
@@ -162,6 +165,62 @@ TEST(Segment, NeverReplacesAPassThatIsThere) {
   std::filesystem::rename(path, scratch / "pass00008.ttap");
   EXPECT_FALSE(writer->finish("{}", {}).ok());
   EXPECT_EQ(Pass::open(scratch / "pass00008.ttap")->tensor_count(), 3u);
+}
+
+// ---- bytes in another pass ----
+
+TEST(Segment, ARowMayHaveItsBytesInAnotherPass) {
+  const ScratchDirectory scratch;
+  const std::vector<float> a = {1, 2, 3, 4, 5, 6};
+  auto writer = SegmentWriter::create(scratch / "pass00008.ttap", 8, 0, "{}", {});
+  ASSERT_TRUE(writer.ok());
+  writer->add_tensor_elsewhere(record_of("a", a), 0, 7);
+  writer->add_alias_row("also");
+  EXPECT_FALSE(writer->flush().error);
+  ASSERT_TRUE(writer->finish("{}", {}).ok());
+  const auto alone = Pass::open(scratch / "pass00008.ttap");
+  ASSERT_TRUE(alone.ok());
+  EXPECT_EQ(alone->info().problem, "");
+  EXPECT_FALSE(alone->tensor(0).has_bytes);
+  EXPECT_EQ(alone->read(0).error().code, ErrorCode::kNotRecorded);
+  EXPECT_EQ(alone->file_offset(0), std::nullopt);
+  write_sample(scratch.path());
+  const auto both = Pass::open(scratch / "pass00008.ttap");
+  ASSERT_TRUE(both.ok());
+  EXPECT_EQ(values_of(*both, "a"), a);
+  EXPECT_EQ(values_of(*both, "also"), a);
+  EXPECT_TRUE(both->tensor(0).has_bytes);
+}
+
+// What the reader says of a row that somebody made, of pass 7, with every checksum right.
+std::string problem_with(const std::function<void(format::TensorRow&)>& change) {
+  const ScratchDirectory scratch;
+  auto bytes = read_file(write_sample(scratch.path()));
+  format::FrameHeader header{};
+  size_t at = 64;
+  for (;; at += 64 + format::align_up(header.payload_bytes)) {
+    std::memcpy(&header, bytes.data() + at, sizeof header);
+    if (header.type == static_cast<uint16_t>(format::FrameType::kTensors)) break;
+  }
+  format::TensorRow row;
+  std::memcpy(&row, bytes.data() + at + sizeof header, sizeof row);
+  change(row);
+  std::memcpy(bytes.data() + at + sizeof header, &row, sizeof row);
+  header.payload_crc = crc32c(std::span(bytes).subspan(at + sizeof header, header.payload_bytes));
+  header.header_crc = crc32c(std::as_bytes(std::span(&header, 1)).first(60));
+  std::memcpy(bytes.data() + at, &header, sizeof header);
+  bytes.resize(bytes.size() - 64);
+  write_file(scratch / "hostile.ttap", bytes);
+  return Pass::open(scratch / "hostile.ttap")->info().problem;
+}
+
+TEST(SegmentErrors, BytesInAnotherPassAreNotHereToo) {
+  const uint8_t there = format::kHasFingerprint | format::kElsewhere;
+  EXPECT_EQ(problem_with([&](auto& row) { row.flags = there, row.blob_offset = 3; }), "");
+  EXPECT_NE(problem_with([&](auto& row) { row.flags = there | format::kHasBytes, row.blob_offset = 64; }), "");
+  EXPECT_NE(problem_with([&](auto& row) { row.flags = there, row.blob_offset = 7; }), "") << "its own pass";
+  EXPECT_NE(problem_with([&](auto& row) { row.flags = there, row.blob_offset = uint64_t{1} << 32; }), "");
+  EXPECT_NE(problem_with([&](auto& row) { row.flags = format::kElsewhere, row.blob_offset = 3; }), "") << "no hash";
 }
 
 // ---- damage ----

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tensortap.writer import Writer
 
 STAGES = ("dynamo", "aot")
+PARAMETERS = ("once", "always")
 _LIMITS = SearchLimits()
 _WRITING = {"staging", "device_staging", "quota", "when_full", "write", "deduplicate", "sync"}  # options of record()
 
@@ -61,6 +62,7 @@ class GraphBackend(Session):
         outputs: bool,
         skip: int,
         graphs: bool,
+        parameters: str,
         decompositions: Mapping[Any, Callable[..., Any]] | None,
         inner: str | Callable[..., Any] | None,
         tolerance: Tolerance | None,
@@ -76,6 +78,7 @@ class GraphBackend(Session):
         self.stage = stage
         self.inputs, self.outputs, self.skip = inputs, outputs, skip
         self._writes_code = graphs
+        self.parameters = parameters
         self.decompositions = decompositions
         self._inner, self._tolerance, self._limits = inner, tolerance, limits
         self._checked: list[Checked] = []
@@ -273,6 +276,7 @@ def graph_backend(
     format: str = "ttap",
     stacks: bool = False,
     graphs: bool = True,
+    parameters: str = "once",
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     inner: str | Callable[..., Any] | None = None,
     tolerance: Tolerance | None = None,
@@ -320,6 +324,9 @@ def graph_backend(
         Where in the program each node comes from, as a stack.
     graphs
         Whether to write the code of each graph as `graph_{id}.py`, beside the passes.
+    parameters
+        `once`: bytes of a graph's inputs that an earlier pass of this recording has, as those of parameters, are not
+        written again; they are read from that pass. `always`: every pass has all of its bytes. For format `ttap`.
     decompositions
         For stage `aot`: what to put in place of which operator.
     inner
@@ -343,6 +350,7 @@ def graph_backend(
         For `torch.compile(model, backend=backend)`. A context manager; leaving it closes it.
     """
     choice(stage, STAGES, "stage")
+    choice(parameters, PARAMETERS, "parameters")
     if inner is not None:
         from tensortap.graph.inner import backend_of
 
@@ -365,6 +373,6 @@ def graph_backend(
         launch.step_aside()
     return GraphBackend(
         options, node_filter, stage=stage, inputs=inputs, outputs=outputs, skip=skip, graphs=graphs,
-        decompositions=decompositions, inner=inner, tolerance=tolerance,
+        parameters=parameters, decompositions=decompositions, inner=inner, tolerance=tolerance,
         limits=limits,
     )  # fmt: skip

@@ -54,7 +54,7 @@ class NodeTap:
 
     def __init__(
         self, node: fx.Node, register: int, level: int, used: list[fx.Node], arguments: list[Argument], *, writes: bool,
-        inputs: bool, outputs: bool, stack: str,
+        inputs: bool, outputs: bool, stack: str, stable: bool,
     ) -> None:  # fmt: skip
         self.node = node
         self.used = used  # of each argument the node
@@ -68,6 +68,7 @@ class NodeTap:
         self.versioned = False  # whether anybody will ask if its value was written to
         self._inputs = inputs
         self._outputs = outputs
+        self._stable = stable  # its value is the same in most runs
         self._plain_texts: dict[Names, _core.CallTexts] = {}
         self._texts: dict[tuple, _core.CallTexts] = {}
 
@@ -115,7 +116,8 @@ class NodeTap:
                     run.versions[self.register] = version_of(result)
                 texts = self._plain_texts.get(run.names) or self._make_plain_texts(run.names)
                 try:
-                    if (failure := run.end_event_with(event, result, number, texts, numbers)) is not None:
+                    failure = run.end_event_with(event, result, number, texts, numbers, self._stable)
+                    if failure is not None:
                         run.not_captured(failure)
                     return
                 except RuntimeError:
@@ -194,7 +196,7 @@ class NodeTap:
     def _give(self, run: Run, call: NodeCall, tensor: torch.Tensor, role: str, path: str, same: int | None) -> Numbers:
         number = next(run.values)
         if self._outputs:
-            run.capture(call.event, self.name, tensor, role, path, number)
+            run.capture(call.event, self.name, tensor, role, path, number, stable=self._stable)
         return (number if same is None else call.numbers[2 * same], number if self._outputs else 0)
 
     def _written(self, call: NodeCall, uses: list[tuple[str, torch.Tensor]]) -> list[bool]:

@@ -56,6 +56,7 @@ class Plan:
             inputs=backend.inputs,
             outputs=backend.outputs,
             stack=stack_of(node) if backend.options.stacks else "",
+            stable=backend.parameters == "once" and node.op in ("placeholder", "get_attr"),
         )
 
 
@@ -98,8 +99,11 @@ class Run:
             tap.name, "node", self.number, tap.level, self.parent, False, self.graph, tap.stack
         )
 
-    def capture(self, event: _core.Event, name: str, tensor: torch.Tensor, role: str, path: str, number: int) -> None:
-        self._record(event, self.number, (name,), tensor, role, path, number)
+    def capture(
+        self, event: _core.Event, name: str, tensor: torch.Tensor, role: str, path: str, number: int, *,
+        stable: bool = False,
+    ) -> None:  # fmt: skip
+        self._record(event, self.number, (name,), tensor, role, path, number, stable=stable)
 
     def hold(self, register: int, numbers: Numbers | None, value: Any) -> None:
         """The records that hold a register's value from now on; None: there are none."""
