@@ -1,0 +1,164 @@
+#include "analyze/quant_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <thread>
+
+#include "analyze/diff/in_order.h"
+#include "analyze/scan.h"
+
+namespace ttap {
+namespace {
+
+bool is_real(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32 || dtype == DType::kF64;
+}
+
+// A view that the statistics take: f64 is rounded to f32 first, as whoever quantizes it would do.
+class RealValues {
+ public:
+  explicit RealValues(const TensorView& view) : view_(view) {
+    if (view.dtype != DType::kF64) return;
+    rounded_.reserve(element_count(view));
+    for_each_value<ElementType<DType::kF64>>(view, [&](uint64_t, int, double value) {
+      rounded_.push_back(static_cast<float>(value));
+      return true;
+    });
+    view_ = {rounded_.data(), DType::kF32, view.shape, {}};
+  }
+  const TensorView& view() const { return view_; }
+
+ private:
+  TensorView view_;
+  std::vector<float> rounded_;
+};
+
+// Saturation that costs nothing is no harm: scales that are powers of two saturate by design.
+QuantHarm harm_of(const QuantRecipe& recipe, const QuantStats& stats, const std::optional<double>& least_sqnr_db) {
+  const bool low = stats.sqnr_db < least_sqnr_db.value_or(recipe.least_sqnr_db());
+  const double overflow = stats.overflow_percent() - recipe.usual_overflow;
+  if (overflow >= kHarmfulPoints || (low && overflow >= kNoticeablePoints)) return QuantHarm::kOverflow;
+  if (stats.underflow_percent() >= recipe.usual_underflow + kHarmfulPoints) return QuantHarm::kUnderflow;
+  return low ? QuantHarm::kError : QuantHarm::kNone;
+}
+
+class Checking {
+ public:
+  Checking(const Pass& pass, std::span<const QuantRecipe> recipes, const QuantCheckOptions& options)
+      : pass_(pass), recipes_(recipes), options_(options) {
+    for (const QuantRecipe& recipe : recipes) formats_.push_back(recipe.format);
+  }
+
+  QuantCheckReport run() {
+    choose();
+    const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+    const size_t threads = options_.threads == 0 ? cores : std::min(options_.threads, 4 * cores);
+    std::vector<Worker> workers(std::clamp<size_t>(threads, 1, std::max<size_t>(jobs_.size(), 1)));
+    work_in_order(
+        jobs_.size(), workers, [&](Worker& worker, uint64_t item) { work(jobs_[item], worker); },
+        [&](Worker& worker, uint64_t item) { take(jobs_[item], worker); });
+    return std::move(report_);
+  }
+
+ private:
+  struct Job {
+    size_t tensor = 0;
+    std::optional<size_t> same;  // an earlier one with equal bytes
+  };
+  struct Worker {
+    std::optional<Error> error = {};
+    std::vector<QuantOutcome> outcomes = {};
+  };
+
+  void choose() {
+    std::map<std::pair<uint64_t, uint64_t>, size_t> first;
+    for (size_t i = 0; i < pass_.tensor_count(); ++i) {
+      const TensorRecord record = pass_.tensor(i);
+      if (options_.scan.wanted && !options_.scan.wanted(record)) {
+        ++report_.unwanted;
+      } else if (!is_real(record.dtype) || (record.true_dtype && !is_real(*record.true_dtype)) ||
+                 record.byte_count == 0) {
+        ++report_.not_real;
+      } else {
+        Job job{.tensor = i, .same = {}};
+        if (record.has_fingerprint) {
+          const Hash128& hash = record.fingerprint.hash;
+          const size_t earlier = first.try_emplace({hash.high, hash.low}, i).first->second;
+          const TensorRecord other = pass_.tensor(earlier);
+          if (earlier != i && other.dtype == record.dtype && std::ranges::equal(other.shape, record.shape) &&
+              other.has_bytes)
+            job.same = earlier;
+        }
+        jobs_.push_back(job);
+        continue;
+      }
+      if (options_.scan.progress) options_.scan.progress(record);
+    }
+  }
+
+  void work(const Job& job, Worker& worker) const {
+    worker = {};
+    if (job.same) return;
+    auto outcomes = outcomes_of(job);
+    if (outcomes.ok())
+      worker.outcomes = std::move(outcomes).value();
+    else
+      worker.error = std::move(outcomes).error();
+  }
+
+  Result<std::vector<QuantOutcome>> outcomes_of(const Job& job) const {
+    TTAP_ASSIGN(const TensorView view, pass_.read(job.tensor));
+    const RealValues values(view);
+    QuantStatsOptions options;
+    const TensorRecord record = pass_.tensor(job.tensor);
+    // The largest magnitude need not be looked for where it was recorded, which is that of the finite values.
+    const Stats& known = record.fingerprint.stats;
+    if (record.has_fingerprint && view.dtype != DType::kF64 && known.finite() == known.count)
+      options.encode.amax = static_cast<float>(known.max_abs);
+    TTAP_ASSIGN(std::vector<QuantStats> stats, quant_statistics(values.view(), formats_, options));
+    std::vector<QuantOutcome> outcomes;
+    for (size_t i = 0; i < stats.size(); ++i) outcomes.push_back(judged(recipes_[i], std::move(stats[i]), false));
+    return outcomes;
+  }
+
+  QuantOutcome judged(const QuantRecipe& recipe, QuantStats stats, bool in_use) const {
+    stats.codes = {};
+    // Without error is not what has nothing left to err.
+    if (std::isinf(stats.sqnr_db) && stats.overflow > 0) stats.sqnr_db = -std::numeric_limits<double>::infinity();
+    const QuantHarm harm = harm_of(recipe, stats, options_.least_sqnr_db);
+    return {.recipe = recipe, .in_use = in_use, .stats = std::move(stats), .harm = harm};
+  }
+
+  void take(const Job& job, Worker& worker) {
+    if (options_.scan.progress) options_.scan.progress(pass_.tensor(job.tensor));
+    if (job.same) {
+      const auto found = std::ranges::lower_bound(report_.found, *job.same, {}, &QuantFinding::tensor);
+      if (found != report_.found.end() && found->tensor == *job.same) {
+        std::vector<QuantOutcome> outcomes = found->outcomes;
+        return void(report_.found.push_back({job.tensor, std::move(outcomes)}));
+      }
+      work({.tensor = job.tensor, .same = {}}, worker);
+    }
+    if (worker.error) return void(report_.unjudged.push_back({job.tensor, std::move(*worker.error)}));
+    report_.found.push_back({job.tensor, std::move(worker.outcomes)});
+  }
+
+  const Pass& pass_;
+  std::span<const QuantRecipe> recipes_;
+  const QuantCheckOptions& options_;
+  std::vector<QuantFormat> formats_;
+  std::vector<Job> jobs_;
+  QuantCheckReport report_;
+};
+
+}  // namespace
+
+QuantCheckReport check_quant(const Pass& pass, std::span<const QuantRecipe> recipes, const QuantCheckOptions& options) {
+  return Checking(pass, recipes, options).run();
+}
+
+}  // namespace ttap
