@@ -8,7 +8,9 @@
 #include "cli/command.h"
 #include "cli/describe.h"
 #include "cli/progress.h"
+#include "cli/show_quant.h"
 #include "cli/show_text.h"
+#include "report/quant_picture_report.h"
 #include "report/text.h"
 
 namespace ttap::cli {
@@ -24,6 +26,7 @@ Examples:
   ttap show out/graphs %add_1@in/0           what a node of a graph was given
   ttap show out/run lm_head --index 0,-1     the values at [0, -1, :]
   ttap show out/run lm_head --bins 30 --log --worst 20
+  ttap show out/run lm_head --quant nvfp4    what four bits would make of it
   ttap show out/run lm_head --json | jq .statistics.max_abs)";
 
 // Building the index of a pass takes time, so not every pass of a long run is asked whether it has the key too.
@@ -38,6 +41,7 @@ struct ShowOptions {
   size_t bins = 16;
   size_t worst = 5;
   bool log_scale = false;
+  ShowQuantOptions quant;
 };
 
 // The tensor that `text` means: the key itself, a name that only looks like one, or a key as it was printed.
@@ -137,7 +141,7 @@ Status read_values(TensorReport& report, const ShowOptions& options) {
   report.sample = sample(at, kEdge, kEdge);
   report.histogram = histogram(*view, options.bins);
   report.extremes = worst_elements(*view, options.worst);
-  return {};
+  return add_what_if(report, options.quant, *view, options.worst);
 }
 
 void write_json(const TensorReport& report, Output& out) {
@@ -180,6 +184,8 @@ void write_json(const TensorReport& report, Output& out) {
     for (const Located& value : report.extremes->largest) write_located(json, value, report.tensor.shape);
     json.end().end();
   }
+  json.member("what_if", report.what_if).key("quant");
+  report.quant ? write_quant_picture(json, *report.quant) : void(json.null());
   json.key("also_in").begin_list();
   for (uint32_t pass : report.also_in) json.value(pass);
   json.end().member("not_looked_at", report.not_looked_at).end();
@@ -212,6 +218,7 @@ void add_show(CLI::App& app, Command& command) {
   verb->add_option("--worst", options->worst, "So many of the worst elements (default 5)")
       ->check(CLI::Range(0, 1000000).description(""))
       ->type_name("N");
+  add_show_quant_options(*verb, options->quant);
   verb->footer(kHelp);
   verb->callback([options, &command] {
     command = {"show", &options->selection, [options](Output& out) { return show(*options, out); }};

@@ -8,6 +8,8 @@
 
 #include "cli/describe.h"
 #include "cli/number_set.h"
+#include "report/bar.h"
+#include "report/quant_picture_report.h"
 #include "report/text.h"
 
 namespace ttap::cli {
@@ -149,20 +151,6 @@ void draw_sample(const TensorReport& report, Output& out) {
   }
 }
 
-// `share` of `width` columns, in eighths where the terminal can draw them; nothing is drawn only for nothing.
-std::string bar(double share, size_t width, bool unicode) {
-  static constexpr std::array<std::string_view, 8> kEighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-  if (!unicode)
-    return std::string(
-        share <= 0 ? 0 : std::max<size_t>(1, static_cast<size_t>(std::lround(share * static_cast<double>(width)))),
-        '#');
-  const size_t eighths =
-      share <= 0 ? 0 : std::max<size_t>(1, static_cast<size_t>(std::lround(share * static_cast<double>(width) * 8)));
-  std::string text;
-  for (size_t i = 0; i < eighths / 8; ++i) text += "█";
-  return text.append(kEighths[eighths % 8]);
-}
-
 void draw_histogram(const TensorReport& report, bool log_scale, Output& out) {
   const Histogram& histogram = *report.histogram;
   std::string detail = fmt::format("{} finite {}", histogram.finite, histogram.finite == 1 ? "value" : "values");
@@ -238,6 +226,11 @@ void draw_report(const TensorReport& report, bool log_scale, Output& out) {
   if (report.sample) draw_sample(report, out);
   if (report.histogram) draw_histogram(report, log_scale, out);
   if (report.extremes) draw_worst(report, out);
+  if (report.quant) {
+    heading(out, report.what_if ? fmt::format("as {}", report.quant->format.name) : "quantized",
+            quant_format_text(*report.quant));
+    draw_quant_picture(*report.quant, log_scale, out);
+  }
 }
 
 }  // namespace ttap::cli

@@ -9,33 +9,10 @@
 #include <thread>
 
 #include "analyze/diff/in_order.h"
-#include "analyze/scan.h"
+#include "analyze/real_values.h"
 
 namespace ttap {
 namespace {
-
-bool is_real(DType dtype) {
-  return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32 || dtype == DType::kF64;
-}
-
-// A view that the statistics take: f64 is rounded to f32 first, as whoever quantizes it would do.
-class RealValues {
- public:
-  explicit RealValues(const TensorView& view) : view_(view) {
-    if (view.dtype != DType::kF64) return;
-    rounded_.reserve(element_count(view));
-    for_each_value<ElementType<DType::kF64>>(view, [&](uint64_t, int, double value) {
-      rounded_.push_back(static_cast<float>(value));
-      return true;
-    });
-    view_ = {rounded_.data(), DType::kF32, view.shape, {}};
-  }
-  const TensorView& view() const { return view_; }
-
- private:
-  TensorView view_;
-  std::vector<float> rounded_;
-};
 
 // Saturation that costs nothing is no harm: scales that are powers of two saturate by design.
 QuantHarm harm_of(const QuantRecipe& recipe, const QuantStats& stats, const std::optional<double>& least_sqnr_db) {
