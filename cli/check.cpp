@@ -35,6 +35,7 @@ Examples:
   ttap check out/run --json | jq .first.origin.call.stack
   ttap check out/run --quant nvfp4,mxfp8,fp8
   ttap check out/run --quant int4_group32 --filter '@param' --all
+  ttap check out/run --quant nvfp4,mxfp8 --html quant.html
   ttap check out/run --quant nvfp4 --json | jq '.found[0].words'
 
 Exit codes: 0 no NaN, no Inf (with --quant: no tensor suffers); 1 some (or with --verify,

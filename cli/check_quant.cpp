@@ -7,6 +7,8 @@
 
 #include "cli/error_text.h"
 #include "cli/progress.h"
+#include "report/diff_page.h"
+#include "report/output_file.h"
 
 namespace ttap::cli {
 namespace {
@@ -44,6 +46,58 @@ void check_pass(const SelectedPass& selected, const Pass& pass, const Selection&
     report.unjudged.push_back({checked_tensor(selected, pass, unjudged.tensor), unjudged.error});
 }
 
+// The recipe that a tensor fares worst in, of those that were asked for.
+const QuantOutcome& worst_of(const QuantFinding& finding) {
+  return *std::ranges::min_element(finding.outcomes, [](const QuantOutcome& a, const QuantOutcome& b) {
+    const auto rank = [](const QuantOutcome& outcome) {
+      return std::pair(outcome.harm == QuantHarm::kNone, outcome.stats.sqnr_db);
+    };
+    return rank(a) < rank(b);
+  });
+}
+
+Result<QuantPicture> picture_of(const Pass& pass, const QuantFinding& finding) {
+  TTAP_ASSIGN(const TensorView view, pass.read(finding.tensor));
+  return quant_picture(view, worst_of(finding).recipe.format);
+}
+
+// A picture that cannot be had is left out: what is wrong with the tensor was said already.
+void add_pictures(QuantReport& report, const Selection& selection, size_t count) {
+  count = std::min(count, report.found.size());
+  Progress progress("making pictures", count);
+  for (const SelectedPass& selected : selection.passes) {
+    std::optional<Pass> pass;
+    for (size_t i = 0; i < count; ++i) {
+      QuantCheckedTensor& found = report.found[i];
+      if (found.tensor.rank != selected.rank->number || found.tensor.pid != selected.rank->pid ||
+          found.tensor.pass != selected.file->number || found.finding.outcomes.empty())
+        continue;
+      progress.advance();
+      if (!pass) {
+        auto opened = open_pass(selected);
+        if (!opened.ok()) break;
+        pass = std::move(opened).value();
+      }
+      if (auto picture = picture_of(*pass, found.finding); picture.ok()) found.picture = std::move(picture).value();
+    }
+  }
+}
+
+Status write_quant_page(const QuantReport& report, const std::string& path) {
+  std::string json;
+  Output out(json);
+  write_json(report, out);
+  TTAP_TRY(out.finish());
+  return write_page(json, fmt::format("ttap check {} --quant", report.path), path);
+}
+
+Error as_unwritable(Error error, const std::string& path) {
+  if (error.code == ErrorCode::kUnsupported) return error;
+  error.path = path;
+  error.hint = kWritable;
+  return error;
+}
+
 }  // namespace
 
 uint64_t QuantReport::suffering() const {
@@ -66,6 +120,12 @@ void add_quant_options(CLI::App& verb, QuantOptions& options) {
                   "With --quant: a tensor suffers below so many dB, whatever the format")
       ->needs("--quant")
       ->type_name("DB");
+  verb.add_option("--html", options.html, "With --quant: also write a page that needs nothing else")
+      ->needs("--quant")
+      ->type_name("FILE");
+  verb.add_option("--details", options.details, "How many tensors get pictures in the page")
+      ->needs("--html")
+      ->capture_default_str();
 }
 
 Result<ExitCode> check_quant(const SelectionOptions& asked, const QuantOptions& options, bool all, Output& out) {
@@ -89,6 +149,13 @@ Result<ExitCode> check_quant(const SelectionOptions& asked, const QuantOptions& 
   std::ranges::stable_sort(report.found, is_worse, &QuantCheckedTensor::finding);
   asked.json ? write_json(report, out) : draw_report(report, out);
   out.flush();
+  // The answer first: a file that cannot be written does not cost it.
+  if (!options.html.empty()) {
+    add_pictures(report, selection, options.details);
+    const Status written = write_quant_page(report, options.html);
+    if (!written.ok()) return as_unwritable(written.error(), options.html);
+    if (!asked.json) out.print("page: {}\n", options.html);
+  }
   for (const Error& error : report.unreadable) print_error("check", error);
   return report.exit_code();
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analyze/quant_check.h"
+#include "analyze/quant_picture.h"
 #include "cli/check_report.h"
 
 // `ttap check --quant`: which tensors would suffer in which format.
@@ -13,6 +14,8 @@ namespace ttap::cli {
 struct QuantOptions {
   std::vector<std::string> recipes = {};
   std::optional<double> least_sqnr_db = {};
+  std::string html = {};
+  size_t details = 20;  // tensors with pictures in the page
 
   bool asked() const { return !recipes.empty(); }
 };
@@ -22,6 +25,7 @@ void add_quant_options(CLI::App& verb, QuantOptions& options);
 struct QuantCheckedTensor {
   CheckedTensor tensor;
   QuantFinding finding;
+  std::optional<QuantPicture> picture = {};  // in the page: of the recipe it fares worst in
 };
 
 struct QuantReport {

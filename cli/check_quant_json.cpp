@@ -1,5 +1,6 @@
 #include "cli/check_quant.h"
 #include "cli/describe.h"
+#include "report/quant_picture_report.h"
 #include "report/quant_words.h"
 
 namespace ttap::cli {
@@ -23,14 +24,20 @@ void write_found(JsonWriter& json, const QuantCheckedTensor& found) {
     write_quant_stats(json, outcome.stats);
     json.end();
   }
-  json.end().end();
+  json.end();
+  if (found.picture) {
+    json.key("picture");
+    write_quant_picture(json, *found.picture);
+  }
+  json.end();
 }
 
 }  // namespace
 
 void write_json(const QuantReport& report, Output& out) {
   JsonWriter json(out);
-  json.begin_object().member("command", "check").member("path", report.path);
+  json.begin_object().member("format", "ttap-quant").member("version", 1);
+  json.member("command", "check").member("path", report.path);
   json.key("quant").begin_array();
   for (const QuantRecipe& recipe : report.recipes) write_recipe(json, recipe, report.least_sqnr_db);
   json.end();

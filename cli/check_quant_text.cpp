@@ -65,7 +65,7 @@ void draw_tensors(const QuantReport& report, size_t shown, Output& out) {
                {"in a block", kRight, 1}});
   const auto real = [](double value) { return statistic_text(value, DType::kF64, 3); };
   for (size_t i = 0; i < shown; ++i) {
-    const auto& [tensor, finding] = report.found[i];
+    const auto& [tensor, finding, picture] = report.found[i];
     bool first = true;
     for (const QuantOutcome& outcome : finding.outcomes) {
       const auto once = [&](const std::string& text) { return first ? text : std::string(); };
@@ -131,7 +131,7 @@ void draw_report(const QuantReport& report, Output& out) {
                 count_text(report.found.size() - shown, "tensor that is", "tensors that are"));
     out.write("\n");
     for (size_t i = 0; i < shown; ++i) {
-      const auto& [tensor, finding] = report.found[i];
+      const auto& [tensor, finding, picture] = report.found[i];
       out.write(finding.suffers() ? Style::kRed : Style::kBold, printable(tensor.key));
       out.print("  {}\n", printable(quant_words(finding)));
     }
