@@ -35,6 +35,7 @@ Examples:
   ttap check out/run --json | jq .first.origin.call.stack
   ttap check out/run --quant nvfp4,mxfp8,fp8
   ttap check out/run --quant int4_group32 --filter '@param' --all
+  ttap check out/fp4 --quant mxfp8 --against out/bf16   what was done to what is quantized
   ttap check out/run --quant nvfp4,mxfp8 --html quant.html
   ttap check out/run --quant nvfp4 --json | jq '.found[0].words'
 

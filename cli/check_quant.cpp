@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "analyze/quant_groups.h"
+#include "cli/against.h"
 #include "cli/error_text.h"
 #include "cli/progress.h"
 #include "report/diff_page.h"
@@ -31,8 +33,10 @@ Result<std::vector<QuantRecipe>> read_recipes(const std::vector<std::string>& na
   return recipes;
 }
 
-void check_pass(const SelectedPass& selected, const Pass& pass, const Selection& selection, QuantReport& report) {
+void check_pass(const SelectedPass& selected, const Pass& pass, const Selection& selection, const Pass* against,
+                QuantReport& report) {
   QuantCheckOptions options;
+  options.against = against;
   options.least_sqnr_db = report.least_sqnr_db;
   if (selection.filter) options.scan.wanted = [&](const TensorRecord& tensor) { return selection.wants(tensor); };
   Progress progress(fmt::format("quantizing pass {}", pass.info().number), pass.tensor_count());
@@ -40,6 +44,8 @@ void check_pass(const SelectedPass& selected, const Pass& pass, const Selection&
   QuantCheckReport found = check_quant(pass, report.recipes, options);
   report.unwanted += found.unwanted;
   report.not_real += found.not_real;
+  report.parts += found.parts;
+  for (const size_t tensor : found.without_twin) report.without_twin.push_back(checked_tensor(selected, pass, tensor));
   for (QuantFinding& finding : found.found)
     report.found.push_back({checked_tensor(selected, pass, finding.tensor), std::move(finding)});
   for (const Unjudged& unjudged : found.unjudged)
@@ -56,17 +62,28 @@ const QuantOutcome& worst_of(const QuantFinding& finding) {
   });
 }
 
-Result<QuantPicture> picture_of(const Pass& pass, const QuantFinding& finding) {
-  TTAP_ASSIGN(const TensorView view, pass.read(finding.tensor));
-  return quant_picture(view, worst_of(finding).recipe.format);
+Result<QuantPicture> picture_of(const Pass& pass, const Pass* against, const QuantFinding& finding) {
+  if (pass.tensor(finding.tensor).group.empty()) {
+    TTAP_ASSIGN(const TensorView view, pass.read(finding.tensor));
+    return quant_picture(view, worst_of(finding).recipe.format);
+  }
+  const auto twin = find_quant_twin(pass, finding.tensor, against);
+  TTAP_CHECK(twin);
+  TTAP_ASSIGN(const TensorView view, twin->pass->read(twin->tensor));
+  const QuantOutcome& worst = worst_of(finding);
+  if (!worst.in_use) return quant_picture(view, worst.recipe.format);
+  TTAP_ASSIGN(const GroupParts parts, group_of(pass, finding.tensor));
+  TTAP_ASSIGN(const QuantGroup group, read_group(pass, parts));
+  return quant_picture(group, &view);
 }
 
 // A picture that cannot be had is left out: what is wrong with the tensor was said already.
-void add_pictures(QuantReport& report, const Selection& selection, size_t count) {
+void add_pictures(QuantReport& report, const Selection& selection, Against& against, size_t count) {
   count = std::min(count, report.found.size());
   Progress progress("making pictures", count);
   for (const SelectedPass& selected : selection.passes) {
     std::optional<Pass> pass;
+    const Pass* twins = nullptr;
     for (size_t i = 0; i < count; ++i) {
       QuantCheckedTensor& found = report.found[i];
       if (found.tensor.rank != selected.rank->number || found.tensor.pid != selected.rank->pid ||
@@ -77,8 +94,10 @@ void add_pictures(QuantReport& report, const Selection& selection, size_t count)
         auto opened = open_pass(selected);
         if (!opened.ok()) break;
         pass = std::move(opened).value();
+        if (auto other = against.pass_for(selected); other.ok()) twins = *other;
       }
-      if (auto picture = picture_of(*pass, found.finding); picture.ok()) found.picture = std::move(picture).value();
+      if (auto picture = picture_of(*pass, twins, found.finding); picture.ok())
+        found.picture = std::move(picture).value();
     }
   }
 }
@@ -120,6 +139,10 @@ void add_quant_options(CLI::App& verb, QuantOptions& options) {
                   "With --quant: a tensor suffers below so many dB, whatever the format")
       ->needs("--quant")
       ->type_name("DB");
+  verb.add_option("--against", options.against,
+                  "With --quant: the high-precision run that quantized tensors are held against, by key")
+      ->needs("--quant")
+      ->type_name("RUN");
   verb.add_option("--html", options.html, "With --quant: also write a page that needs nothing else")
       ->needs("--quant")
       ->type_name("FILE");
@@ -132,7 +155,9 @@ Result<ExitCode> check_quant(const SelectionOptions& asked, const QuantOptions& 
   QuantReport report;
   TTAP_ASSIGN(report.recipes, read_recipes(options.recipes));
   TTAP_ASSIGN(const Selection selection, select_some_passes(asked));
+  TTAP_ASSIGN(Against against, Against::open(options.against));
   report.path = selection.run->path.string();
+  report.against = options.against;
   report.filter = asked.filter;
   report.least_sqnr_db = options.least_sqnr_db;
   report.all = all;
@@ -143,7 +168,8 @@ Result<ExitCode> check_quant(const SelectionOptions& asked, const QuantOptions& 
       report.unreadable.push_back(pass.error());
       continue;
     }
-    check_pass(selected, *pass, selection, report);
+    TTAP_ASSIGN(const Pass* twins, against.pass_for(selected));
+    check_pass(selected, *pass, selection, twins, report);
     report.passes.push_back({selected.rank->number, selected.rank->pid, pass->info()});
   }
   std::ranges::stable_sort(report.found, is_worse, &QuantCheckedTensor::finding);
@@ -151,7 +177,7 @@ Result<ExitCode> check_quant(const SelectionOptions& asked, const QuantOptions& 
   out.flush();
   // The answer first: a file that cannot be written does not cost it.
   if (!options.html.empty()) {
-    add_pictures(report, selection, options.details);
+    add_pictures(report, selection, against, options.details);
     const Status written = write_quant_page(report, options.html);
     if (!written.ok()) return as_unwritable(written.error(), options.html);
     if (!asked.json) out.print("page: {}\n", options.html);

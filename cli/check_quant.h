@@ -14,6 +14,7 @@ namespace ttap::cli {
 struct QuantOptions {
   std::vector<std::string> recipes = {};
   std::optional<double> least_sqnr_db = {};
+  std::string against = {};
   std::string html = {};
   size_t details = 20;  // tensors with pictures in the page
 
@@ -37,6 +38,9 @@ struct QuantReport {
   std::vector<QuantCheckedTensor> found = {};  // the worst first
   uint64_t unwanted = 0;
   uint64_t not_real = 0;
+  uint64_t parts = 0;
+  std::vector<CheckedTensor> without_twin = {};
+  std::string against = {};
   std::vector<CheckTrouble> unjudged = {};
   std::vector<CheckedPass> passes = {};
   std::vector<Error> unreadable = {};

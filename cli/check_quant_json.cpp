@@ -42,9 +42,15 @@ void write_json(const QuantReport& report, Output& out) {
   for (const QuantRecipe& recipe : report.recipes) write_recipe(json, recipe, report.least_sqnr_db);
   json.end();
   json.member("judged", report.found.size()).member("suffering", report.suffering());
-  json.member("left_out", report.unwanted).member("not_real", report.not_real);
+  json.member("left_out", report.unwanted).member("not_real", report.not_real).member("parts", report.parts);
   json.key("found").begin_array();
   for (const QuantCheckedTensor& found : report.found) write_found(json, found);
+  json.end().key("without_twin").begin_array();
+  for (const CheckedTensor& tensor : report.without_twin) {
+    json.begin_line();
+    write_checked(json, tensor);
+    json.end();
+  }
   json.end().key("unjudged").begin_array();
   for (const CheckTrouble& trouble : report.unjudged) {
     json.begin_line();

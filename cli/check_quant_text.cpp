@@ -109,6 +109,11 @@ void draw_trouble(const QuantReport& report, Output& out) {
     if (report.unjudged.size() > kUnjudgedShown)
       out.print("  ... and {} more (--json lists all)\n", report.unjudged.size() - kUnjudgedShown);
   }
+  if (!report.without_twin.empty())
+    out.print("{} no high-precision twin{}\n",
+              count_text(report.without_twin.size(), "quantized tensor has", "quantized tensors have"),
+              report.against.empty() ? " here: --against RUN holds them against the tensors of another run"
+                                     : fmt::format(" in {}", printable(report.against)));
   if (report.not_real > 0)
     out.print("{} not of f16, bf16, f32 or f64\n", count_text(report.not_real, "tensor was", "tensors were"));
   if (report.unwanted > 0)

@@ -12,6 +12,7 @@
 #include "cli/show_text.h"
 #include "report/quant_picture_report.h"
 #include "report/text.h"
+#include "ttap/group.h"
 
 namespace ttap::cli {
 namespace {
@@ -27,6 +28,7 @@ Examples:
   ttap show out/run lm_head --index 0,-1     the values at [0, -1, :]
   ttap show out/run lm_head --bins 30 --log --worst 20
   ttap show out/run lm_head --quant nvfp4    what four bits would make of it
+  ttap show out/fp4 fc@param/weight --against out/bf16    a quantized tensor, and its error
   ttap show out/run lm_head --json | jq .statistics.max_abs)";
 
 // Building the index of a pass takes time, so not every pass of a long run is asked whether it has the key too.
@@ -120,28 +122,31 @@ Result<std::vector<int64_t>> parse_index(std::string_view text) {
   return index;
 }
 
-Status read_values(TensorReport& report, const ShowOptions& options) {
+Status look_at_values(TensorReport& report, const ShowOptions& options) {
+  TTAP_ASSIGN(report.at, parse_index(options.index));
   if (report.tensor.has_fingerprint) report.stats = report.tensor.fingerprint.stats;
-  auto view = report.pass.read(report.index);
-  if (!view.ok()) {
-    report.no_bytes = std::move(view).error();
+  TTAP_TRY(add_quantized(report, options.quant, options.worst));
+  auto values = read_values(report.pass, report.index);
+  if (!values.ok()) {
+    report.no_bytes = std::move(values).error();
     return {};
   }
+  const TensorView& view = values->view;
+  report.decoded = values->decoded;
   if (!report.stats) {
-    report.stats = fingerprint(*view).stats;
+    report.stats = fingerprint(view).stats;
     report.stats_computed = true;
   }
-  const std::vector<int64_t> strides = view->strides.empty()
-                                           ? contiguous_strides(view->shape)
-                                           : std::vector<int64_t>(view->strides.begin(), view->strides.end());
-  const TensorView strided{view->data, view->dtype, view->shape, strides};
-  TTAP_ASSIGN(report.at, parse_index(options.index));
+  const std::vector<int64_t> strides = view.strides.empty()
+                                           ? contiguous_strides(view.shape)
+                                           : std::vector<int64_t>(view.strides.begin(), view.strides.end());
+  const TensorView strided{view.data, view.dtype, view.shape, strides};
   TTAP_ASSIGN(const TensorView at, select(strided, report.at));
   report.sample_shape.assign(at.shape.begin(), at.shape.end());
   report.sample = sample(at, kEdge, kEdge);
-  report.histogram = histogram(*view, options.bins);
-  report.extremes = worst_elements(*view, options.worst);
-  return add_what_if(report, options.quant, *view, options.worst);
+  report.histogram = histogram(view, options.bins);
+  report.extremes = worst_elements(view, options.worst);
+  return add_what_if(report, options.quant, view, options.worst);
 }
 
 void write_json(const TensorReport& report, Output& out) {
@@ -184,7 +189,7 @@ void write_json(const TensorReport& report, Output& out) {
     for (const Located& value : report.extremes->largest) write_located(json, value, report.tensor.shape);
     json.end().end();
   }
-  json.member("what_if", report.what_if).key("quant");
+  json.member("decoded", report.decoded).member("what_if", report.what_if).key("quant");
   report.quant ? write_quant_picture(json, *report.quant) : void(json.null());
   json.key("also_in").begin_list();
   for (uint32_t pass : report.also_in) json.value(pass);
@@ -194,7 +199,7 @@ void write_json(const TensorReport& report, Output& out) {
 Result<ExitCode> show(const ShowOptions& options, Output& out) {
   TTAP_ASSIGN(const Selection selection, select_some_passes(options.selection));
   TTAP_ASSIGN(TensorReport report, find_report(selection, options));
-  TTAP_TRY(read_values(report, options));
+  TTAP_TRY(look_at_values(report, options));
   options.selection.json ? write_json(report, out) : draw_report(report, options.log_scale, out);
   // Bytes that were never kept are no error; bytes that cannot be trusted are.
   if (report.no_bytes && report.no_bytes->code != ErrorCode::kNotRecorded) return *report.no_bytes;

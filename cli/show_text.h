@@ -29,6 +29,7 @@ struct TensorReport {
   std::vector<int64_t> at = {};            // --index: the sample is of what lies there
   std::vector<int64_t> sample_shape = {};  // and this is its shape
   std::optional<Error> no_bytes = {};
+  bool decoded = false;  // the values are those of a quantized tensor
   std::optional<QuantPicture> quant = {};
   bool what_if = false;                // it is not quantized: --quant asks what would be
   std::vector<uint32_t> also_in = {};  // other passes with this key, as far as they were looked at

@@ -59,7 +59,7 @@ function quant_tensor(tensor, open) {
               'tr', {}, i === 0 && head,
               make(
                   'td', {class: `recipe mono${recipe.harm ? ' harmed' : ''}`},
-                  recipe.recipe + (recipe.in_use ? ' in use' : '')),
+                  recipe.recipe + (recipe.in_use ? ' (in use)' : '')),
               QUANT_COLUMNS.map(
                   ([, harm, text]) =>
                       make('td', {class: harm && recipe.harm === harm ? 'harmed' : ''}, text(recipe))))));

@@ -17,7 +17,7 @@ namespace ttap {
 struct QuantRecipe {
   QuantFormat format;
   double usual_sqnr_db = 0;
-  double usual_underflow = 0;  // percent
+  double usual_underflow = 0;  // percent; all NaN where it cannot be told, and then only a given limit counts
   double usual_overflow = 0;
 
   // Below it a tensor suffers.
@@ -60,18 +60,22 @@ bool is_worse(const QuantFinding& a, const QuantFinding& b);
 struct QuantCheckOptions {
   ScanOptions scan = {};  // `progress` is called from one thread at a time
   std::optional<double> least_sqnr_db = {};
-  unsigned threads = 0;  // 0: one per core
+  const Pass* against = nullptr;  // where the high-precision twins of quantized tensors are; null: in the pass itself
+  unsigned threads = 0;           // 0: one per core
 };
 
 struct QuantCheckReport {
-  std::vector<QuantFinding> found = {};  // in execution order
-  uint64_t unwanted = 0;                 // left out by ScanOptions::wanted
-  uint64_t not_real = 0;                 // integers, complex numbers, what is eight bits already, or has no elements
+  std::vector<QuantFinding> found = {};   // in execution order
+  uint64_t unwanted = 0;                  // left out by ScanOptions::wanted
+  uint64_t not_real = 0;                  // integers, complex numbers, what is eight bits already, or has no elements
+  uint64_t parts = 0;                     // payloads, scales and the like, which their tensor speaks for
+  std::vector<size_t> without_twin = {};  // quantized tensors that there is nothing to hold against
   std::vector<Unjudged> unjudged = {};
 };
 
 // Every tensor of a pass whose bytes were kept and that is f16, bf16, f32 or f64, each read once for all recipes. Equal
-// bytes are read once for all tensors that have them.
+// bytes are read once for all tensors that have them. A quantized tensor is held against its twin (find_quant_twin());
+// of a twin in another pass there is what the recipes would do, too.
 QuantCheckReport check_quant(const Pass& pass, std::span<const QuantRecipe> recipes,
                              const QuantCheckOptions& options = {});
 

@@ -6,6 +6,7 @@
 #include "quant/format_words.h"
 #include "report/quant_picture_report.h"
 #include "report/text.h"
+#include "ttap/group.h"
 
 namespace ttap {
 namespace {
@@ -90,6 +91,14 @@ std::string quant_format_text(const QuantPicture& picture) {
   else
     text += fmt::format(", {} {}s", picture.global_count, global_word(picture.format.global));
   return text + after_global(picture.format);
+}
+
+std::string quant_name(const TensorRecord& tensor) {
+  if (tensor.group.empty()) return "";
+  const auto description = group_description_from_json(tensor.group);
+  if (!description.ok()) return "?";
+  return printable(description->format.name.empty() ? quant_format_title(description->format)
+                                                    : description->format.name);
 }
 
 }  // namespace ttap

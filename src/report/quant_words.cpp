@@ -31,6 +31,7 @@ std::string harm_text(const QuantOutcome& outcome) {
 }  // namespace
 
 std::string sqnr_text(double sqnr_db) {
+  if (std::isnan(sqnr_db)) return "unknown";
   if (std::isinf(sqnr_db)) return sqnr_db > 0 ? "exact" : "nothing left";
   return fmt::format("{:.1f} dB", sqnr_db);
 }
@@ -44,7 +45,7 @@ std::string percent_text(double percent) {
 std::string range_text(double powers) { return fmt::format("2^{:.1f}", powers); }
 
 std::string recipe_text(const QuantOutcome& outcome) {
-  return outcome.in_use ? outcome.recipe.format.name + " in use" : outcome.recipe.format.name;
+  return outcome.in_use ? outcome.recipe.format.name + " (in use)" : outcome.recipe.format.name;
 }
 
 std::string quant_words(const QuantFinding& finding) {

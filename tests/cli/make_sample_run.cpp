@@ -258,6 +258,10 @@ int main(int argc, char** argv) {
     many_ops(run, std::stoul(argv[3]));
   else if (kind == "weights")
     weights(run);
+  else if (kind == "quantized")
+    quantized_weights(run);
+  else if (kind == "dumped")
+    dumped(run);
   else if (kind == "being_written")
     being_written(run);
   else

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/mix64.h"
-#include "sample_run.h"
+#include "sample_groups.h"
 
 namespace ttap::test {
 namespace fs = std::filesystem;
@@ -46,6 +46,26 @@ void weights(const fs::path& run) {
   pass.tensor("model.wide", {kRows, kColumns}, wide(), weight);
   pass.tensor("model.tokens", {4}, std::vector<int64_t>{1, 2, 3, 4});
   pass.tensor("model.kept", {4}, std::vector<float>{1, 2, 3, 4}, {.level = Level::kFingerprint});
+  pass.finish();
+}
+
+void quantized_weights(const fs::path& run) {
+  SamplePass pass(run / rank_directory_name(0, 4711), 0);
+  QuantFormat nvfp4 = quant_format("nvfp4").value();
+  nvfp4.source = "torchao";
+  const QuantFormat mxfp8 = quant_format("mxfp8").value();
+  add_group(pass, "model.calm", {kRows, kColumns}, calm(), nvfp4, "param", "/weight");
+  add_group(pass, "model.spiky", {kRows, kColumns}, spiky(), nvfp4, "param", "/weight");
+  add_group(pass, "model.wide", {kRows, kColumns}, wide(), mxfp8, "param", "/weight");
+  add_group(pass, "model.other", {kRows, kColumns}, calm(), nvfp4, "param", "/weight");
+  pass.tensor("model.tokens", {4}, std::vector<int64_t>{1, 2, 3, 4});
+  pass.finish();
+}
+
+void dumped(const fs::path& run) {
+  SamplePass pass(run / rank_directory_name(0, 4711), 0);
+  pass.tensor("model.fc", {kRows, kColumns}, calm(), {.role = "activation"});
+  add_group(pass, "model.fc", {kRows, kColumns}, calm(), quant_format("mxfp8").value(), "activation", "/quantized");
   pass.finish();
 }
 

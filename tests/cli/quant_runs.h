@@ -10,4 +10,11 @@ namespace ttap::test {
 // only the fingerprint was kept.
 void weights(const std::filesystem::path& run);
 
+// The same weights as a quantized model has them: `calm` and `spiky` as NVFP4, `wide` as MXFP8; and `other`, which the
+// run above does not have.
+void quantized_weights(const std::filesystem::path& run);
+
+// What a dump of layers looks like: a tensor, and below it what the layer made of it.
+void dumped(const std::filesystem::path& run);
+
 }  // namespace ttap::test

@@ -106,3 +106,42 @@ def test_what_is_not_finite_after_quantizing_comes_first(runs):
     assert worst["key"] == "model.layers.1.mlp"
     assert worst["recipes"][0]["sqnr_db"] == "-inf"
     assert "3 values were not finite before" in worst["words"]
+
+
+# ---- what is quantized already ----
+
+
+def test_a_quantized_run_is_held_against_its_high_precision_twin(runs):
+    words = ["check", runs("quantized"), "--quant", "mxfp8", "--against", runs("weights")]
+    report, code = read_json(*words)
+    assert code == 1
+    assert report["parts"] == 3 * 3 + 2
+    spiky = found_of(report, "model.spiky@param/weight")
+    assert [(recipe["recipe"], recipe["in_use"]) for recipe in spiky["recipes"]] == [
+        ("nvfp4", True),
+        ("mxfp8_e4m3", False),
+    ]
+    assert spiky["words"].startswith("loses 94 % of its values to underflow in nvfp4 (in use); mxfp8_e4m3 keeps")
+    # What was done is what would be done.
+    would_be, _ = read_json("check", runs("weights"), "--quant", "nvfp4")
+    expected = recipe_of(found_of(would_be, "model.spiky@param/weight"), "nvfp4")
+    in_use = recipe_of(spiky, "nvfp4")
+    for name in ["underflow", "overflow", "scale_min", "scale_max", "dynamic_range", "block_dynamic_range"]:
+        assert in_use[name] == expected[name], name
+    assert in_use["mse"] == pytest.approx(expected["mse"])
+    assert [tensor["key"] for tensor in report["without_twin"]] == ["model.other@param/weight"]
+    assert "1 quantized tensor has no high-precision twin in " in run(*words).stdout
+
+
+def test_without_another_run_it_says_how_to_name_one(runs):
+    result = run("check", runs("quantized"), "--quant", "mxfp8")
+    assert result.returncode == 0
+    assert "4 quantized tensors have no high-precision twin here: --against RUN" in result.stdout
+
+
+def test_a_dump_has_its_twins_beside_it(runs):
+    report, code = read_json("check", runs("dumped"), "--quant", "nvfp4")
+    assert code == 0
+    keys = {tensor["key"]: [recipe["recipe"] for recipe in tensor["recipes"]] for tensor in report["found"]}
+    assert keys == {"model.fc@activation": ["nvfp4"], "model.fc@activation/quantized": ["mxfp8_e4m3"]}
+    assert report["without_twin"] == []

@@ -65,3 +65,66 @@ def test_what_cannot_be_quantized_is_said(runs, key, recipe, message):
     result = run("show", runs("weights"), key, "--quant", recipe)
     assert result.returncode == 2
     assert message in result.stderr
+
+
+# ---- what is quantized already ----
+
+
+def test_a_quantized_tensor_says_how_and_shows_its_blocks(runs):
+    result = run("show", runs("quantized"), "model.calm@param/weight")
+    assert result.returncode == 0
+    lines = result.stdout.splitlines()
+    words = next(line for line in lines if line.startswith("  quantized"))
+    assert "NVFP4, blocks of 16 along rows, scales E4M3, global scale " in words
+    assert words.endswith(", from torchao")
+    assert "values [:, :] (decoded)" in lines
+    assert "codes (2048 values)" in lines
+    assert any(line.startswith("scales (32 × 4, ") for line in lines)
+    assert "against the high-precision tensor" not in result.stdout
+
+
+def test_its_error_is_told_against_the_high_precision_run(runs):
+    words = ["show", runs("quantized"), "model.calm@param/weight", "--against", runs("weights")]
+    shown, code = read_json(*words)
+    assert code == 0
+    assert (shown["decoded"], shown["what_if"]) == (True, False)
+    would_be, _ = read_json("show", runs("weights"), "model.calm@param/weight", "--quant", "nvfp4")
+    assert shown["quant"]["against"] == would_be["quant"]["against"]
+    assert shown["quant"]["codes"] == would_be["quant"]["codes"]
+    assert shown["quant"]["grid"]["before"] == would_be["quant"]["grid"]["before"]
+    assert "against the high-precision tensor (2048 values)" in run(*words).stdout
+
+
+def test_the_twin_of_a_dump_lies_beside_it(runs):
+    shown, _ = read_json("show", runs("dumped"), "model.fc@activation/quantized")
+    assert shown["quant"]["against"]["sqnr_db"] == pytest.approx(26, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--against", "{weights}", "model.other@param/weight"], "no high-precision tensor 'model.other@param/weight'"),
+        (["--against", "{weights}", "model.tokens"], "--against: 'model.tokens' is not quantized"),
+        (["--quant", "fp8", "model.calm@param/weight"], "--quant: 'model.calm@param/weight' is quantized already"),
+        (["--against", "/no/such/run", "model.calm@param/weight"], "--against: no such file or directory"),
+    ],
+)
+def test_what_makes_no_sense_is_said(runs, words, message):
+    *options, key = [word.format(weights=runs("weights")) for word in words]
+    result = run("show", runs("quantized"), key, *options)
+    assert result.returncode == 2
+    assert message in result.stderr
+
+
+def test_ls_marks_what_is_quantized(runs):
+    result = run("ls", runs("quantized"))
+    lines = result.stdout.splitlines()
+    assert "quantized" in lines[2].split()
+    row = next(line for line in lines if line.startswith("model.wide@param/weight "))
+    assert row.split()[1:3] == ["f32", "mxfp8_e4m3"]
+    listed, _ = read_json("ls", runs("quantized"))
+    groups = {tensor["key"]: tensor["group"] for tensor in listed["passes"][0]["tensors"]}
+    assert groups["model.calm@param/weight"]["format"]["name"] == "nvfp4"
+    assert groups["model.calm@param/weight"]["parts"] == ["payload", "scale", "global_scale"]
+    assert groups["model.calm@param/weight/payload"] is None
+    assert "quantized" not in run("ls", runs("weights")).stdout
