@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/check_quant.h"
 #include "cli/check_report.h"
 #include "cli/command.h"
 #include "cli/describe.h"
@@ -21,6 +22,9 @@ Where ops were recorded, the first is the op that made it from finite arguments,
 with their statistics, its module and its line. Masks of -Inf that the program makes on
 purpose, uninitialised memory and Inf that went no further are only counted.
 
+With --quant it is about another question: which tensors would suffer in which quantized
+format, the worst first.
+
 Examples:
   ttap check out/run
   ttap check out/run --pass 3
@@ -29,13 +33,20 @@ Examples:
   ttap check out/run --verify                 also read every byte and check its hash
   ttap check out/run --json | jq .first.key
   ttap check out/run --json | jq .first.origin.call.stack
+  ttap check out/run --quant nvfp4,mxfp8,fp8
+  ttap check out/run --quant int4_group32 --filter '@param' --all
+  ttap check out/fp4 --quant mxfp8 --against out/bf16   what was done to what is quantized
+  ttap check out/run --quant nvfp4,mxfp8 --html quant.html
+  ttap check out/run --quant nvfp4 --json | jq '.found[0].words'
 
-Exit codes: 0 no NaN, no Inf; 1 some (or with --verify, damage); 2 an error.)";
+Exit codes: 0 no NaN, no Inf (with --quant: no tensor suffers); 1 some (or with --verify,
+damage); 2 an error.)";
 
 struct CheckOptions {
   SelectionOptions selection;
   bool verify = false;
   bool all = false;
+  QuantOptions quant;
 };
 
 FirstFinding describe_first(const SelectedPass& selected, const Pass& pass, const Nonfinite& found) {
@@ -121,6 +132,7 @@ void check_pass(const SelectedPass& selected, const Pass& pass, const Selection&
 }
 
 Result<ExitCode> check(const CheckOptions& options, Output& out) {
+  if (options.quant.asked()) return check_quant(options.selection, options.quant, options.all, out);
   TTAP_ASSIGN(const Selection selection, select_some_passes(options.selection));
   CheckReport report;
   report.path = selection.run->path.string();
@@ -155,6 +167,8 @@ void add_check(CLI::App& app, Command& command) {
       "--all", options->all,
       "List every tensor that holds a NaN or Inf, also what is meant to, and those near overflow or underflow");
   verb->add_flag("--verify", options->verify, "Also read every byte that was kept and check its hash");
+  add_quant_options(*verb, options->quant);
+  verb->get_option("--verify")->excludes("--quant");
   verb->footer(kHelp);
   verb->callback([options, &command] {
     command = {"check", &options->selection, [options](Output& out) { return check(*options, out); }};

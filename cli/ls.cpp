@@ -9,6 +9,7 @@
 #include "cli/error_text.h"
 #include "cli/number_set.h"
 #include "cli/progress.h"
+#include "report/quant_picture_report.h"
 #include "report/table.h"
 #include "report/text.h"
 
@@ -193,6 +194,7 @@ class Ls {
     using enum Table::Align;
     Table table({{"key", kLeft, 0, true},
                  {"dtype"},
+                 {"quantized"},
                  {"shape"},
                  {"level", kLeft, 4},
                  {"size", kRight, 5},
@@ -213,6 +215,7 @@ class Ls {
       without_stats = without_stats || (!stats && tensor.has_bytes);
       table.add(key_text(tensor), nonfinite.empty() ? Style::kPlain : Style::kRed);
       table.add(dtype_text(tensor));
+      table.add(quant_name(tensor), Style::kCyan);
       table.add(shape_text(tensor.shape));
       table.add(level_text(tensor), tensor.level == Level::kFull && !tensor.has_bytes ? Style::kYellow : Style::kDim);
       table.add(bytes_text(tensor.byte_count));

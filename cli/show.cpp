@@ -8,8 +8,11 @@
 #include "cli/command.h"
 #include "cli/describe.h"
 #include "cli/progress.h"
+#include "cli/show_quant.h"
 #include "cli/show_text.h"
+#include "report/quant_picture_report.h"
 #include "report/text.h"
+#include "ttap/group.h"
 
 namespace ttap::cli {
 namespace {
@@ -24,6 +27,8 @@ Examples:
   ttap show out/graphs %add_1@in/0           what a node of a graph was given
   ttap show out/run lm_head --index 0,-1     the values at [0, -1, :]
   ttap show out/run lm_head --bins 30 --log --worst 20
+  ttap show out/run lm_head --quant nvfp4    what four bits would make of it
+  ttap show out/fp4 fc@param/weight --against out/bf16    a quantized tensor, and its error
   ttap show out/run lm_head --json | jq .statistics.max_abs)";
 
 // Building the index of a pass takes time, so not every pass of a long run is asked whether it has the key too.
@@ -38,6 +43,7 @@ struct ShowOptions {
   size_t bins = 16;
   size_t worst = 5;
   bool log_scale = false;
+  ShowQuantOptions quant;
 };
 
 // The tensor that `text` means: the key itself, a name that only looks like one, or a key as it was printed.
@@ -116,28 +122,31 @@ Result<std::vector<int64_t>> parse_index(std::string_view text) {
   return index;
 }
 
-Status read_values(TensorReport& report, const ShowOptions& options) {
+Status look_at_values(TensorReport& report, const ShowOptions& options) {
+  TTAP_ASSIGN(report.at, parse_index(options.index));
   if (report.tensor.has_fingerprint) report.stats = report.tensor.fingerprint.stats;
-  auto view = report.pass.read(report.index);
-  if (!view.ok()) {
-    report.no_bytes = std::move(view).error();
+  TTAP_TRY(add_quantized(report, options.quant, options.worst));
+  auto values = read_values(report.pass, report.index);
+  if (!values.ok()) {
+    report.no_bytes = std::move(values).error();
     return {};
   }
+  const TensorView& view = values->view;
+  report.decoded = values->decoded;
   if (!report.stats) {
-    report.stats = fingerprint(*view).stats;
+    report.stats = fingerprint(view).stats;
     report.stats_computed = true;
   }
-  const std::vector<int64_t> strides = view->strides.empty()
-                                           ? contiguous_strides(view->shape)
-                                           : std::vector<int64_t>(view->strides.begin(), view->strides.end());
-  const TensorView strided{view->data, view->dtype, view->shape, strides};
-  TTAP_ASSIGN(report.at, parse_index(options.index));
+  const std::vector<int64_t> strides = view.strides.empty()
+                                           ? contiguous_strides(view.shape)
+                                           : std::vector<int64_t>(view.strides.begin(), view.strides.end());
+  const TensorView strided{view.data, view.dtype, view.shape, strides};
   TTAP_ASSIGN(const TensorView at, select(strided, report.at));
   report.sample_shape.assign(at.shape.begin(), at.shape.end());
   report.sample = sample(at, kEdge, kEdge);
-  report.histogram = histogram(*view, options.bins);
-  report.extremes = worst_elements(*view, options.worst);
-  return {};
+  report.histogram = histogram(view, options.bins);
+  report.extremes = worst_elements(view, options.worst);
+  return add_what_if(report, options.quant, view, options.worst);
 }
 
 void write_json(const TensorReport& report, Output& out) {
@@ -180,6 +189,8 @@ void write_json(const TensorReport& report, Output& out) {
     for (const Located& value : report.extremes->largest) write_located(json, value, report.tensor.shape);
     json.end().end();
   }
+  json.member("decoded", report.decoded).member("what_if", report.what_if).key("quant");
+  report.quant ? write_quant_picture(json, *report.quant) : void(json.null());
   json.key("also_in").begin_list();
   for (uint32_t pass : report.also_in) json.value(pass);
   json.end().member("not_looked_at", report.not_looked_at).end();
@@ -188,7 +199,7 @@ void write_json(const TensorReport& report, Output& out) {
 Result<ExitCode> show(const ShowOptions& options, Output& out) {
   TTAP_ASSIGN(const Selection selection, select_some_passes(options.selection));
   TTAP_ASSIGN(TensorReport report, find_report(selection, options));
-  TTAP_TRY(read_values(report, options));
+  TTAP_TRY(look_at_values(report, options));
   options.selection.json ? write_json(report, out) : draw_report(report, options.log_scale, out);
   // Bytes that were never kept are no error; bytes that cannot be trusted are.
   if (report.no_bytes && report.no_bytes->code != ErrorCode::kNotRecorded) return *report.no_bytes;
@@ -212,6 +223,7 @@ void add_show(CLI::App& app, Command& command) {
   verb->add_option("--worst", options->worst, "So many of the worst elements (default 5)")
       ->check(CLI::Range(0, 1000000).description(""))
       ->type_name("N");
+  add_show_quant_options(*verb, options->quant);
   verb->footer(kHelp);
   verb->callback([options, &command] {
     command = {"show", &options->selection, [options](Output& out) { return show(*options, out); }};

@@ -8,7 +8,10 @@
 
 #include "cli/describe.h"
 #include "cli/number_set.h"
+#include "report/bar.h"
+#include "report/quant_picture_report.h"
 #include "report/text.h"
+#include "ttap/group.h"
 
 namespace ttap::cli {
 namespace {
@@ -45,6 +48,12 @@ void draw_event(const TensorReport& report, Output& out) {
   }
 }
 
+std::string quantized_text(const TensorReport& report) {
+  if (report.quant) return quant_format_text(*report.quant);
+  const auto description = group_description_from_json(report.tensor.group);
+  return description.ok() ? quant_format_text(description->format) : "in a way that cannot be read";
+}
+
 void draw_facts(const TensorReport& report, Output& out) {
   const TensorRecord& tensor = report.tensor;
   const PassInfo& info = report.pass.info();
@@ -55,6 +64,7 @@ void draw_facts(const TensorReport& report, Output& out) {
   const bool widened = tensor.true_dtype && *tensor.true_dtype != tensor.dtype;
   fact(out, "dtype",
        fmt::format("{}{}", dtype_text(tensor), widened ? fmt::format(", stored as {}", name(tensor.dtype)) : ""));
+  if (!tensor.group.empty()) fact(out, "quantized", quantized_text(report));
   fact(out, "shape", fmt::format("{}, {}", shape_text(tensor.shape), bytes_text(tensor.byte_count)));
   if (!tensor.strides.empty() && !std::ranges::equal(tensor.strides, contiguous_strides(tensor.shape)))
     fact(out, "strides", fmt::format("{} as captured", shape_text(tensor.strides)));
@@ -123,7 +133,7 @@ void draw_sample(const TensorReport& report, Output& out) {
   const size_t free_dims = std::min<size_t>(report.sample_shape.size(), 2);
   for (size_t i = 0; i < free_dims; ++i) where += ":, ";
   if (!where.empty()) where.resize(where.size() - 2);
-  heading(out, where.empty() ? "values" : fmt::format("values [{}]", where));
+  heading(out, where.empty() ? "values" : fmt::format("values [{}]", where), report.decoded ? "decoded" : "");
   if (sample.values.empty()) return out.write("  none: a dimension is 0\n");
 
   std::vector<std::string> cells;
@@ -147,20 +157,6 @@ void draw_sample(const TensorReport& report, Output& out) {
     }
     out.write("\n");
   }
-}
-
-// `share` of `width` columns, in eighths where the terminal can draw them; nothing is drawn only for nothing.
-std::string bar(double share, size_t width, bool unicode) {
-  static constexpr std::array<std::string_view, 8> kEighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-  if (!unicode)
-    return std::string(
-        share <= 0 ? 0 : std::max<size_t>(1, static_cast<size_t>(std::lround(share * static_cast<double>(width)))),
-        '#');
-  const size_t eighths =
-      share <= 0 ? 0 : std::max<size_t>(1, static_cast<size_t>(std::lround(share * static_cast<double>(width) * 8)));
-  std::string text;
-  for (size_t i = 0; i < eighths / 8; ++i) text += "█";
-  return text.append(kEighths[eighths % 8]);
 }
 
 void draw_histogram(const TensorReport& report, bool log_scale, Output& out) {
@@ -233,11 +229,14 @@ void draw_report(const TensorReport& report, bool log_scale, Output& out) {
     if (const std::string drops = drops_text(report.pass.info().drops); !drops.empty())
       out.print("  in this pass: {}\n", drops);
     if (!report.no_bytes->hint.empty()) out.print("  {}\n", printable(report.no_bytes->hint));
-    return;
   }
   if (report.sample) draw_sample(report, out);
   if (report.histogram) draw_histogram(report, log_scale, out);
   if (report.extremes) draw_worst(report, out);
+  if (report.quant) {
+    if (report.what_if) heading(out, fmt::format("as {}", report.quant->format.name), quant_format_text(*report.quant));
+    draw_quant_picture(*report.quant, log_scale, out);
+  }
 }
 
 }  // namespace ttap::cli

@@ -6,6 +6,7 @@
 
 #include "analyze/extremes.h"
 #include "analyze/histogram.h"
+#include "analyze/quant_picture.h"
 #include "analyze/sample.h"
 #include "cli/selection.h"
 #include "report/output.h"
@@ -28,6 +29,9 @@ struct TensorReport {
   std::vector<int64_t> at = {};            // --index: the sample is of what lies there
   std::vector<int64_t> sample_shape = {};  // and this is its shape
   std::optional<Error> no_bytes = {};
+  bool decoded = false;  // the values are those of a quantized tensor
+  std::optional<QuantPicture> quant = {};
+  bool what_if = false;                // it is not quantized: --quant asks what would be
   std::vector<uint32_t> also_in = {};  // other passes with this key, as far as they were looked at
   size_t not_looked_at = 0;
 };

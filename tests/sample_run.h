@@ -53,6 +53,7 @@ class SamplePass {
     std::string_view device = "cpu";
     bool keep_bytes = true;  // false: as if the quota had taken them
     uint32_t value = 0;
+    std::string_view group = {};
   };
 
   void tensor(std::string_view name, DType dtype, std::vector<int64_t> shape, std::vector<std::byte> bytes,
@@ -71,6 +72,7 @@ class SamplePass {
     record.level = options.level;
     record.byte_count = kept.size();
     record.value = options.value;
+    record.group = options.group;
     record.has_fingerprint = options.level >= Level::kFingerprint;
     record.has_bytes = options.level == Level::kFull && options.keep_bytes;
     if (record.has_fingerprint) record.fingerprint = fingerprint({kept.data(), dtype, shape, {}});

@@ -22,7 +22,9 @@ function follow_address(data) {
 
 async function start() {
   start_theme();
-  const data = read_report();
+  const report = JSON.parse(find('report').textContent);
+  if (report.format === 'ttap-quant') return draw_quant_page(report);
+  const data = read_report(report);
   const root = build_tree(data);
   draw_sides(data.report);
   draw_summary(data);

@@ -26,6 +26,13 @@ function matched_text(tensor) {
   return words[tensor.matched] ?? null;
 }
 
+function quantized_text(tensor) {
+  const {quantized_a, quantized_b} = tensor;
+  if (!quantized_a && !quantized_b) return null;
+  const of = (text, side) => text && [text, make('span', {class: 'hint'}, ` in ${side}`)];
+  return [of(quantized_a, 'A'), quantized_a && quantized_b && make('br'), of(quantized_b, 'B')];
+}
+
 function tolerance_part(tensor) {
   const {tolerance} = tensor;
   if (!tolerance) return null;
@@ -142,6 +149,7 @@ function tensor_detail(row, data, neighbour) {
       ['in B', tensor.key_b],
       ['matched', matched_text(tensor)],
       ['dtype', both(tensor.dtype, tensor.dtype_b)],
+      ['quantized', quantized_text(tensor), 'its values were decoded to be compared'],
       ['shape', tensor.shape && both(shape_text(tensor.shape), tensor.shape_b && shape_text(tensor.shape_b))],
       ['kind', tensor.event_kind],
       ['parent', tensor.parent],
@@ -163,6 +171,8 @@ function tensor_detail(row, data, neighbour) {
     if (detail.histogram && detail.histogram.a && detail.histogram.a.length)
       charts.push(histogram_section(detail.histogram));
     if (detail.axes && detail.axes.length) charts.push(axes_section(detail.axes));
+    for (const whose of ['a', 'b'])
+      if (detail[`quant_${whose}`]) charts.push(...quant_sections(detail[`quant_${whose}`], whose.toUpperCase()));
   }
   const worst = detail && detail.worst && detail.worst.length ? detail.worst
       : tensor.measures && tensor.measures.worst              ? [tensor.measures.worst]

@@ -38,6 +38,8 @@ class TensorDiff:
     ranks: tuple[int, ...] = ()
     note: str = ""
     trivial: bool = False
+    quantized_a: str | None = None
+    quantized_b: str | None = None
     call_a: dict[str, str] | None = None
     call_b: dict[str, str] | None = None
     tolerance: dict[str, Any] | None = None

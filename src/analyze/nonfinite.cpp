@@ -4,6 +4,7 @@
 
 #include "analyze/diff/role_flow.h"
 #include "analyze/extremes.h"
+#include "ttap/group.h"
 
 namespace ttap {
 namespace {
@@ -35,6 +36,10 @@ std::optional<Suspicion> suspicion_of(const TensorRecord& record, const Stats& s
 Result<Stats> stats_of(const Pass& pass, size_t tensor) {
   const TensorRecord record = pass.tensor(tensor);
   if (record.has_fingerprint) return record.fingerprint.stats;
+  if (!record.has_bytes && has_values(pass, tensor)) {
+    TTAP_ASSIGN(const Values values, read_values(pass, tensor));
+    return fingerprint(values.view).stats;
+  }
   if (!record.has_bytes)
     return Error{.code = ErrorCode::kNotRecorded,
                  .message = fmt::format("'{}' was recorded at level '{}': neither statistics nor bytes were kept",

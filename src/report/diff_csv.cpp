@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "report/diff_report.h"
+#include "report/quant_picture_report.h"
 #include "report/text.h"
 
 namespace ttap {
@@ -26,7 +27,8 @@ std::string number(double value) { return std::isnan(value) ? std::string("nan")
 void write_diff_csv(const DiffReport& report, Output& out) {
   out.write(
       "pass_a,pass_b,order,key,key_b,verdict,cause,evidence,dtype,shape,count,outside,nan_mismatches,inf_mismatches,"
-      "max_abs,mean_abs,max_rel,rmse,relative,cosine,sqnr_db,max_ulp,p99_ulp,worst_index,worst_a,worst_b,reason\n");
+      "max_abs,mean_abs,max_rel,rmse,relative,cosine,sqnr_db,max_ulp,p99_ulp,worst_index,worst_a,worst_b,reason,"
+      "quantized_a,quantized_b\n");
   for (const PassDiff& pass : report.passes)
     for (size_t i = 0; i < pass.tensors.size(); ++i) {
       const TensorDiff& tensor = pass.tensors[i];
@@ -51,7 +53,11 @@ void write_diff_csv(const DiffReport& report, Output& out) {
       } else {
         out.write(",,,,,,,,,,,,,,,,");
       }
-      out.print(",{}\n", field(tensor.reason));
+      const auto quantized = [](const Side& side, uint32_t index) {
+        return index == kNoTensor ? std::string() : field(quant_name(side.tensor(index)));
+      };
+      out.print(",{},{},{}\n", field(tensor.reason), quantized(*pass.a, tensor.match.a),
+                quantized(*pass.b, tensor.match.b));
     }
 }
 

@@ -5,11 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "analyze/diff/compare_pair.h"
 #include "report/call_text.h"
 #include "report/diff_page.h"
 #include "report/diff_report.h"
 #include "report/json_writer.h"
 #include "report/packed_numbers.h"
+#include "report/quant_picture_report.h"
 #include "report/text.h"
 
 namespace ttap {
@@ -117,6 +119,11 @@ void write_tensor(JsonWriter& json, const PassDiff& pass, uint32_t position) {
     event.parent < side.event_count() ? json.value(side.event(event.parent).name) : json.null();
   }
   if (tensor.match.trivial) json.member("trivial", true);
+  for (const auto& [owner, index, name] : {std::tuple(pass.a.get(), tensor.match.a, "quantized_a"),
+                                           std::tuple(pass.b.get(), tensor.match.b, "quantized_b")}) {
+    if (index == kNoTensor) continue;
+    if (const auto format = quantized_as(owner->tensor(index))) json.member(name, quant_format_text(*format));
+  }
   json.member("dtype", dtype_text(record)).member("shape", record.shape);
   json.member("verdict", to_string(tensor.verdict)).member("evidence", to_string(tensor.evidence));
   json.member("cause", to_string(tensor.cause)).member("reason", tensor.reason).key("from");
@@ -174,7 +181,13 @@ void write_detail(JsonWriter& json, const DiffReport& report, DiffPlace place, c
   }
   json.end().key("worst").begin_list();
   for (const WorstPair& worst : detail.worst) write_pair(json, worst, record.shape);
-  json.end().end();
+  json.end();
+  for (const auto& [name, picture] : {std::pair("quant_a", &detail.quant_a), std::pair("quant_b", &detail.quant_b)}) {
+    if (!*picture) continue;
+    json.key(name);
+    write_quant_picture(json, **picture);
+  }
+  json.end();
 }
 
 void write_texts(JsonWriter& json, std::string_view name, const std::vector<std::string>& texts) {
@@ -197,7 +210,9 @@ void write_diff_json(const DiffReport& report, Output& out) {
   json.key("counts").begin_line();
   for (int v = 0; v < kVerdicts; ++v) json.member(to_string(static_cast<Verdict>(v)), report.counts[v]);
   json.end().member("not_compared", report.not_compared).member("by_statistics", report.by_statistics);
-  json.member("trivial_a", report.trivial_a).member("trivial_b", report.trivial_b).key("first");
+  json.member("trivial_a", report.trivial_a).member("trivial_b", report.trivial_b);
+  json.member("parts_a", report.parts_a).member("parts_b", report.parts_b).member("decoded", report.decoded);
+  json.key("first");
   write_place(json, report.first());
   json.key("earliest");
   write_place(json, report.earliest);

@@ -171,6 +171,15 @@ void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output
   out.write("\n");
 }
 
+// What was compared as something else than it is stored as.
+void draw_quantized(const DiffReport& report, Output& out) {
+  if (report.decoded > 0)
+    out.print("{} quantized in A or B: decoded values were compared\n",
+              count_text(report.decoded, "tensor is", "tensors are"));
+  if (const uint64_t parts = report.parts_a + report.parts_b; parts > 0)
+    out.print("{} of quantized tensors, which are compared as a whole\n", count_text(parts, "part", "parts"));
+}
+
 void draw_unmatched(const DiffReport& report, const DrawDiffOptions& options, Output& out) {
   for (const auto& [verdict, side] : {std::pair(Verdict::kMissing, "A"), std::pair(Verdict::kExtra, "B")}) {
     size_t shown = 0;
@@ -234,6 +243,7 @@ void draw_diff(const DiffReport& report, const DrawDiffOptions& options, Output&
   out.print("{}\n", sentence.substr(colon));
   draw_first(report, out);
   draw_table(report, options, out);
+  draw_quantized(report, out);
   draw_unmatched(report, options, out);
   draw_not_compared(report, out);
   draw_guesses(report, out);

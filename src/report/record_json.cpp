@@ -1,5 +1,7 @@
 #include "report/record_json.h"
 
+#include <nlohmann/json.hpp>
+
 namespace ttap {
 
 void write_stats(JsonWriter& json, const Stats& stats) {
@@ -24,6 +26,8 @@ void write_tensor_members(JsonWriter& json, size_t index, const TensorRecord& te
   tensor.strides.empty() ? json.null() : json.value(tensor.strides);
   json.member("device", tensor.device).member("level", to_string(tensor.level));
   json.member("has_bytes", tensor.has_bytes).member("bytes", tensor.byte_count);
+  json.key("group");
+  nlohmann::json::accept(tensor.group) ? json.raw(tensor.group) : json.null();
   json.key("hash");
   tensor.has_fingerprint ? json.value(to_string(tensor.fingerprint.hash)) : json.null();
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "op_runs.h"
+#include "quant_runs.h"
 #include "sample_ops.h"
 #include "sample_run.h"
 
@@ -255,6 +256,12 @@ int main(int argc, char** argv) {
     write_sample_ops(run / ttap::rank_directory_name(0, 4711));
   else if (kind == "many_ops")
     many_ops(run, std::stoul(argv[3]));
+  else if (kind == "weights")
+    weights(run);
+  else if (kind == "quantized")
+    quantized_weights(run);
+  else if (kind == "dumped")
+    dumped(run);
   else if (kind == "being_written")
     being_written(run);
   else

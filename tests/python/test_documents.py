@@ -15,7 +15,10 @@ import pytest
 from ttap_command import MAKE, ROOT, TTAP
 
 DOCUMENTS = [ROOT / "docs/commands.md", ROOT / "docs/checking.md"]
-RUNS = ["broken", "several", "covered", "trouble", "damaged", "ops", "log_of_zero", "root_of_zero", "masked_row"]
+RUNS = [
+    *("broken", "several", "covered", "trouble", "damaged", "ops", "log_of_zero", "root_of_zero", "masked_row"),
+    *("weights", "quantized"),
+]
 EXAMPLE = re.compile(r"^```console\n\$ ttap (.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 
 

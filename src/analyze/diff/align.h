@@ -53,6 +53,8 @@ struct Match {
   // Of an op that only one side has, and that does not matter: a copy or view, or bits that the other side has
   // elsewhere.
   bool trivial = false;
+  // A part of a quantized tensor, which is compared as a whole; it has no partner.
+  bool part = false;
 };
 
 struct AlignOptions {
@@ -65,6 +67,7 @@ struct AlignOptions {
 // by key first, then by the map, then by structure: leftovers of the same role and number of elements, by the order
 // they have between matched tensors, shape, kind, parent and what their names say. What it would be less sure of than
 // kLeastConfidence (pairing.h) stays unmatched. A tensor whose key the other side has is never matched otherwise.
+// Parts of quantized tensors are matched with nothing.
 // Every wanted tensor of both sides once: A's in execution order, with what only B has after the match (or unmatched
 // tensor) of A that it follows in B.
 std::vector<Match> align(const Side& a, const Side& b, const AlignOptions& options = {});

@@ -9,6 +9,7 @@
 
 #include "analyze/diff/statistics.h"
 #include "core/element.h"
+#include "ttap/group.h"
 
 namespace ttap {
 namespace {
@@ -122,9 +123,11 @@ void compare_values(const PairContext& context, TensorDiff& tensor, unsigned thr
   const Stats stats = stats_of(a, views->a.view);
   const auto masked =
       stats.max_abs >= kSentinel ? scale_without_mask(views->a.view, views->b.view) : std::optional<Scale>();
-  tensor.judge = std::make_unique<Judge>(context.tolerances.judge(to_string(a.key()), true_dtype(a), true_dtype(b),
-                                                                  masked ? masked->rms : rms_of(stats),
-                                                                  noise ? &*noise : nullptr));
+  const Stats stats_b = b.group.empty() ? Stats{} : stats_of(b, views->b.view);
+  const auto quant = quant_tolerance_of(a, b, &stats, &stats_b);
+  tensor.judge = std::make_unique<Judge>(
+      context.tolerances.judge(to_string(a.key()), true_dtype(a), true_dtype(b), masked ? masked->rms : rms_of(stats),
+                               noise ? &*noise : nullptr, quant ? &*quant : nullptr));
   if (masked) tensor.judge->scale = masked->whole;
   tensor.measures = std::make_unique<Measures>(
       measure(views->a.view, views->b.view, {.tolerance = tensor.judge->tolerance, .axes = true, .threads = threads}));
@@ -163,6 +166,23 @@ void compare_replicas(const PairContext& context, TensorDiff& tensor, unsigned t
 
 double rms_of(const TensorRecord& record) {
   return record.has_fingerprint ? rms_of(record.fingerprint.stats) : std::nan("");
+}
+
+std::optional<QuantFormat> quantized_as(const TensorRecord& record) {
+  if (record.group.empty()) return std::nullopt;
+  auto description = group_description_from_json(record.group);
+  return description.ok() ? std::optional(std::move(description->format)) : std::nullopt;
+}
+
+std::optional<QuantTolerance> quant_tolerance_of(const TensorRecord& a, const TensorRecord& b, const Stats* stats_a,
+                                                 const Stats* stats_b) {
+  std::optional<QuantTolerance> granted;
+  for (const auto& [record, stats] : {std::pair(&a, stats_a), std::pair(&b, stats_b)})
+    if (const auto format = quantized_as(*record)) {
+      const QuantTolerance own = quant_tolerance(*format, stats->max_abs);
+      granted = granted ? coarser(*granted, own) : own;
+    }
+  return granted;
 }
 
 Result<PairViews> read_pair(const Side& a, const Side& b, const Match& match) {
@@ -205,6 +225,9 @@ void compare_pair(const PairContext& context, TensorDiff& tensor, unsigned threa
     compare_statistics(context.tolerances, a, b, tensor);
   }
   compare_replicas(context, tensor, threads);
+  for (const auto& [record, side] : {std::pair(&a, "A"), std::pair(&b, "B")})
+    if (const auto format = quantized_as(*record); format && record->has_bytes)
+      tensor.note += fmt::format("{}{} decoded from {}", tensor.note.empty() ? "" : "; ", side, format->name);
   notes(context.a, match.a);
   notes(context.b, match.b);
 }

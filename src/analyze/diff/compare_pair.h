@@ -26,6 +26,13 @@ Result<PairViews> read_pair(const Side& a, const Side& b, const Match& match);
 // The root mean square of the finite values of a tensor whose statistics were recorded; NaN otherwise.
 double rms_of(const TensorRecord& record);
 
+// The format a tensor is quantized to; nothing for one that is not.
+std::optional<QuantFormat> quantized_as(const TensorRecord& record);
+
+// What a pair is granted because a side of it is quantized; nothing where none is.
+std::optional<QuantTolerance> quant_tolerance_of(const TensorRecord& a, const TensorRecord& b, const Stats* stats_a,
+                                                 const Stats* stats_b);
+
 // Fills in everything of `tensor` but its cause. Reads bytes only when the hashes do not settle it.
 void compare_pair(const PairContext& context, TensorDiff& tensor, unsigned threads);
 

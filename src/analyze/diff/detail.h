@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "analyze/diff/measures.h"
+#include "analyze/quant_picture.h"
 
 namespace ttap {
 
@@ -34,6 +36,8 @@ struct PairDetail {
   PairHistogram histogram = {};
   std::vector<AxisError> axes = {};
   std::vector<WorstPair> worst = {};  // the worst first
+  // Of a side that is quantized; held against the other side where that is not.
+  std::optional<QuantPicture> quant_a = {}, quant_b = {};
 };
 
 PairDetail detail_of(const TensorView& a, const TensorView& b, const MeasureOptions& options, size_t bins = 48,

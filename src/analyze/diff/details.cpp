@@ -6,6 +6,21 @@
 #include "analyze/diff/diff.h"
 
 namespace ttap {
+namespace {
+
+// A picture that cannot be had is left out.
+void add_pictures(const PassDiff& pass, const Match& match, const PairViews& views, PairDetail& detail) {
+  const bool is_a = !pass.a->tensor(match.a).group.empty(), is_b = !pass.b->tensor(match.b).group.empty();
+  const auto picture = [](const Side& side, uint32_t index, const TensorView* twin) -> std::optional<QuantPicture> {
+    auto made = side.picture(index, twin);
+    if (!made.ok() && twin != nullptr) made = side.picture(index, nullptr);
+    return made.ok() ? std::optional(std::move(made).value()) : std::nullopt;
+  };
+  if (is_a) detail.quant_a = picture(*pass.a, match.a, is_b ? nullptr : &views.b.view);
+  if (is_b) detail.quant_b = picture(*pass.b, match.b, is_a ? nullptr : &views.a.view);
+}
+
+}  // namespace
 
 void add_details(DiffReport& report, size_t count, unsigned threads,
                  const std::function<void(uint64_t, uint64_t)>& progress) {
@@ -30,8 +45,10 @@ void add_details(DiffReport& report, size_t count, unsigned threads,
     const TensorDiff& tensor = report.at(places[i]);
     const auto views = read_pair(*pass.a, *pass.b, tensor.match);
     if (!views.ok()) continue;
-    report.details.emplace_back(
-        places[i], detail_of(views->a.view, views->b.view, {.tolerance = tensor.judge->tolerance, .threads = threads}));
+    PairDetail detail =
+        detail_of(views->a.view, views->b.view, {.tolerance = tensor.judge->tolerance, .threads = threads});
+    add_pictures(pass, tensor.match, *views, detail);
+    report.details.emplace_back(places[i], std::move(detail));
     if (progress) progress(i + 1, kept);
   }
 }

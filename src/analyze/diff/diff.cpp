@@ -145,10 +145,13 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
     TTAP_ASSIGN(pass.b, open_side(pair.b, shards, nullptr));
     TTAP_ASSIGN(pass.a, open_side(pair.a, shards, pass.b.get()));
   }
-  const auto matches = align(*pass.a, *pass.b,
-                             {.map = rules.map ? &*rules.map : nullptr,
-                              .structure = options.structure,
-                              .filter = rules.filter ? &*rules.filter : nullptr});
+  auto matches = align(*pass.a, *pass.b,
+                       {.map = rules.map ? &*rules.map : nullptr,
+                        .structure = options.structure,
+                        .filter = rules.filter ? &*rules.filter : nullptr});
+  for (const Match& match : matches)
+    if (match.part) ++(match.a != kNoTensor ? report.parts_a : report.parts_b);
+  std::erase_if(matches, [](const Match& match) { return match.part; });
   pass.tensors.resize(matches.size());
   for (size_t i = 0; i < matches.size(); ++i) pass.tensors[i].match = matches[i];
 
@@ -185,6 +188,11 @@ void summarize(DiffReport& report) {
       unsettled += tensor.verdict == Verdict::kInconclusive && parted(tensor);
       if (parted(tensor) && !report.earliest) report.earliest = DiffPlace{p, i};
       report.by_statistics += tensor.verdict == Verdict::kWithin && tensor.evidence == Evidence::kStatistics;
+      const auto quantized = [](const Side& side, uint32_t index) {
+        return index != kNoTensor && !side.tensor(index).group.empty();
+      };
+      report.decoded += tensor.evidence == Evidence::kValues &&
+                        (quantized(*pass.a, tensor.match.a) || quantized(*pass.b, tensor.match.b));
       if (tensor.match.trivial) ++(tensor.match.a != kNoTensor ? report.trivial_a : report.trivial_b);
       if (!report.first_unequal && (parted(tensor) || tensor.verdict == Verdict::kWithin) && is_of_op(pass, tensor))
         report.first_unequal = DiffPlace{p, i};

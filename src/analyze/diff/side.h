@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analyze/quant_picture.h"
 #include "ttap/run.h"
 
 namespace ttap {
@@ -16,6 +17,7 @@ struct SideBytes {
   std::vector<int64_t> shape = {};  // what view.shape points at where the tensor was put together
   std::vector<int64_t> strides = {};
   std::unique_ptr<std::byte[]> owned = {};
+  std::vector<std::byte> decoded = {};  // of a quantized tensor
 };
 
 // One pass of one side of a comparison: the tensors of one rank in execution order, or of several put together. Reading
@@ -24,6 +26,7 @@ class Side {
  public:
   virtual ~Side() = default;
   virtual size_t tensor_count() const = 0;
+  // A quantized tensor whose parts have their bytes has bytes here: read() decodes them.
   virtual TensorRecord tensor(size_t index) const = 0;
   virtual size_t event_count() const = 0;
   virtual EventRecord event(size_t index) const = 0;
@@ -43,6 +46,11 @@ class Side {
   virtual std::vector<uint32_t> differing_replicas(size_t /*index*/) const { return {}; }
   // What read() gives, made with the copy of this rank.
   virtual Result<SideBytes> read_replica(size_t index, uint32_t /*rank*/) const { return read(index); }
+  // What a quantized tensor looks like, held against `twin` unless that is null. Fails for one that is not quantized,
+  // or was put together.
+  virtual Result<QuantPicture> picture(size_t /*index*/, const TensorView* /*twin*/) const {
+    return Error{ErrorCode::kUnsupported, "it is not quantized, or was put together"};
+  }
 };
 
 // One rank's pass as it is.

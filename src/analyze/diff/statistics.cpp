@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string>
 
+#include "analyze/diff/compare_pair.h"
+
 namespace ttap {
 namespace {
 
@@ -36,7 +38,9 @@ void compare_statistics(const Tolerances& tolerances, const TensorRecord& a, con
   const Stats &x = a.fingerprint.stats, &y = b.fingerprint.stats;
   const double n = static_cast<double>(std::max<uint64_t>(x.finite(), 1));
   tensor.evidence = dtype_a == dtype_b ? Evidence::kHash : Evidence::kStatistics;
-  tensor.judge = std::make_unique<Judge>(tolerances.judge(to_string(a.key()), dtype_a, dtype_b, x.l2 / std::sqrt(n)));
+  const auto quant = quant_tolerance_of(a, b, &x, &y);
+  tensor.judge = std::make_unique<Judge>(
+      tolerances.judge(to_string(a.key()), dtype_a, dtype_b, x.l2 / std::sqrt(n), nullptr, quant ? &*quant : nullptr));
   const Tolerance& tolerance = tensor.judge->tolerance;
 
   tensor.measures = std::make_unique<Measures>();

@@ -132,13 +132,19 @@ Result<Tolerances> Tolerances::create(const ToleranceOptions& options) {
   return tolerances;
 }
 
-Judge Tolerances::by_default(DType dtype, double rms_a) const {
+Judge Tolerances::by_default(DType dtype, double rms_a, const QuantTolerance* quant) const {
   const std::string exact = fmt::format("{}, exact", name(dtype));
   if (is_exact(dtype)) return {.source = exact};
-  const DefaultTolerance by_dtype = default_tolerance(dtype);
-  const double atol = by_dtype.atol_per_rms * (std::isfinite(rms_a) ? rms_a : 0);
+  DefaultTolerance by_dtype = default_tolerance(dtype);
+  double atol = by_dtype.atol_per_rms * (std::isfinite(rms_a) ? rms_a : 0);
+  if (quant != nullptr) {
+    by_dtype.rtol = std::max(by_dtype.rtol, quant->rtol);
+    by_dtype.relative = std::max(by_dtype.relative, quant->relative);
+    atol = std::max(atol, quant->atol);
+  }
   Judge judge{.tolerance = {options_.rtol.value_or(by_dtype.rtol), options_.atol.value_or(atol)}};
-  const std::string by_name = fmt::format("{} default", name(dtype));
+  const std::string by_name =
+      quant != nullptr ? fmt::format("{} default", quant->format) : fmt::format("{} default", name(dtype));
   if (options_.rtol && options_.atol) {
     judge.source = "--rtol, --atol";
   } else if (options_.rtol) {
@@ -167,7 +173,8 @@ Judge Tolerances::by_noise(DType dtype, const Measures& noise) const {
   return judge;
 }
 
-Judge Tolerances::judge(std::string_view key, DType a, DType b, double rms_a, const Measures* noise) const {
+Judge Tolerances::judge(std::string_view key, DType a, DType b, double rms_a, const Measures* noise,
+                        const QuantTolerance* quant) const {
   const DType dtype = coarser(a, b);
   const auto with_nan = [this](Judge judge) {
     judge.tolerance.equal_nan = options_.equal_nan;
@@ -176,7 +183,7 @@ Judge Tolerances::judge(std::string_view key, DType a, DType b, double rms_a, co
   for (const Rule& rule : rules_) {
     if (!rule.pattern.found_in(key)) continue;
     rule.used->store(true, std::memory_order_relaxed);
-    Judge judge = by_default(dtype, rms_a);
+    Judge judge = by_default(dtype, rms_a, quant);
     if (const auto* predicate = std::get_if<Predicate>(&rule.judge)) {
       judge.predicate = *predicate;
       judge.most_relative = std::numeric_limits<double>::infinity();
@@ -189,7 +196,7 @@ Judge Tolerances::judge(std::string_view key, DType a, DType b, double rms_a, co
     judge.source = fmt::format("--tol '{}'", rule.pattern.text());
     return with_nan(std::move(judge));
   }
-  return with_nan(noise != nullptr ? by_noise(dtype, *noise) : by_default(dtype, rms_a));
+  return with_nan(noise != nullptr ? by_noise(dtype, *noise) : by_default(dtype, rms_a, quant));
 }
 
 std::vector<std::string> Tolerances::unused() const {

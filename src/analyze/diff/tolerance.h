@@ -13,6 +13,7 @@
 #include "analyze/diff/predicate.h"
 #include "core/pattern.h"
 #include "ttap/compare.h"
+#include "ttap/quant.h"
 #include "ttap/result.h"
 
 // What counts as close enough, for which tensor, and who said so.
@@ -27,6 +28,19 @@ struct DefaultTolerance {
   double relative = 0;
 };
 DefaultTolerance default_tolerance(DType coarser);
+
+// What a quantized side is granted besides: the format's own error, twice as large as it usually is. One step of its
+// codes beside the value, one step near zero of the block with the largest scale, and the usual error as a whole.
+struct QuantTolerance {
+  double rtol = 0;
+  double atol = 0;
+  double relative = 0;
+  std::string format = {};
+};
+// `max_abs`: the largest magnitude that was decoded, which tells the largest scale.
+QuantTolerance quant_tolerance(const QuantFormat& format, double max_abs);
+// The coarser of the two, bound by bound.
+QuantTolerance coarser(const QuantTolerance& a, const QuantTolerance& b);
 
 struct ToleranceOptions {
   std::optional<double> rtol = {};
@@ -58,7 +72,9 @@ class Tolerances {
   // A rule of --tol before the noise, the noise before --rtol and --atol, those before the default of the dtype; but
   // integers are exact to all but a predicate. `rms_a` of the reference tensor (NaN: taken as 0); `noise`: the
   // reference against itself, where it was measured. May be called from several threads.
-  Judge judge(std::string_view key, DType a, DType b, double rms_a, const Measures* noise = nullptr) const;
+  // `quant`: where a side is quantized, what the default is at least.
+  Judge judge(std::string_view key, DType a, DType b, double rms_a, const Measures* noise = nullptr,
+              const QuantTolerance* quant = nullptr) const;
   // Rules of --tol that matched no key so far, for a warning.
   std::vector<std::string> unused() const;
 
@@ -69,7 +85,7 @@ class Tolerances {
     std::unique_ptr<std::atomic<bool>> used = std::make_unique<std::atomic<bool>>(false);
   };
   static Result<Rule> parse_rule(std::string_view text);
-  Judge by_default(DType coarser, double rms_a) const;
+  Judge by_default(DType coarser, double rms_a, const QuantTolerance* quant) const;
   Judge by_noise(DType coarser, const Measures& noise) const;
 
   ToleranceOptions options_;

@@ -1,0 +1,37 @@
+#include "analyze/quant_groups.h"
+
+#include "analyze/real_values.h"
+
+namespace ttap {
+namespace {
+
+bool cut(std::string& path, std::string_view step) {
+  if (!path.ends_with(step)) return false;
+  path.resize(path.size() - step.size());
+  return true;
+}
+
+std::optional<QuantTwin> at(const Pass& pass, const Key& key) {
+  const auto found = pass.find(key);
+  if (!found) return std::nullopt;
+  const TensorRecord record = pass.tensor(*found);
+  if (!record.group.empty() || !record.has_bytes || !is_real(record.dtype)) return std::nullopt;
+  return QuantTwin{&pass, *found};
+}
+
+}  // namespace
+
+std::optional<QuantTwin> find_quant_twin(const Pass& pass, size_t group, const Pass* against) {
+  Key key = pass.tensor(group).key();
+  if (against != nullptr)
+    if (auto twin = at(*against, key)) return twin;
+  const bool columnwise = cut(key.path, kColumnwiseStep);
+  if (against != nullptr && columnwise)
+    if (auto twin = at(*against, key)) return twin;
+  if (!cut(key.path, kQuantizedStep)) return std::nullopt;
+  if (against != nullptr)
+    if (auto twin = at(*against, key)) return twin;
+  return at(pass, key);
+}
+
+}  // namespace ttap
