@@ -9,6 +9,7 @@ command on what was recorded before.
 import contextlib
 import io
 import linecache
+import logging
 import os
 import re
 import shlex
@@ -94,6 +95,7 @@ def _inside(folder):
         yield
     finally:
         os.chdir(before)
+        logging.disable(logging.NOTSET)  # a document may have silenced a library
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
