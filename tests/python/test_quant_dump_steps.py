@@ -326,6 +326,19 @@ def test_a_failure_of_ours_is_counted_and_kept_from_the_model(tmp_path, monkeypa
         model(x)
 
 
+def test_while_a_cuda_graph_is_captured_nothing_is_read(tmp_path, monkeypatch):
+    model, x = Mlp(), torch.randn(2, 32)
+    with start(model, tmp_path) as dump:
+        with monkeypatch.context() as capture:
+            capture.setattr(torch.cuda, "is_initialized", lambda: True)
+            capture.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+            model(x).sum().backward()
+        dump.step()
+        model(x)
+    assert list(passes_of(tmp_path)) == [1]
+    assert dump.coverage["notes"][0] == "called while a CUDA graph was captured, and not dumped: tap.record() does that"
+
+
 # ---- nothing else changes ----
 
 

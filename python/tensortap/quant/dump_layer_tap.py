@@ -86,6 +86,12 @@ class LayerTap:
             self._dump.guarded(self._after, output)
 
     def _before(self, args: tuple, kwargs: dict[str, Any]) -> None:
+        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+            # Reading a tensor would break the capture, and there are no values yet.
+            self._dump._warn(
+                "called while a CUDA graph was captured, and not dumped: tap.record() does that", aloud=False
+            )
+            return
         activation = _first_tensor((*args, *kwargs.values()))
         again = in_backward()
         call = self._repeated(activation) if again else self._begin()
