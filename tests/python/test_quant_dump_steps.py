@@ -326,6 +326,24 @@ def test_a_failure_of_ours_is_counted_and_kept_from_the_model(tmp_path, monkeypa
         model(x)
 
 
+def test_what_fails_keeps_nothing_else_from_being_dumped(tmp_path, monkeypatch):
+    from tensortap.quant import dump_run
+
+    write = dump_run.RunSink.write
+
+    def fails_at_times(self, call, name, *rest):
+        if name in ("activation", "gradient"):
+            raise OSError("no room")
+        write(self, call, name, *rest)
+
+    monkeypatch.setattr(dump_run.RunSink, "write", fails_at_times)
+    model = Mlp()
+    with tap.quant.record(model, tmp_path, config(layers="fc2", **PLAIN), report=False) as dump:
+        model(torch.randn(2, 32)).sum().backward()
+    assert set(passes_of(tmp_path)[0]) == {f"fc2@{name}" for name in ("weight", "output", "dgrad", "wgrad")}
+    assert "2 failures while recording; the first: OSError: no room" in notes_of(dump)
+
+
 def test_while_a_cuda_graph_is_captured_nothing_is_read(tmp_path, monkeypatch):
     model, x = Mlp(), torch.randn(2, 32)
     with start(model, tmp_path) as dump:
