@@ -1,5 +1,6 @@
 """The programs of examples/python run as their first lines say, and print and record what they promise."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -12,8 +13,8 @@ from ttap_command import ROOT, TTAP, read_json
 EXAMPLES = ROOT / "examples/python"
 TESTED = {
     "embed_sentences", "find_compiler_bug", "graph_decode", "probe_block", "probe_consumer", "probe_gradients",
-    "probe_tensorboard", "record_graph", "record_serving", "record_tensor_parallel", "record_torchrun",
-    "record_training", "record_transformers", "trace_compiled", "wrong_epsilon",
+    "probe_tensorboard", "quantize_minilm", "record_graph", "record_serving", "record_tensor_parallel",
+    "record_torchrun", "record_training", "record_transformers", "trace_compiled", "wrong_epsilon",
 }  # fmt: skip
 
 
@@ -45,6 +46,22 @@ def test_transformers(start, tmp_path):
     lengths = [recorded["encoder.layer.5.output.LayerNorm"].shape[1] for recorded in rank.passes.values()]
     assert len(lengths) == 2 and lengths[0] != lengths[1]  # two sentences, each a pass
     assert "pooler.dense" in rank.passes[1]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torchao") is None, reason="torchao is not installed")
+def test_quantized_weights(start, tmp_path):
+    printed = start(sys.executable, EXAMPLES / "quantize_minilm.py", "runs").splitlines()
+    before, after = (float(printed[2].split()[column]) for column in (0, 1))
+    assert printed[2].endswith("The pump broke down.") and 0.01 <= before - after <= 0.03
+    assert printed[4].startswith("37 weights are quantized; the first is <Group nvfp4 of shape [384, 384]")
+    assert [line.split()[2] for line in printed[6:9]] == ["20.4"] * 3
+    quantized = tap.open(tmp_path / "runs/nvfp4")["pooler.dense@param/weight"]
+    original = tap.open(tmp_path / "runs/fp32")["pooler.dense@param/weight"]
+    assert quantized.statistics(original)["sqnr_db"] == pytest.approx(float(printed[6].split()[2]), abs=0.05)
+    report, exit_code = read_json(
+        "check", tmp_path / "runs/fp32", "--quant", "int8_tensor", "--filter", "dense@param/w"
+    )
+    assert (report["found"][0]["key"], exit_code) == ("encoder.layer.0.output.dense@param/weight", 1)
 
 
 def test_trace_compiled(start, tmp_path):

@@ -9,6 +9,7 @@ command on what was recorded before.
 import contextlib
 import io
 import linecache
+import logging
 import os
 import re
 import shlex
@@ -24,7 +25,8 @@ import torch
 from ttap_command import ROOT, TTAP
 
 NAMES = ("recording.md", "diffing.md", "tracing.md", "coming-from-debugmode.md", "coming-from-torch-cudagraph-debug.md",
-         "cuda-graphs.md", "graphs.md", "is-it-the-compiler.md", "coming-from-torchair.md")  # fmt: skip
+         "cuda-graphs.md", "graphs.md", "is-it-the-compiler.md", "coming-from-torchair.md", "quantization.md",
+         "quant-formats.md", "coming-from-dumptensors.md")  # fmt: skip
 DOCUMENTS = [ROOT / "docs" / name for name in NAMES]
 BLOCK = re.compile(
     r"^(<!-- (?:not run|needs a GPU)[^\n]*-->\n)?```(python|console)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?",
@@ -45,8 +47,9 @@ def settled(text, folder):
     text = re.sub(r"ULP max \d+, 99 % within \d+", "ULP max 700000, 99 % within 30000", text)
     text = re.sub(r"(largest relative error is )[\d.e-]+, in \S+", r"\g<1>0.004, in blocks.2.down", text)
     text = re.sub(r"(error grew )[\d.e+]+ times", r"\g<1>3 times", text)
+    text = re.sub(r"thread \d+, [\d.]+ \w+ into the pass", "thread 4711, 1.20 ms into the pass", text)
     # A file knows its command line.
-    return re.sub(r"( events, )[\d.]+ \w+(?=$|, \.npy$)", r"\g<1>2.9 KiB", text, flags=re.M)
+    return re.sub(r"( events?, )[\d.]+ \w+(?=$|, \.npy$)", r"\g<1>2.9 KiB", text, flags=re.M)
 
 
 def run_python(code, line, module):
@@ -94,6 +97,7 @@ def _inside(folder):
         yield
     finally:
         os.chdir(before)
+        logging.disable(logging.NOTSET)  # a document may have silenced a library
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
