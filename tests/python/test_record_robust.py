@@ -15,7 +15,7 @@ from small_models import Block, Model, Returns, passes_of
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-ALL_ROLES = "out,in,grad_out,grad_in"
+ALL_ROLES = "out,in,grad_out,grad_in,param"
 
 
 def record(model, folder, *args, **options):
