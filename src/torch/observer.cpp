@@ -129,8 +129,8 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
     return false;
   }
   if (!begin_call(frame, thread, parent, OpKind::kOp, *name, 0, lock)) return false;
-  frame.call.arguments = op.argument_texts.of(frame.signature_of(arguments),
-                                              [&] { return texts_.intern(arguments_text(op, arguments)); });
+  frame.call.arguments =
+      op.argument_texts.of(frame.signature_of(arguments), [&] { return texts_.intern(arguments_text(op, arguments)); });
   frame.trains = op.training_flag < 0 || arguments[static_cast<size_t>(op.training_flag)].toBool();
   if (python_.hook) [[unlikely]]
     frame.rare().arguments.assign(arguments.begin(), arguments.end());

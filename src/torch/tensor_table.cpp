@@ -46,16 +46,16 @@ bool has_strides(const at::Tensor& tensor) { return tensor.layout() == c10::kStr
 
 // Strided, and its sizes are numbers: the keys it is dispatched by say all else that a meta depends on.
 bool is_usual(const c10::TensorImpl& impl) {
-  constexpr c10::DispatchKeySet kUnusual(
-      {c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr, c10::DispatchKey::NestedTensor, c10::DispatchKey::Python,
-       c10::DispatchKey::FuncTorchBatched});
+  constexpr c10::DispatchKeySet kUnusual({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
+                                          c10::DispatchKey::NestedTensor, c10::DispatchKey::Python,
+                                          c10::DispatchKey::FuncTorchBatched});
   return !impl.key_set().has_any(kUnusual) && !impl.has_symbolic_sizes_strides() && !impl.is_mkldnn();
 }
 uint64_t usual_hash(const c10::TensorImpl& impl) {
   const c10::IntArrayRef shape = impl.sizes(), strides = impl.strides();
-  uint64_t hash = stirred(impl.key_set().raw_repr(), static_cast<uint64_t>(impl.dtype().toScalarType()) << 32 |
-                                                         shape.size() << 16 |
-                                                         static_cast<uint8_t>(impl.device().index()));
+  uint64_t hash =
+      stirred(impl.key_set().raw_repr(), static_cast<uint64_t>(impl.dtype().toScalarType()) << 32 | shape.size() << 16 |
+                                             static_cast<uint8_t>(impl.device().index()));
   for (size_t i = 0; i < shape.size(); ++i)
     hash = stirred(hash, static_cast<uint64_t>(shape[i]) ^ std::rotl(static_cast<uint64_t>(strides[i]) * kOdd, 32));
   return hash;
