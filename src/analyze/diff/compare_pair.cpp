@@ -147,10 +147,15 @@ void compare_replicas(const PairContext& context, TensorDiff& tensor, unsigned t
     const auto b = context.b.read_replica(tensor.match.b, rank);
     if (!a.ok() || !b.ok() || !std::ranges::equal(a->view.shape, b->view.shape)) continue;
     const TensorRecord record = context.a.tensor(tensor.match.a);
-    if (tensor.judge == nullptr)
+    if (tensor.judge == nullptr) {
+      const TensorRecord other = context.b.tensor(tensor.match.b);
+      const Stats stats = stats_of(record, a->view);
+      const Stats stats_b = other.group.empty() ? Stats{} : stats_of(other, b->view);
+      const auto quant = quant_tolerance_of(record, other, &stats, &stats_b);
       tensor.judge = std::make_unique<Judge>(context.tolerances.judge(to_string(record.key()), true_dtype(record),
-                                                                      true_dtype(context.b.tensor(tensor.match.b)),
-                                                                      rms_of(stats_of(record, a->view))));
+                                                                      true_dtype(other), rms_of(stats), nullptr,
+                                                                      quant ? &*quant : nullptr));
+    }
     Measures found =
         measure(a->view, b->view, {.tolerance = tensor.judge->tolerance, .axes = false, .threads = threads});
     const bool close = tensor.judge->accepts(found);
