@@ -57,6 +57,7 @@ TTAP_HD inline void decode_units(const QuantJob& job, ThreadPlace at) {
       if (unit >= job.units) continue;
       const float scale = job.one_scale ? one_scale : value_of<SCALES>(job, scales[i]);
       const float zero = job.one_scale ? one_zero : zero_of<SCALES>(job, scales[i]);
+      if (SCALES == UnitScales::kAny) put_low_first(job, codes[i]);
       if (!decode_unit<ELEMENT>(job, unit, codes[i], scale, zero)) left |= 1u << i;
     }
     for (uint32_t unit = static_cast<uint32_t>(first); left != 0; unit += kQuantThreads, left >>= 1) {

@@ -172,8 +172,8 @@ TTAP_HD inline bool is_finite(float value) { return (detail::bits_of_float(value
 
 // False, and nothing done, where a value may be no number: decode_slowly().
 template <QuantElement ELEMENT, bool PACKED>
-TTAP_HD inline bool decode_unit(const QuantJob& job, uint32_t unit, UnitCodes<PACKED> codes, float scale, float zero) {
-  put_low_first(job, codes);
+TTAP_HD inline bool decode_unit(const QuantJob& job, uint32_t unit, const UnitCodes<PACKED>& codes, float scale,
+                                float zero) {
   if (!is_finite(scale) || !is_finite(zero) || has_special<ELEMENT>(codes)) return false;
   float values[kUnit];
   ordinary_values<ELEMENT>(codes, values);
@@ -211,7 +211,10 @@ TTAP_HD inline void decode_unit_of_columns(const QuantJob& job, uint32_t unit) {
   const uint32_t row = job.units_per_row.divide(unit);
   const uint32_t column = (unit - row * static_cast<uint32_t>(job.units_per_row.by)) * kUnit;
   const UnitCodes<false> codes = load_codes<false>(job, unit);
-  const uint8_t* scales = job.scale.data + unit_scale_place(job, job.block_rows.divide(row), column);
+  const uint32_t block_row = job.block_rows.divide(row);
+  const uint8_t* scales =
+      job.scale.data + (job.swizzled ? swizzled_in_tiles(column, block_row, static_cast<uint32_t>(job.scale_tiles))
+                                     : block_row * static_cast<uint32_t>(job.scale_row_step) + column);
   uint32_t raw[kUnit];
   TTAP_UNROLL
   for (int i = 0; i < kUnit; ++i) raw[i] = scales[static_cast<unsigned>(i) * job.scale_step];

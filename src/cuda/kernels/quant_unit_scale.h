@@ -13,12 +13,12 @@ TTAP_HD inline float moved(uint32_t code) {
   return detail::float_of_bits(bits) * detail::float_of_bits(static_cast<uint32_t>(254 - BIAS) << 23);
 }
 
-// What a kernel knows of the scales beforehand: fewer instructions for the formats that are met most. f32 and E8M0 are
-// without a global scale.
+// What a kernel knows of the scales beforehand: fewer instructions for the formats that are met most. But for kAny
+// codes are packed with the low half first if at all and have no zero points; f32 and E8M0 are without a global scale.
 enum class UnitScales : uint8_t { kAny, kF32, kE8M0, kE4M3 };
 
 inline UnitScales unit_scales(const QuantJob& job) {
-  if (job.zero_point != ZeroPoint::kNone) return UnitScales::kAny;
+  if (job.zero_point != ZeroPoint::kNone || job.packing == QuantPacking::kHighFirst) return UnitScales::kAny;
   if (job.scale_type == ScaleType::kE4M3) return UnitScales::kE4M3;
   if (job.global_kind != GlobalScale::kNone) return UnitScales::kAny;
   if (job.scale_type == ScaleType::kE8M0) return UnitScales::kE8M0;
@@ -55,16 +55,6 @@ TTAP_HD inline float first_global(const QuantJob& job) {
   return has_global<SCALES>(job) ? *reinterpret_cast<const float*>(job.global.data) : 1;
 }
 
-// As scale_place(), with numbers of 32 bits.
-TTAP_HD inline uint32_t unit_scale_place(const QuantJob& job, uint32_t grid_row, uint32_t grid_column) {
-  const auto tiles = static_cast<uint32_t>(job.scale_tiles);
-  if (!job.swizzled)
-    return grid_row * static_cast<uint32_t>(job.scale_row_step) +
-           grid_column * static_cast<uint32_t>(job.scale_column_step);
-  return job.swizzled_by_column ? swizzled_in_tiles(grid_column, grid_row, tiles)
-                                : swizzled_in_tiles(grid_row, grid_column, tiles);
-}
-
 template <UnitScales SCALES>
 TTAP_HD inline UnitScale load_scale(const QuantJob& job, uint32_t unit, float global) {
   UnitScale scale{.global = global};
@@ -76,13 +66,21 @@ TTAP_HD inline UnitScale load_scale(const QuantJob& job, uint32_t unit, float gl
   }
   const uint32_t row = job.units_per_row.divide(unit);
   const uint32_t column = job.units_per_block.divide(unit - row * static_cast<uint32_t>(job.units_per_row.by));
-  const uint32_t block_row = job.block_rows.divide(row);
-  scale.raw = load_raw<SCALES>(job.scale, unit_scale_place(job, block_row, column));
+  // As scale_place(). Swizzled scales of blocks that are longer than a column are by rows.
+  if (job.swizzled) {
+    scale.raw = load_raw<SCALES>(job.scale, swizzled_in_tiles(row, column, static_cast<uint32_t>(job.scale_tiles)));
+  } else {
+    const uint32_t block_row = job.block_rows.divide(row);
+    scale.raw = load_raw<SCALES>(job.scale, block_row * static_cast<uint32_t>(job.scale_row_step) +
+                                                column * static_cast<uint32_t>(job.scale_column_step));
+  }
   if (has_global<SCALES>(job) && job.global_by_row)
     scale.global = reinterpret_cast<const float*>(job.global.data)[job.rows_per_global.divide(row)];
-  if (has_zeros<SCALES>(job))
+  if (has_zeros<SCALES>(job)) {
+    const uint32_t block_row = job.block_rows.divide(row);
     scale.zero = load_raw<SCALES>(
         job.zero, job.zeros_by_column ? column * job.grid_rows + block_row : block_row * job.grid_columns + column);
+  }
   return scale;
 }
 
