@@ -1,6 +1,6 @@
 """What TensorTap costs on a GPU, as ratios against peers measured in the same run: one table, and the same as JSON.
 
-    python bench/gpu_ratios.py [--json] [--scratch build/bench] [--only op,graph,dump,probe]
+    python bench/gpu_ratios.py [--json] [--scratch build/bench] [--only op,graph,dump,probe,quant]
 
 The model is a Llama of 16 layers, 2048 wide, in bf16, with random weights. Each time is the best of several rounds, the
 ways taken by turns; the GPU is waited for before and after.
@@ -25,6 +25,7 @@ from typing import Any
 
 import tensortap as tap
 import torch
+from tensortap import _core, snapshot  # noqa: F401  # snapshot tells _core the dtypes
 from torch.utils._debug_mode import DebugMode
 
 
@@ -292,6 +293,57 @@ def of_probes() -> list[Row]:
     ]  # fmt: skip
 
 
+# ---- quantized tensors ----
+
+
+def quantized(name: str, rows: int, columns: int, layout: str) -> tuple[Any, list[torch.Tensor | None]]:
+    """A format and a group of random codes, all of them numbers, with scales of about one."""
+    made = _core.quant_format(name)
+    made.scale_layout = layout
+    four_bits = made.element == "e2m1"
+    payload = torch.randint(0, 256, (rows, columns // 2 if four_bits else columns), dtype=torch.uint8, device="cuda")
+    if not four_bits:
+        payload &= 0xEF
+    if made.scale_type == "f32":
+        return made, [payload, torch.ones(1, device="cuda"), None, None]
+    blocks = columns // made.block_columns
+    one = 0x7F if made.scale_type == "e8m0" else 0x38
+    scale = torch.full((rows, blocks), one, dtype=torch.uint8, device="cuda")
+    return made, [payload, scale, torch.ones(1, device="cuda") if name == "nvfp4" else None, None]
+
+
+def of_decoding() -> list[Row]:
+    """To bf16, against copies on the device that move as many bytes."""
+    rows = []
+    columns, many = 8192, 20
+    for mib in (64, 512):
+        height = (mib << 20) // 2 // columns
+        for what in ("fp8 compact", "mxfp8 compact", "mxfp8 swizzled", "nvfp4 compact", "nvfp4 swizzled"):
+            name, layout = what.split()
+            # Several of the small ones, so that the cache does not hold what is read next.
+            sets = [quantized(name, height, columns, layout) for _ in range(4 if mib == 64 else 1)]
+            outs = [torch.empty(height, columns, dtype=torch.bfloat16, device="cuda") for _ in sets]
+            moved = outs[0].nbytes + sum(part.nbytes for part in sets[0][1] if part is not None)
+            plain = [torch.empty(moved // 2, dtype=torch.uint8, device="cuda") for _ in range(2 * len(sets))]
+            decoding, copying = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+            with torch.cuda.graph(decoding):
+                stream = torch.cuda.current_stream().cuda_stream
+                for i in range(many):
+                    (made, parts), out = sets[i % len(sets)], outs[i % len(sets)]
+                    _core.quant_decode_gpu(made, [height, columns], *parts, out=out, device=0, stream=stream)
+            with torch.cuda.graph(copying):
+                for i in range(many):
+                    plain[2 * (i % len(sets))].copy_(plain[2 * (i % len(sets)) + 1])
+            found = best_by_turns(
+                {"ours": lambda g=decoding: timed(g.replay) / many, "copy": lambda g=copying: timed(g.replay) / many},
+                10,
+            )
+            text = f"decode {name}, {layout} scales, to {mib} MiB of bf16"
+            rows.append(Row(text, found["ours"], f"copy that moves {moved / 1e6:.0f} MB", found["copy"],
+                            found["copy"] / found["ours"], "of the rate", ">=", 0.7))  # fmt: skip
+    return rows
+
+
 def _loads(name: str) -> bool:
     with contextlib.suppress(OSError):
         ctypes.CDLL(name)
@@ -303,7 +355,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="rows as JSON instead of a table")
     parser.add_argument("--scratch", type=Path, default=Path("build/bench"), help="where dumps go")
-    parser.add_argument("--only", default="op,graph,dump,probe", help="which parts, with commas")
+    parser.add_argument("--only", default="op,graph,dump,probe,quant", help="which parts, with commas")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         print("gpu_ratios: no GPU", file=sys.stderr)
@@ -319,6 +371,7 @@ def main() -> int:
         ("graph", lambda: of_graphs(model)),
         ("dump", lambda: of_dumps(model, arguments.scratch)),
         ("probe", of_probes),
+        ("quant", of_decoding),
     ):
         if part not in parts:
             continue

@@ -172,10 +172,14 @@ TTAP_API Result<EncodedTensor> encode(const TensorView& tensor, const QuantForma
 
 // ---- the layout of scales ----
 
-// Where the scale of row i and block j of that row lies, `columns` being the blocks of a row.
-constexpr uint64_t swizzled_offset(uint64_t i, uint64_t j, uint64_t columns) {
-  const uint64_t tiles = (columns + 3) / 4;
+// Where the scale of row i and block j of that row lies, `tiles` being those side by side. T has room for it.
+template <class T>
+TTAP_HD constexpr T swizzled_in_tiles(T i, T j, T tiles) {
   return ((i / 128) * tiles + j / 4) * 512 + (i % 32) * 16 + ((i % 128) / 32) * 4 + j % 4;
+}
+// The same, `columns` being the blocks of a row.
+TTAP_HD constexpr uint64_t swizzled_offset(uint64_t i, uint64_t j, uint64_t columns) {
+  return swizzled_in_tiles<uint64_t>(i, j, (columns + 3) / 4);
 }
 // Bytes of the swizzled form with all its padding.
 constexpr uint64_t swizzled_size(uint64_t rows, uint64_t columns) {

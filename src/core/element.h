@@ -41,6 +41,12 @@ TTAP_HD inline float f32_of_small(uint32_t bits) {
 
 namespace detail {
 TTAP_HD inline float quiet_nan(bool negative = false) { return float_of_bits(negative ? 0xFFC00000u : 0x7FC00000u); }
+TTAP_HD inline double quiet_nan_wide() {
+  const uint64_t bits = uint64_t{0x7FF8} << 48;
+  double value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
 TTAP_HD inline float infinity(bool negative) { return float_of_bits(negative ? 0xFF800000u : 0x7F800000u); }
 }  // namespace detail
 
@@ -77,6 +83,34 @@ TTAP_HD inline float f32_of_e8m0fnu(uint8_t bits) {
 
 // 0, 0.5, 1, 1.5, 2, 3, 4, 6 and the negatives; `bits` is one nibble.
 TTAP_HD inline float f32_of_e2m1fn(uint8_t bits) { return f32_of_small<2, 1, 1>(bits & 0xF); }
+
+namespace detail {
+TTAP_HD inline uint32_t bits_of_float(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+}  // namespace detail
+
+// To nearest, ties to even. A NaN stays one, with its sign and what fits of the rest.
+TTAP_HD inline uint16_t bf16_of(float value) {
+  const uint32_t bits = detail::bits_of_float(value);
+  if ((bits & 0x7FFFFFFF) > 0x7F800000) return static_cast<uint16_t>((bits >> 16) | 0x40);
+  return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+}
+
+TTAP_HD inline uint16_t f16_of(float value) {
+  const uint32_t bits = detail::bits_of_float(value);
+  const uint32_t sign = (bits >> 16) & 0x8000;
+  const uint32_t magnitude = bits & 0x7FFFFFFF;
+  if (magnitude > 0x7F800000) return static_cast<uint16_t>(sign | 0x7E00 | ((magnitude >> 13) & 0x3FF));
+  if (magnitude >= 0x477FF000) return static_cast<uint16_t>(sign | 0x7C00);  // 65520 and more
+  if (magnitude < 0x38800000) {                                              // subnormal: in steps of 2^-24
+    const float rounded = detail::float_of_bits(magnitude) + 0.5F;
+    return static_cast<uint16_t>(sign | (detail::bits_of_float(rounded) - 0x3F000000));
+  }
+  return static_cast<uint16_t>(sign | ((magnitude + 0xFFF + ((magnitude >> 13) & 1) - 0x38000000) >> 13));
+}
 
 // Of the float formats of at most 16 bits, which widen to float exactly.
 TTAP_HD inline bool widens_to_f32(DType dtype) {

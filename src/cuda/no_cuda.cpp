@@ -1,4 +1,5 @@
 #include "cuda/kernels/launch.h"
+#include "cuda/kernels/quant_decode.h"
 #include "cuda/runtime.h"
 
 // In place of runtime.cpp and the kernels in a build without CUDA. available() is false, so none of the rest is called
@@ -53,5 +54,6 @@ Status launch_fingerprints(std::span<const FingerprintJob>, void*, Stream) { ret
 Status launch_compare(const CompareJob&, Stream) { return none(); }
 Status launch_head(const HeadJob&, Stream) { return none(); }
 Status launch_publish(const PublishJob&, Stream) { return none(); }
+Status launch_quant_decode(const QuantJob&, Stream) { return none(); }
 
 }  // namespace ttap::cuda

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/quant_decode.h"
 #include "python/errors.h"
 #include "python/tensor_access.h"
 #include "quant/format_words.h"
@@ -77,6 +78,26 @@ void decode_into(const GroupAccess& access, nb::handle out) {
   const Status status = [&] {
     const nb::gil_scoped_release released;
     return decode(access.group, view.dtype, data);
+  }();
+  raise_if_failed(status);
+}
+
+// A kernel that is handed an address of the host brings the whole process down.
+void must_be_on_a_gpu(std::initializer_list<nb::handle> tensors) {
+  for (const nb::handle tensor : tensors)
+    if (!tensor.is_none() && !nb::cast<bool>(tensor.attr("is_cuda")))
+      throw nb::value_error("decoding on a GPU takes CUDA tensors");
+}
+
+void decode_on_gpu_into(const GroupAccess& access, nb::handle out, int device, uintptr_t stream) {
+  const TensorAccess target(out);
+  const TensorView view = target.view();
+  uint64_t values = 1;
+  for (const int64_t length : access.shape) values *= static_cast<uint64_t>(length);
+  void* data = writable(view, values * size_of(view.dtype));
+  const Status status = [&] {
+    const nb::gil_scoped_release released;
+    return cuda::decode_on_gpu(access.group, view.dtype, data, device, reinterpret_cast<cuda::Stream>(stream));
   }();
   raise_if_failed(status);
 }
@@ -256,6 +277,17 @@ void init_quantizing(nb::module_& m) {
       "format"_a, "shape"_a, "payload"_a, "scale"_a, "global_scale"_a.none() = nb::none(),
       "zero_point"_a.none() = nb::none(), nb::kw_only(), "out"_a,
       "The values of a quantized group into `out`, whose dtype they get.");
+  m.def(
+      "quant_decode_gpu",
+      [](const QuantFormat& format, std::vector<int64_t> shape, nb::handle payload, nb::handle scale, nb::handle global,
+         nb::handle zero_point, nb::handle out, int device, uintptr_t stream) {
+        must_be_on_a_gpu({payload, scale, global, zero_point, out});
+        decode_on_gpu_into(GroupAccess(format, std::move(shape), payload, scale, global, zero_point), out, device,
+                           stream);
+      },
+      "format"_a, "shape"_a, "payload"_a, "scale"_a, "global_scale"_a.none() = nb::none(),
+      "zero_point"_a.none() = nb::none(), nb::kw_only(), "out"_a, "device"_a, "stream"_a,
+      "The same with CUDA tensors: on their device and a stream of it, which is not waited for.");
   m.def(
       "quant_encode",
       [](nb::handle tensor, const QuantFormat& format, const std::string& mx_rule, std::optional<float> global,

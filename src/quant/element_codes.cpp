@@ -1,6 +1,6 @@
 #include "quant/element_codes.h"
 
-#include "core/element.h"
+#include "quant/code_value.h"
 
 namespace ttap {
 namespace {
@@ -9,33 +9,8 @@ constexpr size_t kElements = static_cast<size_t>(QuantElement::kUInt4) + 1;
 
 }  // namespace
 
-int bits_of(QuantElement element) {
-  switch (element) {
-    case QuantElement::kE2M3:
-    case QuantElement::kE3M2: return 6;
-    case QuantElement::kE2M1:
-    case QuantElement::kInt4:
-    case QuantElement::kUInt4: return 4;
-    default: return 8;
-  }
-}
-
-float value_of_code(QuantElement element, uint8_t code) {
-  switch (element) {
-    case QuantElement::kE4M3: return f32_of_e4m3fn(code);
-    case QuantElement::kE5M2: return f32_of_e5m2(code);
-    case QuantElement::kE4M3Fnuz: return f32_of_e4m3fnuz(code);
-    case QuantElement::kE5M2Fnuz: return f32_of_e5m2fnuz(code);
-    case QuantElement::kE2M3: return f32_of_small<2, 3, 1>(code & 0x3F);
-    case QuantElement::kE3M2: return f32_of_small<3, 2, 3>(code & 0x3F);
-    case QuantElement::kE2M1: return f32_of_e2m1fn(code);
-    case QuantElement::kInt8: return static_cast<int8_t>(code);
-    case QuantElement::kUInt8: return code;
-    case QuantElement::kInt4: return static_cast<float>((code & 0xF) - ((code & 0x8) != 0 ? 16 : 0));
-    case QuantElement::kUInt4: return static_cast<float>(code & 0xF);
-  }
-  return 0;
-}
+int bits_of(QuantElement element) { return code_bits(element); }
+float value_of_code(QuantElement element, uint8_t code) { return code_value(element, code); }
 
 IntegerRange integer_range(QuantElement element) {
   switch (element) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/element.h"
+#include "quant/code_value.h"
 #include "quant/element_codes.h"
 #include "quant/row_kernels.h"
 
@@ -15,37 +16,22 @@ namespace ttap::plain {
 
 inline void decode(const uint8_t* codes, size_t first, size_t count, size_t run, const float* table,
                    const float* scales, float* out) {
-  for (size_t i = first; i < count; ++i) out[i] = table[codes[i]] * scales[i / run];
+  for (size_t i = first; i < count; ++i) out[i] = with_one_nan(table[codes[i]] * scales[i / run]);
 }
 
 inline void decode_pairs(const uint8_t* bytes, size_t first, size_t count, size_t run, const float* pairs,
                          const float* scales, float* out) {
-  for (size_t i = first; i < count; ++i) out[i] = pairs[2 * size_t{bytes[i / 2]} + i % 2] * scales[i / run];
+  for (size_t i = first; i < count; ++i)
+    out[i] = with_one_nan(pairs[2 * size_t{bytes[i / 2]} + i % 2] * scales[i / run]);
 }
 
 inline void decode_affine(const uint8_t* codes, size_t first, size_t count, size_t run, const float* table,
                           const float* scales, const float* zeros, float* out) {
-  for (size_t i = first; i < count; ++i) out[i] = (table[codes[i]] - zeros[i / run]) * scales[i / run];
+  for (size_t i = first; i < count; ++i) out[i] = with_one_nan((table[codes[i]] - zeros[i / run]) * scales[i / run]);
 }
 
-inline uint16_t bf16_of(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7FFFFFFF) > 0x7F800000) return static_cast<uint16_t>((bits >> 16) | 0x40);
-  return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-}
-
-inline uint16_t f16_of(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = (bits >> 16) & 0x8000;
-  const uint32_t magnitude = bits & 0x7FFFFFFF;
-  if (magnitude > 0x7F800000) return static_cast<uint16_t>(sign | 0x7E00 | ((magnitude >> 13) & 0x3FF));
-  if (magnitude >= 0x477FF000) return static_cast<uint16_t>(sign | 0x7C00);  // 65520 and more
-  if (magnitude < 0x38800000) {                                              // subnormal: in steps of 2^-24
-    const float rounded = std::bit_cast<float>(magnitude) + 0.5F;
-    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(rounded) - 0x3F000000));
-  }
-  return static_cast<uint16_t>(sign | ((magnitude + 0xFFF + ((magnitude >> 13) & 1) - 0x38000000) >> 13));
-}
+using ttap::bf16_of;
+using ttap::f16_of;
 
 template <class F>
 void encode(Scaling scaling, const float* values, size_t first, size_t count, size_t run, const float* factors,

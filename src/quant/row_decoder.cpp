@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "quant/code_value.h"
 #include "quant/element_codes.h"
 #include "quant/packing.h"
 
@@ -70,7 +71,7 @@ void RowDecoder::decode(int64_t row, float* out) {
     const uint8_t* bytes = codes(row);
     for (size_t i = 0; i < count; ++i) {
       const float zero = format_->zero_point == ZeroPoint::kInteger ? zeros_[i / run_] : 0.0F;
-      out[i] = (zero != 0 ? table_[bytes[i]] - zero : table_[bytes[i]]) / scales_[i / run_];
+      out[i] = with_one_nan((zero != 0 ? table_[bytes[i]] - zero : table_[bytes[i]]) / scales_[i / run_]);
     }
   } else if (format_->zero_point == ZeroPoint::kInteger) {
     kernels_->decode_affine(codes(row), count, run_, table_.data(), scales_.data(), zeros_.data(), out);
@@ -81,7 +82,7 @@ void RowDecoder::decode(int64_t row, float* out) {
     kernels_->decode(codes(row), count, run_, table_.data(), scales_.data(), out);
   }
   if (format_->zero_point == ZeroPoint::kValue)
-    for (size_t i = 0; i < count; ++i) out[i] += zeros_[i / run_];
+    for (size_t i = 0; i < count; ++i) out[i] = with_one_nan(out[i] + zeros_[i / run_]);
 }
 
 void RowDecoder::decode(int64_t row, DType dtype, void* out) {
@@ -97,7 +98,7 @@ void RowDecoder::decode(int64_t row, DType dtype, void* out) {
     kernels_->decode(codes(row), count, run_, table_.data(), scales_.data(), wide_.data());
     to_narrow(wide_.data(), count, narrow);
     (dtype == DType::kBF16 ? kernels_->from_bf16 : kernels_->from_f16)(narrow, count, wide_.data());
-    for (size_t i = 0; i < count; ++i) wide_[i] += zeros_[i / run_];
+    for (size_t i = 0; i < count; ++i) wide_[i] = with_one_nan(wide_[i] + zeros_[i / run_]);
   } else {
     decode(row, wide_.data());
   }
@@ -118,7 +119,7 @@ void RowDecoder::decode_double(int64_t row, double* out) {
     if (format_->zero_point == ZeroPoint::kInteger) value -= zero;
     value = format_->scale_divides ? value / scales[block] : value * scales[block];
     if (format_->zero_point == ZeroPoint::kValue) value += zero;
-    out[i] = value;
+    out[i] = with_one_nan(value);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/element.h"
 #include "core/logical_copy.h"
+#include "quant/code_value.h"
 #include "quant/element_codes.h"
 
 namespace ttap {
@@ -157,12 +158,7 @@ void ScaleGrid::fill_as(int64_t row, T* scales) const {
   }
   const T global = global_[static_cast<size_t>(row / rows_per_global_)];
   const T per_largest = T{1} / static_cast<T>(largest_);
-  for (int64_t j = 0; j < count; ++j) {
-    const T own = block[j];
-    scales[j] = kind_ == GlobalScale::kFactor    ? global * own
-                : kind_ == GlobalScale::kDivisor ? own / global
-                                                 : own * global * per_largest;
-  }
+  for (int64_t j = 0; j < count; ++j) scales[j] = with_global(kind_, static_cast<T>(block[j]), global, per_largest);
 }
 
 void ScaleGrid::fill(int64_t row, float* scales) const { fill_as(row, scales); }

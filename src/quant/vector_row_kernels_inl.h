@@ -53,10 +53,16 @@ HWY_INLINE hn::Vec<Floats> look_up(const float* table, const uint8_t* codes) {
   return hn::GatherIndex(Floats(), table, hn::PromoteTo(di, hn::LoadU(Bytes(), codes)));
 }
 
+// As ttap::with_one_nan(), for a vector.
+HWY_INLINE hn::Vec<Floats> with_one_nan(hn::Vec<Floats> values) {
+  const auto nan = hn::BitCast(Floats(), hn::Set(Words(), 0x7FC00000u));
+  return hn::IfThenElse(hn::IsNaN(values), nan, values);
+}
+
 void decode(const uint8_t* codes, size_t count, size_t run, const float* table, const float* scales, float* out) {
   const Floats d;
   const size_t rest = for_scaled(count, run, scales, [&](size_t i, auto scale) HWY_ATTR {
-    hn::StoreU(hn::Mul(look_up(table, codes + i), scale), d, out + i);
+    hn::StoreU(with_one_nan(hn::Mul(look_up(table, codes + i), scale)), d, out + i);
   });
   plain::decode(codes, rest, count, run, table, scales, out);
 }
@@ -71,7 +77,7 @@ void decode_pairs(const uint8_t* bytes, size_t count, size_t run, const float* p
   const size_t rest = for_scaled(count, run, scales, [&](size_t i, auto scale) HWY_ATTR {
     const auto indices = hn::BitCast(di64, hn::PromoteTo(d64, hn::PromoteTo(d32, hn::LoadU(half, bytes + i / 2))));
     const auto values = hn::BitCast(d, hn::GatherIndex(d64, table, indices));
-    hn::StoreU(hn::Mul(values, scale), d, out + i);
+    hn::StoreU(with_one_nan(hn::Mul(values, scale)), d, out + i);
   });
   plain::decode_pairs(bytes, rest, count, run, pairs, scales, out);
 }
@@ -90,8 +96,10 @@ void decode_affine(const uint8_t* codes, size_t count, size_t run, const float* 
       [&](size_t k) HWY_ATTR {
         return Affine{hn::Set(d, scales[k]), hn::Set(d, zeros[k])};
       },
-      [&](size_t i, const Affine& affine)
-          HWY_ATTR { hn::StoreU(hn::Mul(hn::Sub(look_up(table, codes + i), affine.zero), affine.scale), d, out + i); });
+      [&](size_t i, const Affine& affine) HWY_ATTR {
+        const auto shifted = hn::Sub(look_up(table, codes + i), affine.zero);
+        hn::StoreU(with_one_nan(hn::Mul(shifted, affine.scale)), d, out + i);
+      });
   plain::decode_affine(codes, rest, count, run, table, scales, zeros, out);
 }
 

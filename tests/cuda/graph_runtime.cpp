@@ -13,8 +13,8 @@
 
 #include "core/compare_tensors.h"
 #include "core/logical_copy.h"
+#include "cuda/kernels/element_layout.h"
 #include "cuda/kernels/launch.h"
-#include "cuda/kernels/strided_layout.h"
 #include "cuda/publish_on_host.h"
 
 namespace ttap::cuda {
@@ -190,7 +190,7 @@ Status launch_compare(const CompareJob& job, Stream) {
 
 Status launch_head(const HeadJob& job, Stream) {
   const size_t size = size_of(job.view.dtype);
-  return put([job, size, layout = strided_layout(job.view)] {
+  return put([job, size, layout = element_layout(job.view)] {
     for (uint64_t i = 0; i < job.elements; ++i) std::memcpy(job.to + i * size, layout.element(i), size);
   });
 }

@@ -4,6 +4,7 @@
 #include "core/element.h"
 #include "core/element_difference.h"
 #include "core/mix64.h"
+#include "cuda/kernels/quant_threads.h"
 #include "ttap/compare.h"
 
 namespace ttap {
@@ -27,6 +28,17 @@ __global__ void shared_functions(const unsigned char* bytes, const uint16_t* hal
   close[0] = is_close(values[0], values[1], tolerance);
   close[1] = is_close(static_cast<int64_t>(i), int64_t{1});
   close[2] = is_close(mixed[0], mixed[1]);
+}
+
+__global__ void decoding(const __grid_constant__ cuda::QuantJob job, cuda::QuantTile<double>* tile, uint16_t* halves) {
+  const cuda::ThreadPlace at{threadIdx.x, blockIdx.x, gridDim.x};
+  cuda::decode_units<QuantElement::kE2M1, true, cuda::UnitScales::kAny>(job, at);
+  cuda::decode_units_of_columns<QuantElement::kE5M2>(job, at);
+  cuda::decode_values<float>(job, at);
+  cuda::fill_tile(job, 0, at.thread, *tile);
+  cuda::empty_tile(job, 0, at.thread, *tile);
+  halves[0] = bf16_of(1.5F);
+  halves[1] = f16_of(1.5F);
 }
 
 }  // namespace ttap

@@ -53,6 +53,13 @@ def test_what_does_not_fit_is_refused():
         decode(made, (4, 64), payload, scale, dtype=torch.int32)
 
 
+def test_a_gpu_is_not_handed_memory_of_the_host():
+    made = format_of("mxfp8")
+    payload, scale = torch.zeros(4, 64, dtype=torch.uint8), torch.zeros(4, 2, dtype=torch.uint8)
+    with pytest.raises(ValueError, match="takes CUDA tensors"):
+        _core.quant_decode_gpu(made, [4, 64], payload, scale, out=torch.empty(4, 64), device=0, stream=0)
+
+
 def test_statistics_of_recipes_and_of_what_was_done_agree():
     x = torch.randn(256, 256, dtype=torch.bfloat16, generator=torch.Generator().manual_seed(2))
     recipes = [format_of(name) for name in ("nvfp4", "mxfp8", "fp8", "int8")]

@@ -15,7 +15,7 @@ USES = {
     "quant": ["core"],
     "format": ["core", "fingerprint"],
     "store": ["fingerprint", "quant", "format"],
-    "cuda": ["core", "fingerprint"],
+    "cuda": ["core", "fingerprint", "quant"],
     "capture": ["store", "cuda", "quant"],
     "analyze": ["core", "fingerprint", "quant", "store"],
     "viewer": [],

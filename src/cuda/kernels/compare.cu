@@ -2,9 +2,9 @@
 #include <cstdint>
 
 #include "core/element_difference.h"
+#include "cuda/kernels/element_layout.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/kernels/launch_status.h"
-#include "cuda/kernels/strided_layout.h"
 
 // A tensor held against what was expected of it, on the device; and its first elements, for people to look at.
 namespace ttap::cuda {
@@ -16,7 +16,7 @@ constexpr uint64_t kElementsPerThread = 8;
 constexpr unsigned kMostBlocks = 1024;
 
 struct Compare {
-  StridedLayout layout;
+  ElementLayout layout;
   uint64_t elements = 0;
   uint64_t per_row = 0;
   Rows rows;
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kThreads) compare(const __grid_constant__ Comp
 }
 
 __global__ void __launch_bounds__(kThreads)
-    copy_head(const __grid_constant__ StridedLayout layout, uint64_t elements, uint32_t size, std::byte* to) {
+    copy_head(const __grid_constant__ ElementLayout layout, uint64_t elements, uint32_t size, std::byte* to) {
   for (uint64_t i = threadIdx.x; i < elements; i += kThreads) {
     const std::byte* from = layout.element(i);
     for (uint32_t b = 0; b < size; ++b) to[i * size + b] = from[b];
@@ -147,7 +147,7 @@ bool is_aligned(const TensorView& view) { return reinterpret_cast<uintptr_t>(vie
 Status launch_compare(const CompareJob& job, Stream stream) {
   const uint64_t elements = element_count(job.view);
   Compare compared{
-      .layout = strided_layout(job.view),
+      .layout = element_layout(job.view),
       .elements = elements,
       .per_row = job.view.ndim() > 0 && job.view.shape[0] > 0 ? elements / static_cast<uint64_t>(job.view.shape[0]) : 0,
       .rows = job.rows,
@@ -171,7 +171,7 @@ Status launch_compare(const CompareJob& job, Stream stream) {
 
 Status launch_head(const HeadJob& job, Stream stream) {
   if (job.elements == 0) return {};
-  copy_head<<<1, kThreads, 0, stream>>>(strided_layout(job.view), job.elements,
+  copy_head<<<1, kThreads, 0, stream>>>(element_layout(job.view), job.elements,
                                         static_cast<uint32_t>(size_of(job.view.dtype)), job.to);
   return launched("copying the head of a tensor");
 }

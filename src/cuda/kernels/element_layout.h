@@ -9,7 +9,7 @@
 namespace ttap::cuda {
 
 // Where the elements of a view lie, as kernels take it. Neighbouring dimensions that one stride covers are merged.
-struct StridedLayout {
+struct ElementLayout {
   const std::byte* data = nullptr;
   uint32_t ndim = 0;
   int64_t shape[kMaxDims];
@@ -29,8 +29,8 @@ struct StridedLayout {
   }
 };
 
-inline StridedLayout strided_layout(const TensorView& view) {
-  StridedLayout layout;
+inline ElementLayout element_layout(const TensorView& view) {
+  ElementLayout layout;
   layout.data = static_cast<const std::byte*>(view.data);
   const auto size = static_cast<int64_t>(size_of(view.dtype));
   int64_t packed = size;
