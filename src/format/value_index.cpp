@@ -11,8 +11,8 @@ ValueIndex::ValueIndex(const SegmentView& view) {
     if (const uint32_t value = view.tensor_row(i).value; value != 0)
       entries_.push_back({value, static_cast<uint32_t>(i)});
   if (!std::ranges::is_sorted(entries_)) std::ranges::sort(entries_);
-  const auto doubles = std::ranges::unique(entries_, {}, &Entry::value);
-  entries_.erase(doubles.begin(), doubles.end());
+  const auto same_value = [](const Entry& a, const Entry& b) { return a.value == b.value; };
+  entries_.erase(std::unique(entries_.begin(), entries_.end(), same_value), entries_.end());
 }
 
 uint32_t ValueIndex::row_of(uint32_t value) const {
