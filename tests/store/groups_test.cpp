@@ -306,8 +306,9 @@ std::string problem_with(const std::filesystem::path& directory, size_t row,
   write_file(path, bytes);
   const auto pass = Pass::open(path);
   EXPECT_TRUE(pass.ok());
-  if (!pass->info().problem.empty())
+  if (!pass->info().problem.empty()) {
     for (size_t i = 0; i < pass->tensor_count(); ++i) EXPECT_EQ(pass->tensor(i).group, "");
+  }
   return pass->info().problem;
 }
 
