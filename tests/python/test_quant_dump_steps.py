@@ -428,7 +428,9 @@ def test_layers_are_modules_with_a_weight_known_by_all_their_names(tmp_path):
     assert [tap.names for tap in dump.taps] == [["first", "second"], ["unused"]]  # a norm is none
     recorded = passes_of(tmp_path)[0]
     assert set(recorded) == {"first@output", "first::call2@output", "second@output", "second::call2@output"}
-    assert dump.coverage["never_called"] == [{"name": "unused", "type": "Linear", "why": "never called"}]
+    (unused,) = dump.coverage["never_called"]
+    assert (unused["name"], unused["type"]) == ("unused", "Linear")
+    assert unused["why"].startswith("never called")  # what follows depends on what this process has compiled
 
 
 def test_models_by_name(tmp_path):
