@@ -44,6 +44,7 @@ class Found:
     meta: float
     saved: float
     dumped: float
+    dumped_always: float  # with parameters in every pass
 
 
 def captured() -> tuple[fx.GraphModule, tuple[Any, ...]]:
@@ -79,14 +80,20 @@ def measure(scratch: Path) -> Found:
         plain, saving = fx.Interpreter(module), SavingInterpreter(module, folder / "npy")
         with (
             tap.graph_backend(folder / "meta", level="meta", graphs=False, report=False) as meta,
-            tap.graph_backend(folder / "full", graphs=False, report=False) as full,
+            tap.graph_backend(folder / "once", graphs=False, report=False) as once,
+            tap.graph_backend(folder / "always", parameters="always", graphs=False, report=False) as always,
         ):
-            recorded, dumped = meta(module, list(arguments)), full(module, list(arguments))
+            recorded = meta(module, list(arguments))
 
-            def dump() -> None:
-                for _ in range(DUMPED):
-                    dumped(*arguments)
-                full.flush()
+            def dumping(backend: tap.GraphBackend) -> Callable[[], None]:
+                dumped = backend(module, list(arguments))
+
+                def dump() -> None:
+                    for _ in range(DUMPED):
+                        dumped(*arguments)
+                    backend.flush()
+
+                return dump
 
             def save() -> None:
                 for _ in range(DUMPED):
@@ -96,7 +103,8 @@ def measure(scratch: Path) -> Found:
                 "interpreter": (ROUNDS, lambda: plain.run(*arguments)),
                 "meta": (ROUNDS, lambda: recorded(*arguments)),
                 "saved": (DUMPS, save),
-                "dumped": (DUMPS, dump),
+                "dumped": (DUMPS, dumping(once)),
+                "dumped_always": (DUMPS, dumping(always)),
             }
             best = dict.fromkeys(ways, float("inf"))
             for number in range(ROUNDS):
