@@ -102,6 +102,69 @@ def test_scales_that_lie_another_way_are_said_not_to_be_decoded():
     assert group.format is None and "1 blocks along 256" in group.note
 
 
+def test_blocks_of_several_matrices_that_fill_each_of_them():
+    payload, scale = torch.randn(3, 256, 256).to(torch.float8_e4m3fn), torch.rand(3, 2, 2)
+    group = weight_of(module_with(weight=payload, weight_scale=scale), "fp8_block_128x128")
+    every = scale.repeat_interleave(128, 1).repeat_interleave(128, 2)
+    assert same_bits(group.decoded(), payload.float() * every)
+
+
+@pytest.mark.parametrize(
+    ("shape", "scale", "why"),
+    [
+        ((4, 192, 256), (4, 2, 2), "blocks that end with each matrix"),
+        ((4, 256, 256), (2, 2), "4 scales for 16 blocks"),
+        ((4, 4, 128), (4,), "4 scales for 16 blocks"),
+    ],
+)
+def test_scales_of_several_matrices_that_are_not_one_grid_are_said_not_to_be_decoded(shape, scale, why):
+    payload = torch.randn(shape).to(torch.float8_e4m3fn)
+    group = quant.groups_of_module(module_with(weight=payload, weight_scale=torch.rand(scale)))["weight"]
+    assert group.format is None and why in group.note
+    assert list(group.parts()) == ["payload", "scale"]
+
+
+def test_packed_floats_with_more_scales_than_blocks_are_said_not_to_be_decoded():
+    scale = random_bytes(128, 4, high=0x7E).view(torch.float8_e4m3fn)
+    module = module_with(weight_packed=random_bytes(20, 24), weight_scale=scale, weight_global_scale=torch.ones(1))
+    group = quant.groups_of_module(module)["weight"]
+    assert group.format is None and "512 scales for 60 blocks" in group.note
+
+
+class Scheme:
+    """What compressed-tensors leaves at a module."""
+
+    def __init__(self, bits):
+        self.weights = self
+        self.num_bits, self.group_size = bits, None
+
+
+def unsized(module):
+    del module.out_features, module.in_features
+    return module
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_packed_integers_whose_scheme_says_how_many_bits_they_have(bits):
+    middle = 1 << bits - 1
+    codes, scale = random_bytes(8, 64, high=2 * middle), torch.rand(8, 2)
+    module = unsized(module_with(weight_packed=packed_words(codes, bits), weight_scale=scale))
+    unknown = quant.groups_of_module(module)["weight"]
+    assert unknown.format is None and "how many bits" in unknown.note
+    module.quantization_scheme = Scheme(bits)
+    group = weight_of(module, f"int{bits}_group32")
+    assert group.shape == (8, 64)
+    assert same_bits(group.decoded(), (codes.float() - middle) * scale.repeat_interleave(32, 1))
+
+
+def test_packed_integers_that_could_be_of_four_or_eight_bits_need_their_scheme():
+    codes, scale = random_bytes(8, 4), torch.rand(8, 1)
+    module = sized(module_with(weight_packed=packed_words(codes, 8), weight_scale=scale), 8, 4)
+    assert quant.groups_of_module(module)["weight"].format is None
+    module.quantization_scheme = Scheme(8)
+    assert same_bits(weight_of(module, "int8_channel").decoded(), (codes.float() - 128) * scale)
+
+
 def test_int8_with_zero_points():
     payload, scale = torch.randint(-128, 128, (8, 32), dtype=torch.int8), torch.rand(8, 1)
     zero = torch.randint(-8, 8, (8, 1), dtype=torch.int8)

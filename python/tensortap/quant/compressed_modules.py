@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -76,17 +77,20 @@ def _packed(module: nn.Module, payload: torch.Tensor, besides: dict[str, Any]) -
         made = format_of("mxfp4", _SOURCE)
     else:
         made = format_of("nvfp4", _SOURCE, global_scale="none")
+    _check_count(shape, (made.block_rows, made.block_columns), scale)
     return Group(made, shape, _dtype(module, besides), {"payload": payload, "scale": scale, "global_scale": factor})
 
 
 def _integers(module: nn.Module, payload: torch.Tensor, besides: dict[str, Any]) -> Group:
     """Codes of four or eight bits in words of 32, the first in the lowest bits; all are moved to begin with 0."""
     scale, zero_point = besides["scale"], besides["zero_point"]
-    shape = _shape(module, payload, besides["shape"])
+    bits = getattr(_scheme(module), "num_bits", None)
+    shape = _shape(module, payload, besides["shape"], bits)
     rows, columns = shape
-    bits = next((bits for bits in (4, 8) if -(-columns * bits // 32) == payload.shape[1]), 0)
-    if payload.shape[0] != rows or bits == 0:
+    fitting = [each for each in (4, 8) if bits in (each, None) and -(-columns * each // 32) == payload.shape[1]]
+    if payload.shape[0] != rows or len(fitting) != 1:
         raise NotDecoded(f"{list(payload.shape)} words for a shape of {list(shape)}")
+    bits = fitting[0]
     element, packing = ("uint4", "low_first") if bits == 4 else ("uint8", "none")
     made = int_format(
         element, _block(module, shape, scale), _SOURCE, asymmetric=zero_point is not None, packing=packing
@@ -100,13 +104,15 @@ def _integers(module: nn.Module, payload: torch.Tensor, besides: dict[str, Any])
     return Group(made, shape, _dtype(module, besides), parts)
 
 
-def _shape(module: nn.Module, payload: torch.Tensor, stored: torch.Tensor | None) -> tuple[int, int]:
+def _shape(module: nn.Module, payload: torch.Tensor, stored: torch.Tensor | None, bits: int | None) -> tuple[int, int]:
     """Of the values. What lies on a GPU is not read: the program would wait for it."""
     if isinstance(rows := getattr(module, "out_features", None), int):
         return rows, module.in_features  # type: ignore[return-value]
     if stored is not None and stored.is_cpu:
         return tuple(stored.tolist())
-    return payload.shape[0], payload.shape[1] * 8
+    if bits not in (4, 8):
+        raise NotDecoded("nothing here says how many bits a code has")
+    return payload.shape[0], payload.shape[1] * 32 // bits
 
 
 def _unpacked_zeros(zeros: torch.Tensor, bits: int, rows: int) -> torch.Tensor:
@@ -122,14 +128,30 @@ def _block(module: nn.Module, shape: Any, scale: torch.Tensor) -> tuple[int, int
     """What one scale serves: as the module's scheme says, else by how many there are in each direction."""
     if scale.numel() == 1:
         return 0, 0
-    scheme = getattr(getattr(module, "quantization_scheme", None), "weights", None)
+    scheme = _scheme(module)
     structure = getattr(scheme, "block_structure", None) or (None, getattr(scheme, "group_size", None))
     high, wide = (scale.shape[-2], scale.shape[-1]) if scale.dim() > 1 else (scale.shape[0], 1)
     rows = _step(shape[-2], high, (structure[0] or 0, 1, 128))
-    if wide == 1 and (rows == 1 or shape[-1] <= 128):
-        return rows, 0
-    # Groups of a row may be of any length; blocks of several rows are squares.
-    return rows, _step(shape[-1], wide, (structure[1] or 0, 128, shape[-1] // wide if rows == 1 else 0))
+    if len(shape) > 2 and rows > 1 and shape[-2] % rows:
+        raise NotDecoded("blocks that end with each matrix")  # ours go on into the next one
+    columns = 0
+    if wide != 1 or (rows != 1 and shape[-1] > 128):
+        # Groups of a row may be of any length; blocks of several rows are squares.
+        columns = _step(shape[-1], wide, (structure[1] or 0, 128, shape[-1] // wide if rows == 1 else 0))
+    _check_count(shape, (rows, columns), scale)
+    return rows, columns
+
+
+def _check_count(shape: Any, block: tuple[int, int], scale: torch.Tensor) -> None:
+    """Fewer or more scales than blocks belong to them in a way that is not known here."""
+    blocks = -(-math.prod(shape[:-1]) // block[0]) * (-(-shape[-1] // block[1]) if block[1] else 1)
+    if scale.numel() != blocks:
+        raise NotDecoded(f"{scale.numel()} scales for {blocks} blocks")
+
+
+def _scheme(module: nn.Module) -> Any:
+    """How the module says that its weights were quantized; None when it does not."""
+    return getattr(getattr(module, "quantization_scheme", None), "weights", None)
 
 
 def _step(length: int, blocks: int, steps: tuple[int, ...]) -> int:
