@@ -247,3 +247,18 @@ def test_pieces_with_a_format_of_ones_own(tmp_path):
         tap.capture_quantized("w", payload=codes, scale=scale, format="nvfp5")
     with pytest.raises(TypeError, match="blocks"):
         tap.capture_quantized("w", payload=codes, scale=scale, format="int8", blocks=8)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
+def test_zero_points_of_any_integer_are_codes(tmp_path, dtype):
+    codes, zeros = torch.tensor([[5, 6, 7, 8]], dtype=torch.int8), torch.tensor([3], dtype=dtype)
+
+    class Holds(nn.Module):
+        def forward(self, x):
+            tap.capture_quantized("w", payload=codes, scale=torch.tensor([0.5]), zero_point=zeros, format="int8")
+            return x
+
+    model = nn.Sequential(Holds())
+    with tap.record(model, tmp_path, report=False):
+        model(torch.ones(1))
+    assert torch.equal(tap.open(tmp_path)["w"].decoded(torch.float32), (codes.float() - 3) * 0.5)

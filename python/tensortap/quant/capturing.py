@@ -94,7 +94,7 @@ def group_from(
         elif made.global_scale == "none":
             made.global_scale = "factor"
         if zero_point is not None and made.zero_point == "none":
-            made.zero_point = "integer" if zero_point.dtype in (torch.int8, torch.uint8, torch.int32) else "value"
+            made.zero_point = "value" if zero_point.dtype.is_floating_point else "integer"
     else:
         made = copy.copy(format)
     for field, value in fields.items():
