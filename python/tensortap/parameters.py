@@ -32,7 +32,8 @@ class Parameters:
         changed = {name for name, state in states.items() if self._known.get(name) != state}
         if module.training and isinstance(module, nn.modules.batchnorm._NormBase):
             changed.update(name for name in module._buffers if name in states)  # written to without being counted
-        self._known = states
+        # What is not taken, because something fails on the way, is as new the next time.
+        self._known = {name: state for name, state in states.items() if name not in changed}
         if not changed:
             return
         from tensortap.quant.recognise import groups_of_module
@@ -42,9 +43,11 @@ class Parameters:
             taken.update(group.members)
             if changed.intersection(group.members):
                 yield _core.append_path("", name), group
+                self._known.update((member, states[member]) for member in group.members)
         for name in states:
             if name in changed and name not in taken:
                 yield _core.append_path("", name), held[name]  # type: ignore[misc]
+                self._known[name] = states[name]
 
     def forget(self) -> None:
         """All of them are new again: in a forked child, which has recorded nothing."""

@@ -5,6 +5,7 @@ import tensortap as tap
 import torch
 from quantized import same_bits
 from tensortap import quant
+from tensortap.parameters import Parameters
 from torch import nn
 
 
@@ -100,3 +101,36 @@ def test_a_weight_in_several_parameters_is_one_group(tmp_path):
     weight = tap.open(tmp_path)["0@param/weight"]
     assert weight.format.source == "compressed-tensors"
     assert same_bits(weight.decoded(), quant.groups_of_module(model[0])["weight"].decoded())
+
+
+def test_parameters_that_only_have_the_names_of_a_group_are_recorded_as_they_are(tmp_path):
+    class Looks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(8, dtype=torch.int8), requires_grad=False)
+            self.weight_scale = nn.Parameter(torch.ones(4))
+            self.bias = nn.Parameter(torch.ones(3))
+
+        def forward(self, x):
+            return x
+
+    model = nn.Sequential(Looks())
+    assert quant.groups_of_module(model[0]) == {}
+    with tap.record(model, tmp_path / "run", roles="in,out,param", report=False, strict=True):
+        model(torch.ones(2))
+    assert keys_of_passes(tmp_path / "run") == [
+        ["0@param/weight", "0@param/weight_scale", "0@param/bias", "0@in/0", "0"]
+    ]
+    config = {"all": {"layers": {"layer_name_regex_pattern": ".*"}, "DumpTensors": {"tensors": "all"}}}
+    with pytest.warns(UserWarning, match="selects none"), tap.quant.record(model, tmp_path / "dump", config):
+        model(torch.ones(2))
+
+
+def test_a_parameter_that_was_not_taken_is_as_new():
+    module, parameters = nn.Linear(2, 2), Parameters()
+    first = parameters.changed(module)
+    assert next(first)[0] == "/weight"
+    assert next(first)[0] == "/bias"  # so the weight was taken
+    first.close()  # as when recording the bias fails
+    assert [path for path, _ in parameters.changed(module)] == ["/bias"]
+    assert list(parameters.changed(module)) == []

@@ -42,7 +42,7 @@ def groups_of_module(module: nn.Module) -> dict[str, Group]:
     """The groups that the parameters and buffers of a module form together, by the name of the whole: `weight`.
 
     Of compressed-tensors and the like, which keep payload and scales side by side. Parameters that are quantized
-    tensors by themselves are not among them: see groups_of().
+    tensors by themselves are not among them: see groups_of(). None of a module that only looks like one of these.
     """
     import torch
 
@@ -50,4 +50,7 @@ def groups_of_module(module: nn.Module) -> dict[str, Group]:
     from tensortap.snapshot import no_modes
 
     with torch._C.DisableTorchFunction(), no_modes(), torch.no_grad():
-        return compressed_modules.groups_of_module(module) or bitsandbytes_tensors.groups_of_module(module)
+        try:
+            return compressed_modules.groups_of_module(module) or bitsandbytes_tensors.groups_of_module(module)
+        except Exception:  # its parameters have these names and are something else
+            return {}
