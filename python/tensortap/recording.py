@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from tensortap.cuda_graphs import CudaGraphs
     from tensortap.op_tap import OpTap
-    from tensortap.quant.group import Group
     from tensortap.root_finder import RootFinder
     from tensortap.writer import Writer
 
@@ -105,17 +104,13 @@ class Recording(Session):
 
     def capture_quantized(self, name: str, *, role: str = "out", **pieces: Any) -> None:
         """As tensortap.capture_quantized(), into this recording only."""
-        from tensortap.quant.capturing import group_from
+        import torch
 
-        self.capture_group(name, group_from(**pieces), role)
-
-    def capture_group(self, name: str, group: Group, role: str = "out") -> None:
-        """A quantized group, in the pass that this thread is in."""
-        if self._closed:
+        if self._closed or torch.compiler.is_compiling():
             return
-        from tensortap.quant.capturing import capture_group
+        from tensortap.quant.capturing import capture_pieces
 
-        self._source.guarded(capture_group, self._source, name, group, role)
+        self._source.guarded(capture_pieces, self._source, name, role, pieces)
 
     def __repr__(self) -> str:
         return f"<Recording into {self.options.directory}, {'on' if self.recording else 'off'}>"

@@ -243,10 +243,72 @@ def test_pieces_with_a_format_of_ones_own(tmp_path):
         model(torch.ones(1))
     expected = (codes.float() - zeros.repeat_interleave(8, 1)) * scale.float().repeat_interleave(8, 1)
     assert same_bits(tap.open(tmp_path)["w"].decoded(), expected)
-    with pytest.raises(ValueError, match="nvfp5"):
-        tap.capture_quantized("w", payload=codes, scale=scale, format="nvfp5")
-    with pytest.raises(TypeError, match="blocks"):
-        tap.capture_quantized("w", payload=codes, scale=scale, format="int8", blocks=8)
+
+
+def captured(directory, pieces, **options):
+    """A pass in which a module said that these pieces are `w`."""
+
+    class Holds(nn.Module):
+        def forward(self, x):
+            tap.capture_quantized("w", **pieces)
+            return x
+
+    model = nn.Sequential(Holds())
+    with tap.record(model, directory, report=False, **options) as recording:
+        model(torch.ones(1))
+    return tap.open(directory).ranks[0].passes[0], recording
+
+
+NO_GROUP = {
+    "an unknown format": ({"format": "nvfp5"}, "ValueError: no quantized format is called 'nvfp5'"),
+    "an unknown field": ({"blocks": 8}, "TypeError: a quantized format has no 'blocks'"),
+    "no scale": ({"scale": None}, "AttributeError"),
+    "a number for a scale": ({"scale": 1.0}, "AttributeError"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_GROUP)
+def test_pieces_that_make_no_group_do_not_disturb_the_model(tmp_path, kind):
+    wrong, why = NO_GROUP[kind]
+    pieces = {"payload": torch.ones(4, 8, dtype=torch.int8), "scale": torch.ones(1), "format": "int8"} | wrong
+    tap.capture_quantized("w", **pieces)  # nobody records
+    kept, recording = captured(tmp_path / "kept", pieces)
+    assert list(kept) == ["0"]
+    assert why in str(recording.coverage)
+    with pytest.raises((ValueError, TypeError, AttributeError)):
+        captured(tmp_path / "strict", pieces, strict=True)
+
+
+def test_pieces_whose_scales_cannot_be_decoded_are_parts_with_a_note(tmp_path):
+    scale = torch.ones(1, dtype=torch.float64)
+    pieces = {"payload": torch.ones(4, 8, dtype=torch.int8), "scale": scale, "format": "int8"}
+    kept, recording = captured(tmp_path, pieces)
+    assert list(kept) == ["w", "w/payload", "w/scale", "0"]
+    assert torch.equal(kept["w/scale"], scale)
+    (note,) = recording.coverage["notes"]
+    assert "scales of torch.float64" in note
+
+
+@pytest.mark.parametrize("shape", [None, ()])
+def test_pieces_of_no_dimensions(tmp_path, shape):
+    payload = torch.tensor(3, dtype=torch.int8)
+    pieces = {"payload": payload, "scale": torch.tensor(0.5), "format": "int8", "shape": shape}
+    kept, _ = captured(tmp_path, pieces)
+    assert torch.equal(kept["w/payload"], payload)
+    assert torch.equal(kept["w"].decoded(torch.float32), torch.tensor(1.5))
+
+
+def test_a_compiled_region_that_captures_pieces_stays_whole(tmp_path):
+    class Holds(nn.Module):
+        def forward(self, x):
+            pieces = {"payload": x.to(torch.int8), "scale": torch.ones(1)}
+            tap.capture_quantized("w", format="int8", **pieces)
+            recording.capture_quantized("w", format="int8", **pieces)
+            return x + 1
+
+    compiled = torch.compile(Holds(), backend="eager", fullgraph=True)
+    with tap.record(nn.Linear(1, 1), tmp_path, report=False) as recording:
+        assert torch.equal(compiled(torch.ones(2, 2)), torch.full((2, 2), 2.0))
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64], ids=str)

@@ -30,7 +30,8 @@ def capture_quantized(
     """Records a quantized tensor of which no object knows that its pieces belong together.
 
     It goes into every recording under way, in the pass that this thread is in; without one it costs nothing. Filter and
-    level count for its name.
+    level count for its name. Pieces that make no group are counted, and raise if the recording is strict. In a region
+    that torch.compile compiles nothing is recorded.
 
     Parameters
     ----------
@@ -50,20 +51,25 @@ def capture_quantized(
     **fields
         What is different in the format: `block_columns=64`, `stored_transposed=True`.
     """
-    group = group_from(
-        payload=payload,
-        scale=scale,
-        format=format,
-        global_scale=global_scale,
-        zero_point=zero_point,
-        shape=shape,
-        dtype=dtype,
-        **fields,
-    )
+    import torch
+
+    if torch.compiler.is_compiling():  # Dynamo cannot follow what comes now
+        return
     writer = sys.modules.get("tensortap.writer")
     for recording in writer.recordings() if writer is not None else ():
-        if hasattr(recording, "capture_group"):
-            recording.capture_group(name, group, role)
+        if hasattr(recording, "capture_quantized"):
+            recording.capture_quantized(
+                name,
+                role=role,
+                payload=payload,
+                scale=scale,
+                global_scale=global_scale,
+                zero_point=zero_point,
+                format=format,
+                shape=shape,
+                dtype=dtype,
+                **fields,
+            )
 
 
 def group_from(
@@ -77,18 +83,25 @@ def group_from(
     dtype: torch.dtype | None = None,
     **fields: Any,
 ) -> Group:
-    """A group of these pieces, as capture_quantized() takes them. Raises ValueError for a format that there is not."""
+    """A group of these pieces, as capture_quantized() takes them. Raises ValueError for a format that there is not.
+
+    It has no format when no scales are of the type that these are of.
+    """
     import copy
 
     import torch
 
-    from tensortap.quant.formats import scale_type_of
+    from tensortap.quant.formats import NotDecoded, scale_type_of
 
+    note = ""
     if isinstance(format, str):
         made = _core.quant_format(format)
         made.source = "capture"
         if scale.dtype != torch.uint8:
-            made.scale_type = scale_type_of(scale.dtype)
+            try:
+                made.scale_type = scale_type_of(scale.dtype)
+            except NotDecoded as why:
+                note = str(why)
         if global_scale is None:
             made.global_scale = "none"
         elif made.global_scale == "none":
@@ -102,11 +115,14 @@ def group_from(
             raise TypeError(f"a quantized format has no {field!r}")
         setattr(made, field, value)
     parts = {"payload": payload, "scale": scale, "global_scale": global_scale, "zero_point": zero_point}
-    return Group(made, tuple(shape or _shape_of(made, payload)), dtype or torch.bfloat16, parts)
+    shape = tuple(shape) if shape is not None else _shape_of(made, payload)
+    return Group(None if note else made, shape, dtype or torch.bfloat16, parts, note=note)
 
 
 def _shape_of(made: _core.QuantFormat, payload: torch.Tensor) -> tuple[int, ...]:
     """Of the values, when all of the payload is codes."""
+    if payload.dim() == 0:
+        return ()
     bits = 8
     if made.packing != "none":
         bits = 6 if made.element in ("e2m3", "e3m2") else 4
@@ -115,8 +131,8 @@ def _shape_of(made: _core.QuantFormat, payload: torch.Tensor) -> tuple[int, ...]
     return (*shape[1:], shape[0]) if made.stored_transposed else shape
 
 
-def capture_group(source: ModuleSource, name: str, group: Group, role: str) -> None:
-    """For a recording: the group as an event of its own, inside the module that is being called."""
+def capture_pieces(source: ModuleSource, name: str, role: str, pieces: dict[str, Any]) -> None:
+    """For a recording: the pieces as an event of its own, inside the module that is being called."""
     from tensortap.passes import SKIPPED
 
     number = source.tracker.number_here()
@@ -124,6 +140,7 @@ def capture_group(source: ModuleSource, name: str, group: Group, role: str) -> N
         source.coverage.note_once(f"{name} was captured outside any pass, and is not recorded")
     if number is None or number == SKIPPED or not source.options.filter.selects_op(name):
         return
+    group = group_from(**pieces)
     level = source.options.levels.of_name(name)
     parent = next((call.event for call in reversed(source.tracker.thread.parents) if call.event is not None), None)
     event = source.core.begin_event(name, "capture", number, level, parent, False, source.graph_now())
