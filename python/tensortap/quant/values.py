@@ -19,6 +19,8 @@ def values_of(group: Group) -> tuple[torch.Tensor | None, str, str]:
     """
     if group.note:
         return None, group.description, group.note
+    if group.format is not None and group.format.rotated:
+        return None, group.description, "rotated before it was quantized"
     if not all(is_plain(part) for part in group.parts().values()):
         return None, group.description, "its parts are not in the host's memory, where they are decoded"
     try:
