@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import pytest
 import tensortap as tap
@@ -219,6 +220,38 @@ def test_a_file_of_another_process_stays(tmp_path):
     assert path.read_text() == "mine"
     assert "is there already, and stays as it is" in str(dump.coverage["notes"])
     assert json.loads((tmp_path / "rank_0/coverage.json").read_text())["source"] == dump.coverage
+
+
+def test_a_directory_that_is_gone_at_the_end_is_said_and_not_raised(tmp_path):
+    model = Mlp()
+    dump = tap.quant.record(model, tmp_path / "dump", config(["output"]), format="pt", report=False)
+    shutil.rmtree(tmp_path / "dump")
+    model(torch.randn(2, 32))
+    with pytest.warns(UserWarning, match=r"coverage\.json could not be written"):
+        dump.close()
+    assert not dump.recording and not model.fc1._forward_hooks
+    assert "could not be written" in str(dump.coverage["notes"])
+
+
+def test_a_group_that_cannot_be_decoded_is_saved_as_its_parts(tmp_path):
+    class Quantized(nn.Module):
+        def __init__(self):
+            super().__init__()
+            codes, zeros = torch.ones(8, 32, dtype=torch.int8), torch.ones(3, 1, dtype=torch.int8)
+            self.weight = nn.Parameter(codes, requires_grad=False)
+            self.weight_scale = nn.Parameter(torch.rand(8, 1))
+            self.weight_zero_point = nn.Parameter(zeros, requires_grad=False)  # there are eight rows
+
+        def forward(self, x):
+            return x
+
+    model = nn.Sequential(Quantized())
+    with tap.quant.record(model, tmp_path, config(["weight"], "0"), format="pt", report=False) as dump:
+        model(torch.ones(2))
+    read = load(tmp_path / "rank_0/iter_000000/0_weight_microbatch0.pt")["quantized"]
+    assert torch.equal(read["payload"], model[0].weight) and torch.equal(read["scale"], model[0].weight_scale)
+    assert set(read) == {"payload", "scale", "zero_point", "format"}
+    assert "zero point" in str(dump.coverage)
 
 
 def test_the_rank_is_in_the_path(tmp_path, monkeypatch):

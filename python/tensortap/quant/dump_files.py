@@ -70,7 +70,7 @@ class FileSink:
             for orientation, group in groups.items():
                 quantized = content.setdefault("quantized", {})
                 where = quantized.setdefault(orientation, {}) if orientation else quantized
-                where.update(_plain_group(group, inside))
+                self._dump.guarded(_add_group, where, group, inside)  # what fails here keeps the rest
         if high_precision is not None or groups:
             self._save(call, name, content)
 
@@ -90,7 +90,10 @@ class FileSink:
     def close(self) -> None:
         """What was not seen stands beside the files."""
         text = json.dumps({"source": self._dump.coverage}, indent=1)
-        (self.directory / "coverage.json").write_text(text + "\n")
+        try:
+            (self.directory / "coverage.json").write_text(text + "\n")
+        except OSError as error:  # the directory is gone, or the disk is full
+            self._dump._warn(f"coverage.json could not be written: {error}")
 
 
 def _steps_in(directory: Path) -> Iterator[int]:
@@ -133,12 +136,14 @@ def _copied(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().cpu().as_subclass(torch.Tensor).clone(memory_format=torch.contiguous_format)
 
 
-def _plain_group(group: Group, inside: bool) -> dict[str, Any]:
-    content: dict[str, Any] = {name: _copied(part) for name, part in group.parts().items()}
+def _add_group(content: dict[str, Any], group: Group, inside: bool) -> None:
+    """Its parts first: they are there also when it cannot be decoded."""
+    content.update((name, _copied(part)) for name, part in group.parts().items())
     if group.format is None:
         content["note"] = group.note
-        return content
+        return
     content["format"] = group.format.to_json()
     if not group.format.rotated:  # else it would decode to something else
         content["decoded"] = _copied(group.decoded())
-    return content | (internals(group) if inside else {})
+    if inside:
+        content.update(internals(group))
