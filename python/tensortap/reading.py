@@ -342,23 +342,23 @@ def load_pass(path: str | os.PathLike[str], *, decode: bool = False) -> dict[str
     Warns
     -----
     UserWarning
-        When tensors are left out because only a fingerprint or metadata of them was kept.
+        When tensors are left out because only a fingerprint or metadata of them was kept, and when what the file says
+        of a quantized tensor cannot be: then its parts are there.
     """
     from tensortap.quant.recorded import decoded_pass
 
     read = Pass(path)
-    groups, parts = decoded_pass(read)
-    kept = [index for index in range(len(read)) if index in groups or read._core.has_bytes(index)]
-    if len(kept) < len(read):
+    values, parts = decoded_pass(read) if decode else ({}, set())
+    with_bytes = {index for index in range(len(read)) if read._core.has_bytes(index)}
+    # A quantized tensor has its bytes in its parts: of these it is said whether they are missing.
+    missing = sum(index not in with_bytes and not record.group for index, record in enumerate(read.records))
+    if missing:
         warnings.warn(
-            f"{len(read) - len(kept)} of {len(read)} tensors of {path} have no bytes (level fingerprint or "
+            f"{missing} of {len(read)} tensors of {path} have no bytes (level fingerprint or "
             "meta, or dropped) and are left out; tensortap.Pass(path).records has what is known of them",
             stacklevel=2,
         )
-    if not decode:
-        return {read._core.key(index): read._tensor(index) for index in kept if index not in groups}
     return {
-        read._core.key(index): groups[index].decoded() if index in groups else read._tensor(index)
-        for index in kept
-        if index not in parts
+        read._core.key(index): values[index] if index in values else read._tensor(index)
+        for index in sorted((with_bytes | values.keys()) - parts)
     }

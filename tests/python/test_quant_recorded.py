@@ -1,5 +1,6 @@
 """Quantized tensors in a recording: parts, a description, the fingerprint of the values; and all of it read back."""
 
+import json
 import warnings
 
 import pytest
@@ -194,6 +195,44 @@ def test_a_pass_is_loaded_as_parts_or_decoded(tmp_path):
     assert same_bits(decoded["0/weight"], made.dequantize())
 
 
+def with_first_group(path, edit):
+    """The same safetensors file, in which something else is said of its first group."""
+    data = path.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    groups = json.loads(header["__metadata__"]["ttap.groups"])
+    edit(groups[0])
+    header["__metadata__"]["ttap.groups"] = json.dumps(groups)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[end:])
+
+
+WRONG = {
+    "another shape": lambda group: group.update(shape=[63, 48]),
+    "an unknown element": lambda group: group["description"]["format"].update(element="int3"),
+    "no format": lambda group: group["description"].pop("format"),
+    "no list of parts": lambda group: group["description"].update(parts=5),
+    "a part that is not there": lambda group: group["description"]["parts"].append("zero_point"),
+    "a part too few": lambda group: group["description"].update(parts=["payload"]),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_description_that_cannot_be_leaves_the_parts(tmp_path, kind):
+    first, second = nvfp4(values(64, 48)), nvfp4(values(32, 16))
+    kept, _ = record_output(tmp_path, {"a": first, "b": second}, format="safetensors")
+    with_first_group(kept.path, WRONG[kind])
+    steps = ("payload", "scale", "global_scale")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing is missing
+        assert list(tap.load_pass(kept.path)) == [f"0/{name}/{step}" for name in "ab" for step in steps]
+    with pytest.warns(UserWarning, match="0/a of .* is not decoded"):
+        decoded = tap.load_pass(kept.path, decode=True)
+    assert set(decoded) == {*(f"0/a/{step}" for step in steps), "0/b"}
+    assert same_bits(decoded["0/b"], second.dequantize())
+
+
 @pytest.mark.parametrize("format", ["safetensors", "pt", "npy"])
 def test_other_formats_have_the_plain_parts(tmp_path, format):
     made = nvfp4(values(64, 48))
@@ -287,6 +326,18 @@ def test_pieces_whose_scales_cannot_be_decoded_are_parts_with_a_note(tmp_path):
     assert torch.equal(kept["w/scale"], scale)
     (note,) = recording.coverage["notes"]
     assert "scales of torch.float64" in note
+
+
+def test_pieces_that_were_rotated_keep_their_description(tmp_path):
+    made = nvfp4(values(16, 32))
+    pieces = {"payload": made.qdata, "scale": made.scale, "global_scale": made.per_tensor_scale, "format": "nvfp4"}
+    kept, recording = captured(tmp_path, pieces | {"rotated": True, "dtype": torch.float32}, strict=True)
+    record = kept.record("w")
+    assert record.level == "meta" and record.hash is None
+    assert kept["w"].format.rotated
+    assert same_bits(kept["w"].decoded(rotated=True), made.dequantize())
+    (note,) = recording.coverage["notes"]
+    assert "rotated before it was quantized" in note
 
 
 @pytest.mark.parametrize("shape", [None, ()])
