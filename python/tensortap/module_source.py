@@ -17,6 +17,7 @@ from tensortap.hooks import HookSet
 from tensortap.metadata import of_model
 from tensortap.module_map import ModuleMap
 from tensortap.names import NamedModule, is_leaf, named_modules, parents_of
+from tensortap.optimizer_steps import OptimizerSteps
 from tensortap.passes import outermost_call
 from tensortap.taps import Call, Place, Tap
 from tensortap.tensor_capture import TensorCapture
@@ -58,6 +59,7 @@ class ModuleSource:
         self.options = options
         self.capture = TensorCapture(recording)
         self._hooks = HookSet()
+        self._optimizers = OptimizerSteps() if "param" in options.roles else None
         self._roots: list[Root] = []
         self._attached: ModuleMap[Root] = ModuleMap()  # the roots' modules
         self._scoped: ModuleMap[Root] = ModuleMap()  # modules whose outermost call is a pass
@@ -198,6 +200,8 @@ class ModuleSource:
     def detach(self) -> None:
         """Takes every hook off."""
         self._hooks.remove()
+        if self._optimizers is not None:
+            self._optimizers.remove()
 
     # ---- recording ----
 
@@ -219,6 +223,10 @@ class ModuleSource:
             if self.ops is not None:
                 self.ops.deafen(-1)
             set_eval_frame(callback)
+
+    def optimizer_steps(self) -> int:
+        """How many there were since this began; they are counted for the role `param` only."""
+        return self._optimizers.count if self._optimizers is not None else 0
 
     def graph_now(self) -> int:
         """The recorder's taps in the CUDA graph that is captured on the current stream; 0 when none is."""

@@ -126,7 +126,7 @@ class Tap:
         if call.event is None or not self.keeps_tensors:
             return
         if "param" in roles and not call.again:
-            for path, item in self.parameters.changed(self.module()):
+            for path, item in self.parameters.changed(self.module(), self.source.optimizer_steps()):
                 self.source.record(call, item, "param", path)
         if not ("in" in roles or "grad_in" in roles):
             return

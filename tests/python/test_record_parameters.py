@@ -56,14 +56,48 @@ def test_a_module_that_is_called_twice_has_its_parameters_once(tmp_path):
     assert keys_of_passes(tmp_path) == [["0@param/weight", "1@param/weight"]]  # under both of its names
 
 
-def test_an_optimizer_changes_them(tmp_path):
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+def test_an_optimizer_changes_them(tmp_path, kind, fused):
     model = nn.Sequential(nn.Linear(2, 1, bias=False))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model[0].register_buffer("fixed", torch.ones(1))
+    optimizer = kind(model.parameters(), lr=0.1, fused=fused)
+    weights = []
     with tap.record(model, tmp_path, roles="param", report=False):
-        for _ in range(2):
+        for _ in range(3):
+            weights.append(model[0].weight.detach().clone())
             model(torch.ones(1, 2)).sum().backward()
+            model(torch.ones(1, 2))
             optimizer.step()
-    assert keys_of_passes(tmp_path) == [["0@param/weight"]] * 2
+    weight, buffer = "0@param/weight", "0@param/fixed"
+    assert keys_of_passes(tmp_path) == [[weight, buffer], [], [weight], [], [weight], []]
+    passes = tap.open(tmp_path).ranks[0].passes
+    assert all(torch.equal(passes[2 * step][weight], expected) for step, expected in enumerate(weights))
+
+
+def test_optimizers_are_left_alone_when_the_recording_is_over(tmp_path):
+    from torch.optim.optimizer import _global_optimizer_post_hooks as hooks
+
+    before = len(hooks)
+    model = nn.Linear(2, 1)
+    with tap.record(model, tmp_path, roles="param", report=False):
+        assert len(hooks) == before + 1
+    assert len(hooks) == before
+    with tap.record(model, tmp_path, report=False):
+        assert len(hooks) == before
+
+
+def test_parameters_of_inference_mode_are_in_every_pass(tmp_path):
+    with torch.inference_mode():
+        model = nn.Sequential(nn.Linear(2, 2, bias=False))
+        with tap.record(model, tmp_path, roles="param", report=False):
+            for _ in range(3):
+                model(torch.ones(1, 2))
+                model[0].weight.mul_(2)
+    passes = tap.open(tmp_path).ranks[0].passes
+    assert keys_of_passes(tmp_path) == [["0@param/weight"]] * 3
+    first = passes[0]["0@param/weight"]
+    assert torch.equal(passes[2]["0@param/weight"], first * 4)
 
 
 @pytest.mark.parametrize("inference", [False, True])
