@@ -55,7 +55,7 @@ class Checking {
   };
 
   void choose() {
-    const std::vector<bool> parts = parts_of_groups(pass_, false);
+    const std::vector<bool> parts = parts_of_groups(pass_);
     for (size_t i = 0; i < pass_.tensor_count(); ++i) {
       const TensorRecord record = pass_.tensor(i);
       if (options_.scan.wanted && !options_.scan.wanted(record)) {
