@@ -122,6 +122,20 @@ TEST_F(QuantDiffTest, TwoQuantizedRunsGoByTheCoarserFormat) {
   EXPECT_EQ(report.parts_b, 3u);
 }
 
+TEST_F(QuantDiffTest, TwoRunsInOneFormatAreJudgedByTheDType) {
+  // No further apart than the rounding to nvfp4 could bring them.
+  std::vector<float> near = values();
+  for (size_t i = 0; i < near.size(); i += 50) near[i] *= 1.2F;
+  add_group(a_, values(), "nvfp4");
+  add_group(b_, near, "nvfp4");
+  const DiffReport report = compare();
+  const TensorDiff& tensor = report.passes.at(0).tensors.at(0);
+  EXPECT_EQ(tensor.verdict, Verdict::kDiverged);
+  EXPECT_EQ(tensor.judge->source, "f32 default");
+  const QuantTolerance nvfp4 = quant_tolerance(quant_format("nvfp4").value(), 1);
+  EXPECT_LT(tensor.measures->rmse, nvfp4.relative * tensor.measures->rms_a);
+}
+
 TEST_F(QuantDiffTest, EqualValuesAreIdenticalWhateverHoldsThem) {
   add_group(a_, values(), "nvfp4");
   add_group(b_, values(), "nvfp4");

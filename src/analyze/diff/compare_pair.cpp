@@ -184,8 +184,16 @@ std::optional<QuantFormat> quantized_as(const TensorRecord& record) {
   return description.ok() ? std::optional(std::move(description->format)) : std::nullopt;
 }
 
+bool same_format(const TensorRecord& a, const TensorRecord& b) {
+  if (a.group.empty() || b.group.empty()) return false;
+  const auto format_a = quantized_as(a), format_b = quantized_as(b);
+  return format_a && format_b && to_json(*format_a) == to_json(*format_b);
+}
+
 std::optional<QuantTolerance> quant_tolerance_of(const TensorRecord& a, const TensorRecord& b, const Stats* stats_a,
                                                  const Stats* stats_b) {
+  // Equal values are rounded to equal codes: the format explains no difference.
+  if (same_format(a, b)) return std::nullopt;
   std::optional<QuantTolerance> granted;
   for (const auto& [record, stats] : {std::pair(&a, stats_a), std::pair(&b, stats_b)})
     if (const auto format = quantized_as(*record)) {

@@ -27,11 +27,6 @@ bool has_evidence(const TensorRecord& a, const TensorRecord& b) {
   return (a.has_bytes && b.has_bytes) || (a.has_fingerprint && b.has_fingerprint);
 }
 
-bool same_format(const TensorRecord& a, const TensorRecord& b) {
-  const auto format_a = quantized_as(a), format_b = quantized_as(b);
-  return format_a && format_b && to_json(*format_a) == to_json(*format_b);
-}
-
 class PartMatching {
  public:
   PartMatching(const Side& a, const QuantParts& parts_a, const Side& b, const QuantParts& parts_b, Pairing& pairing)
