@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 
 #include "analyze/quant_groups.h"
 #include "cli/against.h"
@@ -154,6 +155,10 @@ void add_quant_options(CLI::App& verb, QuantOptions& options) {
 Result<ExitCode> check_quant(const SelectionOptions& asked, const QuantOptions& options, bool all, Output& out) {
   QuantReport report;
   TTAP_ASSIGN(report.recipes, read_recipes(options.recipes));
+  if (options.least_sqnr_db && !std::isfinite(*options.least_sqnr_db))
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = fmt::format("--min-sqnr: {} is no limit", *options.least_sqnr_db),
+                 .hint = "give a finite number of dB: --min-sqnr 20"};
   TTAP_ASSIGN(const Selection selection, select_some_passes(asked));
   TTAP_ASSIGN(Against against, Against::open(options.against));
   report.path = selection.run->path.string();

@@ -9,6 +9,7 @@
 namespace ttap::test {
 
 // Quantizes values and adds them to a pass as a recorder does: the parts, then the record that stands for the values.
+// Of values that were rotated first there are no statistics.
 inline void add_group(SamplePass& pass, std::string_view name, std::vector<int64_t> shape,
                       const std::vector<float>& values, const QuantFormat& format, std::string_view role,
                       const std::string& path) {
@@ -29,8 +30,8 @@ inline void add_group(SamplePass& pass, std::string_view name, std::vector<int64
   std::vector<float> decoded(values.size());
   TTAP_CHECK(decode(group, DType::kF32, decoded.data()).ok());
   const std::string text = to_json(description);
-  pass.tensor(name, std::move(shape), decoded,
-              {.role = role, .path = path, .level = Level::kFingerprint, .group = text});
+  const Level level = format.rotated ? Level::kMeta : Level::kFingerprint;
+  pass.tensor(name, std::move(shape), decoded, {.role = role, .path = path, .level = level, .group = text});
 }
 
 }  // namespace ttap::test

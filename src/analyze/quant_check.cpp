@@ -55,7 +55,7 @@ class Checking {
   };
 
   void choose() {
-    const std::vector<bool> parts = parts_of_groups(pass_, false);
+    const std::vector<bool> parts = parts_of_groups(pass_);
     for (size_t i = 0; i < pass_.tensor_count(); ++i) {
       const TensorRecord record = pass_.tensor(i);
       if (options_.scan.wanted && !options_.scan.wanted(record)) {
@@ -165,7 +165,8 @@ class Checking {
   QuantOutcome judged(const QuantRecipe& recipe, QuantStats stats, bool in_use) const {
     stats.codes = {};
     // Without error is not what has nothing left to err.
-    if (std::isinf(stats.sqnr_db) && stats.overflow > 0) stats.sqnr_db = -std::numeric_limits<double>::infinity();
+    if (std::isinf(stats.sqnr_db) && (stats.overflow > 0 || stats.not_finite == stats.count))
+      stats.sqnr_db = -std::numeric_limits<double>::infinity();
     const QuantHarm harm = harm_of(recipe, stats, options_.least_sqnr_db);
     return {.recipe = recipe, .in_use = in_use, .stats = std::move(stats), .harm = harm};
   }

@@ -43,7 +43,8 @@ std::string_view to_string(QuantHarm harm);  // "", "overflow", "underflow", "er
 struct QuantOutcome {
   QuantRecipe recipe;
   bool in_use = false;  // what was recorded, against its high-precision twin; else what would be
-  QuantStats stats;     // without codes; an SQNR of -inf where what is left is exact, and the rest was lost
+  // Without codes; an SQNR of -inf where what is left is exact and the rest was lost, or no value was finite before.
+  QuantStats stats;
   QuantHarm harm = QuantHarm::kNone;
 };
 

@@ -17,9 +17,9 @@ inline constexpr std::string_view kColumnwiseStep = "/columnwise";
 inline constexpr std::string_view kQuantizedStep = "/quantized";
 
 // Which records are only parts of a quantized tensor, by their numbers; empty where there is none. `source` is a Pass
-// or a Side. With `columnwise`, the second group of a tensor is a part of it, too.
+// or a Side.
 template <class Source>
-std::vector<bool> parts_of_groups(const Source& source, bool columnwise) {
+std::vector<bool> parts_of_groups(const Source& source) {
   std::unordered_set<std::string> parts;
   const size_t count = source.tensor_count();
   for (size_t i = 0; i < count; ++i) {
@@ -33,8 +33,6 @@ std::vector<bool> parts_of_groups(const Source& source, bool columnwise) {
       key.path = append_path(own, step);
       parts.insert(to_string(key));
     }
-    key.path = own + std::string(kColumnwiseStep);
-    if (columnwise) parts.insert(to_string(key));
   }
   if (parts.empty()) return {};
   std::vector<bool> found(count);

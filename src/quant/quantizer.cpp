@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "quant/element_codes.h"
 #include "quant/row_decoder.h"
@@ -17,6 +18,8 @@ constexpr uint32_t kNone = 0xFFFFFFFF;
 
 OverflowEdges overflow_edges(const QuantFormat& format, float scale, float zero) {
   if (format.scale_divides) scale = 1.0F / scale;
+  // All codes mean the same then: what is lost is lost to it, and none of them is the largest.
+  if (scale == 0) return {-std::numeric_limits<float>::infinity(), std::numeric_limits<float>::infinity()};
   const float edge = overflow_edge(format.element);
   if (!is_integer(format.element)) return {-edge * std::fabs(scale), edge * std::fabs(scale)};
   const IntegerRange range = integer_range(format.element);

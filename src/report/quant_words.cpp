@@ -21,6 +21,7 @@ std::string harm_text(const QuantOutcome& outcome) {
       return fmt::format("loses {} of its values to underflow in {}", percent_text(outcome.stats.underflow_percent()),
                          recipe);
     case QuantHarm::kError:
+      if (std::isinf(outcome.stats.sqnr_db)) return fmt::format("has nothing left in {}", recipe);
       return fmt::format("keeps only {} in {}, where {} are usual", sqnr_text(outcome.stats.sqnr_db), recipe,
                          sqnr_text(outcome.recipe.usual_sqnr_db));
     case QuantHarm::kNone: break;
@@ -49,6 +50,8 @@ std::string recipe_text(const QuantOutcome& outcome) {
 }
 
 std::string quant_words(const QuantFinding& finding) {
+  const QuantStats stats = finding.outcomes.empty() ? QuantStats{} : finding.outcomes.front().stats;
+  if (stats.count > 0 && stats.not_finite == stats.count) return "has no finite value: there is nothing to quantize";
   std::vector<const QuantOutcome*> bad;
   std::vector<const QuantOutcome*> good;
   for (const QuantOutcome& outcome : finding.outcomes)
@@ -59,16 +62,15 @@ std::string quant_words(const QuantFinding& finding) {
   std::string text;
   for (const QuantOutcome* outcome : bad) text += (text.empty() ? "" : "; ") + harm_text(*outcome);
   const auto keeps = [](const QuantOutcome& outcome) {
-    const bool exact = std::isinf(outcome.stats.sqnr_db);
+    const bool exact = std::isinf(outcome.stats.sqnr_db) && outcome.stats.sqnr_db > 0;
     return fmt::format("{} keeps {}", recipe_text(outcome), exact ? "it exactly" : sqnr_text(outcome.stats.sqnr_db));
   };
   if (!good.empty() && bad.empty() && good.size() > 1)
     text = fmt::format("fits all of them: {}, {}", keeps(*good.front()), keeps(*good.back()));
   else if (!good.empty())
     text += (text.empty() ? "" : "; ") + keeps(*good.back());
-  const uint64_t not_finite = finding.outcomes.empty() ? 0 : finding.outcomes.front().stats.not_finite;
-  if (not_finite > 0)
-    text += fmt::format("; {} finite before", count_text(not_finite, "value was not", "values were not"));
+  if (stats.not_finite > 0)
+    text += fmt::format("; {} finite before", count_text(stats.not_finite, "value was not", "values were not"));
   return text;
 }
 

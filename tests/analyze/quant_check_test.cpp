@@ -131,6 +131,19 @@ TEST_F(QuantCheckTest, WhatIsNoLongerFiniteIsNotExact) {
   EXPECT_EQ(outcome.stats.sqnr_db, -std::numeric_limits<double>::infinity());
 }
 
+TEST_F(QuantCheckTest, ATensorWithoutAFiniteValueFitsNothing) {
+  writer_.tensor("nan", {1, 64}, std::vector<float>(64, std::numeric_limits<float>::quiet_NaN()));
+  writer_.tensor("inf", {1, 64}, std::vector<float>(64, -std::numeric_limits<float>::infinity()));
+  const Pass pass = reopen();
+  const QuantCheckReport report = check_quant(pass, recipes({"nvfp4", "mxfp8", "int8"}));
+  ASSERT_EQ(report.found.size(), 2u);
+  for (const QuantFinding& finding : report.found)
+    for (const QuantOutcome& outcome : finding.outcomes) {
+      EXPECT_EQ(outcome.harm, QuantHarm::kError);
+      EXPECT_EQ(outcome.stats.sqnr_db, -std::numeric_limits<double>::infinity());
+    }
+}
+
 TEST_F(QuantCheckTest, WhatCannotBeQuantizedIsCountedAndWhatWasNotKeptIsNamed) {
   writer_.tensor("whole", {4}, std::vector<int64_t>{1, 2, 3, 4});
   writer_.tensor("empty", {0, 4}, std::vector<float>{});

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <map>
 
 #include "analyze/diff/diff.h"
 #include "sample_groups.h"
@@ -11,6 +14,15 @@ namespace {
 
 constexpr int64_t kRows = 32;
 constexpr int64_t kColumns = 64;
+
+// What each compared tensor came to, by its key in A.
+std::map<std::string, Verdict> verdicts(const DiffReport& report) {
+  std::map<std::string, Verdict> found;
+  for (const PassDiff& pass : report.passes)
+    for (const TensorDiff& tensor : pass.tensors)
+      if (tensor.match.a != kNoTensor) found[to_string(pass.a->tensor(tensor.match.a).key())] = tensor.verdict;
+  return found;
+}
 
 std::vector<float> values() {
   std::vector<float> made(kRows * kColumns);
@@ -25,8 +37,20 @@ class QuantDiffTest : public testing::Test {
   static void add_plain(test::SamplePass& pass, const std::vector<float>& made) {
     pass.tensor("fc", {kRows, kColumns}, made, {.role = "param", .path = "/weight"});
   }
-  static void add_group(test::SamplePass& pass, const std::vector<float>& made, const char* format) {
-    test::add_group(pass, "fc", {kRows, kColumns}, made, quant_format(format).value(), "param", "/weight");
+  static void add_group(test::SamplePass& pass, const std::vector<float>& made, const char* format,
+                        const char* name = "fc", const char* path = "/weight") {
+    test::add_group(pass, name, {kRows, kColumns}, made, quant_format(format).value(), "param", path);
+  }
+  static void add_rotated(test::SamplePass& pass, const std::vector<float>& made, const char* name) {
+    QuantFormat format = quant_format(name).value();
+    format.rotated = true;
+    test::add_group(pass, "fc", {kRows, kColumns}, made, format, "param", "/weight");
+  }
+  DiffOptions mapped() {
+    DiffOptions options;
+    options.map = (maps_.path() / "names.yaml").string();
+    std::ofstream(options.map) << "fc1: fc\n";
+    return options;
   }
   DiffReport compare(const DiffOptions& options = {}) {
     a_.finish();
@@ -36,7 +60,7 @@ class QuantDiffTest : public testing::Test {
     return std::move(report).value();
   }
 
-  ScratchDirectory folder_a_, folder_b_;
+  ScratchDirectory folder_a_, folder_b_, maps_;
   test::SamplePass a_, b_;
 };
 
@@ -98,6 +122,20 @@ TEST_F(QuantDiffTest, TwoQuantizedRunsGoByTheCoarserFormat) {
   EXPECT_EQ(report.parts_b, 3u);
 }
 
+TEST_F(QuantDiffTest, TwoRunsInOneFormatAreJudgedByTheDType) {
+  // No further apart than the rounding to nvfp4 could bring them.
+  std::vector<float> near = values();
+  for (size_t i = 0; i < near.size(); i += 50) near[i] *= 1.2F;
+  add_group(a_, values(), "nvfp4");
+  add_group(b_, near, "nvfp4");
+  const DiffReport report = compare();
+  const TensorDiff& tensor = report.passes.at(0).tensors.at(0);
+  EXPECT_EQ(tensor.verdict, Verdict::kDiverged);
+  EXPECT_EQ(tensor.judge->source, "f32 default");
+  const QuantTolerance nvfp4 = quant_tolerance(quant_format("nvfp4").value(), 1);
+  EXPECT_LT(tensor.measures->rmse, nvfp4.relative * tensor.measures->rms_a);
+}
+
 TEST_F(QuantDiffTest, EqualValuesAreIdenticalWhateverHoldsThem) {
   add_group(a_, values(), "nvfp4");
   add_group(b_, values(), "nvfp4");
@@ -113,6 +151,87 @@ TEST_F(QuantDiffTest, ASecondOrientationIsAPart) {
   const DiffReport report = compare();
   EXPECT_EQ(report.passes.at(0).tensors.size(), 1u);
   EXPECT_EQ(report.parts_b, 7u);
+}
+
+TEST_F(QuantDiffTest, SecondOrientationsAreCompared) {
+  std::vector<float> other = values();
+  std::ranges::reverse(other);
+  add_group(a_, values(), "nvfp4");
+  add_group(b_, values(), "nvfp4");
+  add_group(a_, values(), "nvfp4", "fc", "/weight/columnwise");
+  add_group(b_, other, "nvfp4", "fc", "/weight/columnwise");
+  const DiffReport report = compare();
+  const std::map<std::string, Verdict> expected = {{"fc@param/weight", Verdict::kIdentical},
+                                                   {"fc@param/weight/columnwise", Verdict::kDiverged}};
+  EXPECT_EQ(verdicts(report), expected);
+  EXPECT_EQ(report.parts_a, 6u);
+  EXPECT_EQ(report.parts_b, 6u);
+}
+
+TEST_F(QuantDiffTest, SecondOrientationsOfAMappedTensorAreCompared) {
+  std::vector<float> other = values();
+  std::ranges::reverse(other);
+  add_group(a_, values(), "nvfp4", "fc");
+  add_group(b_, values(), "nvfp4", "fc1");
+  add_group(a_, values(), "nvfp4", "fc", "/weight/columnwise");
+  add_group(b_, other, "nvfp4", "fc1", "/weight/columnwise");
+  const std::map<std::string, Verdict> expected = {{"fc@param/weight", Verdict::kIdentical},
+                                                   {"fc@param/weight/columnwise", Verdict::kDiverged}};
+  EXPECT_EQ(verdicts(compare(mapped())), expected);
+}
+
+TEST_F(QuantDiffTest, PartsOfAMappedTensorAreComparedAsAWhole) {
+  add_group(a_, values(), "mxfp8");
+  add_group(b_, values(), "nvfp4", "fc1");
+  const DiffReport report = compare(mapped());
+  const std::map<std::string, Verdict> expected = {{"fc@param/weight", Verdict::kWithin}};
+  EXPECT_EQ(verdicts(report), expected);
+  EXPECT_EQ(report.parts_b, 3u);
+}
+
+TEST_F(QuantDiffTest, BytesWithoutADescriptionAreComparedWithTheParts) {
+  const QuantFormat nvfp4 = quant_format("nvfp4").value();
+  add_group(a_, values(), "nvfp4");
+  const std::vector<float> made = values();
+  const std::vector<int64_t> shape = {kRows, kColumns};
+  const EncodedTensor encoded = encode({made.data(), DType::kF32, shape, {}}, nvfp4).value();
+  const QuantGroup group = encoded.group();
+  const auto add_plain_part = [&](const char* path, const TensorView& view, std::byte change) {
+    const auto* data = static_cast<const std::byte*>(view.data);
+    std::vector<std::byte> bytes(data, data + byte_count(view));
+    bytes[0] ^= change;
+    b_.tensor("fc", view.dtype, {view.shape.begin(), view.shape.end()}, bytes, {.role = "param", .path = path});
+  };
+  add_plain_part("/weight/payload", group.payload, std::byte{1});
+  add_plain_part("/weight/scale", *group.scale, std::byte{0});
+  const DiffReport report = compare();
+  const std::map<std::string, Verdict> expected = {{"fc@param/weight/payload", Verdict::kDiverged},
+                                                   {"fc@param/weight/scale", Verdict::kIdentical},
+                                                   {"fc@param/weight", Verdict::kMissing}};
+  EXPECT_EQ(verdicts(report), expected);
+  EXPECT_EQ(report.parts_a, 1u);  // the global scale, which only A has
+}
+
+TEST_F(QuantDiffTest, PartsSpeakForValuesThatWereRotated) {
+  std::vector<float> other = values();
+  for (size_t i = 0; i < other.size(); i += 2) other[i] = -other[i];
+  add_rotated(a_, values(), "nvfp4");
+  add_rotated(b_, other, "nvfp4");
+  const DiffReport report = compare();
+  const std::map<std::string, Verdict> expected = {{"fc@param/weight/payload", Verdict::kDiverged},
+                                                   {"fc@param/weight/scale", Verdict::kIdentical},
+                                                   {"fc@param/weight/global_scale", Verdict::kIdentical},
+                                                   {"fc@param/weight", Verdict::kInconclusive}};
+  EXPECT_EQ(verdicts(report), expected);
+  EXPECT_EQ(report.passes.at(0).tensors.back().reason,
+            "its values were rotated before they were quantized: its parts tell whether it is the same");
+}
+
+TEST_F(QuantDiffTest, PartsOfOtherFormatsSayNothingAboutEachOther) {
+  add_rotated(a_, values(), "mxfp8");
+  add_rotated(b_, values(), "nvfp4");
+  const std::map<std::string, Verdict> expected = {{"fc@param/weight", Verdict::kInconclusive}};
+  EXPECT_EQ(verdicts(compare()), expected);
 }
 
 TEST_F(QuantDiffTest, APartIsNotTakenForAnotherTensor) {

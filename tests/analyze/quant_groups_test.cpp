@@ -43,22 +43,18 @@ TEST_F(QuantGroupsTest, PartsAreKnownByTheKeyOfTheirTensor) {
   add_group(writer, "/weight/columnwise", nvfp4_);
   writer.tensor("fc", {2}, std::vector<float>{1, 2}, {.role = "param", .path = "/scale"});
   const Pass pass = reopen(writer);
-  const auto parts = parts_of_groups(pass, false);
-  const auto with_columnwise = parts_of_groups(pass, true);
+  const auto parts = parts_of_groups(pass);
   const std::set<std::string> expected = {
       "fc@param/weight/payload",          "fc@param/weight/scale",
       "fc@param/weight/global_scale",     "fc@param/weight/columnwise/payload",
       "fc@param/weight/columnwise/scale", "fc@param/weight/columnwise/global_scale"};
-  for (size_t i = 0; i < pass.tensor_count(); ++i) {
-    EXPECT_EQ(parts[i], expected.contains(key(pass, i))) << key(pass, i);
-    EXPECT_EQ(with_columnwise[i], parts[i] || key(pass, i) == "fc@param/weight/columnwise") << key(pass, i);
-  }
+  for (size_t i = 0; i < pass.tensor_count(); ++i) EXPECT_EQ(parts[i], expected.contains(key(pass, i))) << key(pass, i);
 }
 
 TEST_F(QuantGroupsTest, APassWithoutGroupsHasNoParts) {
   test::SamplePass writer(here_.path(), 0);
   writer.tensor("fc/weight/payload", {2}, std::vector<float>{1, 2});
-  EXPECT_TRUE(parts_of_groups(reopen(writer), true).empty());
+  EXPECT_TRUE(parts_of_groups(reopen(writer)).empty());
 }
 
 TEST_F(QuantGroupsTest, TheTwinHasTheSameKeyInAnotherRun) {

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from ttap_command import read_json, run
 
@@ -63,6 +64,15 @@ def test_the_limit_can_be_given(runs):
     assert "keeps only 19.9 dB in nvfp4, where 20.4 dB are usual" in result.stdout
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_without_a_finite_value_nothing_fits(tmp_path, value):
+    np.save(tmp_path / "lost.npy", np.full((16, 64), value, np.float32))
+    result = run("check", tmp_path / "lost.npy", "--quant", "nvfp4,mxfp8")
+    assert result.returncode == 1
+    assert "lost  has no finite value: there is nothing to quantize" in result.stdout
+    assert "exact" not in result.stdout
+
+
 def test_an_unknown_format_lists_what_there_is(runs):
     result = run("check", runs("weights"), "--quant", "nvfp4,fp5")
     assert result.returncode == 2
@@ -76,6 +86,8 @@ def test_an_unknown_format_lists_what_there_is(runs):
     [
         (["--quant", "nvfp4", "--verify"], "--verify excludes --quant"),
         (["--min-sqnr", "20"], "--min-sqnr requires --quant"),
+        (["--quant", "nvfp4", "--min-sqnr", "nan"], "--min-sqnr: nan is no limit"),
+        (["--quant", "nvfp4", "--min-sqnr", "inf"], "--min-sqnr: inf is no limit"),
         (["--quant", "int8_sometimes"], "'sometimes' says nothing of int8"),
     ],
 )

@@ -107,6 +107,14 @@ TEST(Statistics, Overflow) {
   EXPECT_EQ(what_if(values, {1, 32}, "mxfp8", even).overflow, 0u);
 }
 
+TEST(Statistics, AScaleOfZeroLosesAllToUnderflow) {
+  const std::vector<float> values(64, std::numeric_limits<float>::denorm_min());
+  const QuantStats stats = what_if(values, {1, 64}, "fp8_e4m3");
+  EXPECT_EQ(stats.scale_max, 0);
+  EXPECT_EQ(stats.underflow, 64u);
+  EXPECT_EQ(stats.overflow, 0u);
+}
+
 TEST(Statistics, ZerosHaveNoErrorAndNoRange) {
   for (const std::string& name : kRecipes) {
     const QuantStats stats = what_if(std::vector<float>(640, 0.0F), {10, 64}, name);

@@ -5,7 +5,7 @@
 #include "analyze/diff/module_match.h"
 #include "analyze/diff/op_align.h"
 #include "analyze/diff/pairing.h"
-#include "analyze/quant_groups.h"
+#include "analyze/diff/quant_parts.h"
 
 namespace ttap {
 namespace {
@@ -42,21 +42,19 @@ std::vector<Match> in_order(const Pairing& pairing) {
 
 std::vector<Match> align(const Side& a, const Side& b, const AlignOptions& options) {
   Pairing pairing(a.tensor_count(), b.tensor_count());
-  const std::vector<bool> parts_a = parts_of_groups(a, true), parts_b = parts_of_groups(b, true);
-  for (size_t i = 0; i < parts_a.size(); ++i)
-    if (parts_a[i]) pairing.close_a(i, false);
-  for (size_t i = 0; i < parts_b.size(); ++i)
-    if (parts_b[i]) pairing.close_b(i, false);
+  const QuantParts parts_a(a), parts_b(b);
+  close_parts(a, parts_a, b, parts_b, pairing);
   // What a rule renames is what somebody asked for; the rest goes by its key.
   if (options.map != nullptr) match_by_map(a, b, *options.map, pairing);
   match_ops(a, b, pairing);
   match_by_key(a, b, pairing);
   match_modules_with_ops(a, b, pairing);
   if (options.structure) match_by_structure(a, b, pairing);
+  match_parts(a, parts_a, b, parts_b, pairing);
   std::vector<Match> matches = in_order(pairing);
   for (Match& match : matches)
-    match.part = (match.a != kNoTensor && match.b == kNoTensor && !parts_a.empty() && parts_a[match.a]) ||
-                 (match.b != kNoTensor && match.a == kNoTensor && !parts_b.empty() && parts_b[match.b]);
+    match.part =
+        (match.b == kNoTensor && parts_a.is_part(match.a)) || (match.a == kNoTensor && parts_b.is_part(match.b));
   // Only now: what the filter hides still helps to tell the rest apart, and its counterpart is not left over.
   if (options.filter != nullptr)
     std::erase_if(matches, [&](const Match& match) {

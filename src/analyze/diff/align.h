@@ -67,7 +67,7 @@ struct AlignOptions {
 // by key first, then by the map, then by structure: leftovers of the same role and number of elements, by the order
 // they have between matched tensors, shape, kind, parent and what their names say. What it would be less sure of than
 // kLeastConfidence (pairing.h) stays unmatched. A tensor whose key the other side has is never matched otherwise.
-// Parts of quantized tensors are matched with nothing.
+// Parts of quantized tensors are matched as match_parts() (quant_parts.h) says, and mostly with nothing.
 // Every wanted tensor of both sides once: A's in execution order, with what only B has after the match (or unmatched
 // tensor) of A that it follows in B.
 std::vector<Match> align(const Side& a, const Side& b, const AlignOptions& options = {});

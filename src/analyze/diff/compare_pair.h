@@ -29,7 +29,10 @@ double rms_of(const TensorRecord& record);
 // The format a tensor is quantized to; nothing for one that is not.
 std::optional<QuantFormat> quantized_as(const TensorRecord& record);
 
-// What a pair is granted because a side of it is quantized; nothing where none is.
+// Whether both are quantized, and described alike.
+bool same_format(const TensorRecord& a, const TensorRecord& b);
+
+// What a pair is granted because a side of it is quantized; nothing where none is, or both are in the same format.
 std::optional<QuantTolerance> quant_tolerance_of(const TensorRecord& a, const TensorRecord& b, const Stats* stats_a,
                                                  const Stats* stats_b);
 

@@ -102,7 +102,9 @@ void match_by_map(const Side& a, const Side& b, const NameMap& map, Pairing& pai
     const auto key = parse_key(mapped);
     if (!key.ok()) continue;
     const auto found = index.find({key->name, key->call, key->role, key->path});
-    if (found && !pairing.has_a(*found)) pairing.join(*found, i, MatchedBy::kMap);
+    // Parts of two quantized tensors wait for those.
+    if (!found || pairing.has_a(*found) || !(pairing.is_free_a(*found) || pairing.is_free_b(i))) continue;
+    pairing.join(*found, i, MatchedBy::kMap);
   }
 }
 
