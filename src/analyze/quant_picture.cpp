@@ -101,7 +101,7 @@ Result<QuantPicture> quant_picture(const QuantGroup& group, const TensorView* tw
   picture.block_rows = transposed ? stored.block_columns : tall;
   picture.block_columns = transposed ? tall : stored.block_columns;
   read_globals(group, picture);
-  if (stored.rows == 0 || stored.columns == 0) return picture;
+  if (stored.empty()) return picture;
 
   std::vector<float> values(static_cast<size_t>(stored.rows * stored.columns));
   TTAP_TRY(decode(group, DType::kF32, values.data()));

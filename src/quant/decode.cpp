@@ -44,10 +44,10 @@ Status decode(const QuantGroup& group, DType dtype, void* target) {
   if (dtype != DType::kF32 && dtype != DType::kF64 && dtype != DType::kBF16 && dtype != DType::kF16)
     return wrong_group("values decode to f32, f64, bf16 or f16, not to " + std::string(name(dtype)));
   TTAP_TRY(check(group));
+  TTAP_ASSIGN(const Geometry geometry, geometry_of(group.format, group.shape));
+  if (geometry.empty()) return {};
   const DefaultFloatMode mode;
   TTAP_ASSIGN(RowDecoder decoder, RowDecoder::create(group));
-  const Geometry& geometry = decoder.geometry();
-  if (geometry.rows == 0 || geometry.columns == 0) return {};
   if (group.format.stored_transposed) {
     decode_transposed(decoder, dtype, target);
     return {};
@@ -63,6 +63,7 @@ Result<DecodedScales> decode_scales(const QuantGroup& group) {
   TTAP_TRY(check(group));
   const DefaultFloatMode mode;
   TTAP_ASSIGN(const Geometry geometry, geometry_of(group.format, group.shape));
+  if (geometry.empty()) return DecodedScales();
   TTAP_ASSIGN(const ScaleGrid grid, ScaleGrid::create(group, geometry));
   DecodedScales scales;
   // With a global scale for each row there is a row of scales for each.

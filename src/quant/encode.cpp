@@ -98,14 +98,15 @@ Result<EncodedTensor> encode(const TensorView& tensor, const QuantFormat& format
   TTAP_TRY(check(tensor));
   TTAP_TRY(RowReader::check_dtype(tensor.dtype));
   TTAP_ASSIGN(const Geometry geometry, geometry_of(format, tensor.shape));
-  TTAP_ASSIGN(Quantizer quantizer, Quantizer::create(format, geometry, tensor.dtype, options));
+  TTAP_ASSIGN(Quantizer quantizer,
+              Quantizer::create(format, geometry.empty() ? Geometry() : geometry, tensor.dtype, options));
   const DefaultFloatMode mode;
   EncodedTensor made;
   made.format = format;
   made.shape.assign(tensor.shape.begin(), tensor.shape.end());
   allocate(geometry, made);
   TTAP_ASSIGN(const ScalePlaces places, ScalePlaces::create(format, geometry, made.scale_shape));
-  if (geometry.rows == 0 || geometry.columns == 0) return made;
+  if (geometry.empty()) return made;
 
   RowReader reader(tensor, format.stored_transposed);
   std::vector<float> buffer(static_cast<size_t>(geometry.columns));

@@ -1,8 +1,8 @@
+#include "quant/format_json.h"
+
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "quant/format_words.h"
-#include "ttap/quant.h"
 
 namespace ttap {
 namespace {
@@ -79,8 +79,16 @@ std::string to_json(const QuantFormat& format) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Result<QuantFormat> quant_format_from_json(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
+Json parse_shallow(std::string_view text, int deepest) {
+  bool too_deep = false;
+  const auto bearable = [&](int depth, Json::parse_event_t, const Json&) { return !(too_deep |= depth > deepest); };
+  Json json = Json::parse(text, bearable, /*allow_exceptions=*/false);
+  return too_deep ? Json(Json::value_t::discarded) : json;
+}
+
+Result<QuantFormat> quant_format_from_json(std::string_view text) { return quant_format_from(parse_shallow(text)); }
+
+Result<QuantFormat> quant_format_from(const Json& json) {
   if (!json.is_object())
     return Error{ErrorCode::kInvalidArgument, "the description of a quantized format is not a JSON object"};
   QuantFormat format;

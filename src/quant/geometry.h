@@ -17,6 +17,9 @@ struct Geometry {
   int64_t grid_rows = 0;
   int64_t grid_columns = 0;
   uint64_t row_bytes = 0;  // of the payload
+
+  // Whether there are no values. One of the lengths may then be any number, with no bytes behind it.
+  bool empty() const { return rows == 0 || columns == 0; }
 };
 
 Result<Geometry> geometry_of(const QuantFormat& format, std::span<const int64_t> shape);

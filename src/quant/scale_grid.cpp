@@ -47,6 +47,8 @@ PackedBytes::PackedBytes(const TensorView& view) : data_(static_cast<const uint8
 Result<ScalePlaces> ScalePlaces::create(const QuantFormat& format, const Geometry& geometry,
                                         std::span<const int64_t> shape) {
   ScalePlaces places;
+  // Libraries keep a scale for the whole tensor also where it has no values: nobody will ask for it.
+  if (geometry.empty()) return places;
   uint64_t count = 1;
   for (const int64_t length : shape) count *= static_cast<uint64_t>(length);
   const auto grid_rows = static_cast<uint64_t>(geometry.grid_rows);
@@ -57,9 +59,8 @@ Result<ScalePlaces> ScalePlaces::create(const QuantFormat& format, const Geometr
     const uint64_t rows = places.transposed_ ? grid_columns : grid_rows;
     places.width_ = places.transposed_ ? grid_rows : grid_columns;
     uint64_t needed = 0;
-    if (rows != 0 && places.width_ != 0)
-      for (uint64_t i = (rows - 1) / 128 * 128; i < rows; ++i)
-        needed = std::max(needed, swizzled_offset(i, places.width_ - 1, places.width_) + 1);
+    for (uint64_t i = (rows - 1) / 128 * 128; i < rows; ++i)
+      needed = std::max(needed, swizzled_offset(i, places.width_ - 1, places.width_) + 1);
     if (count < needed) {
       return wrong_group(
           fmt::format("{} swizzled scales, and {} × {} of them need {}", count, rows, places.width_, needed),
@@ -101,7 +102,7 @@ Result<ScaleGrid> ScaleGrid::create(const QuantGroup& group, const Geometry& geo
   TTAP_ASSIGN(const ScalePlaces places, ScalePlaces::create(format, geometry, scale.shape));
   ScaleGrid grid(geometry);
   grid.rows_per_global_ = std::max<int64_t>(geometry.rows, 1);
-  if (!with_values) return grid;
+  if (!with_values || geometry.empty()) return grid;
 
   const PackedBytes bytes(scale);
   grid.block_.resize(static_cast<size_t>(geometry.grid_rows * geometry.grid_columns));

@@ -90,7 +90,8 @@ Result<std::vector<QuantStats>> quant_statistics(const TensorView& tensor, std::
   for (const QuantFormat& format : formats) {
     TTAP_TRY(check_recipe(format));
     const QuantFormat turned = as_it_is(format);
-    TTAP_ASSIGN(const Geometry geometry, geometry_of(turned, tensor.shape));
+    TTAP_ASSIGN(Geometry geometry, geometry_of(turned, tensor.shape));
+    if (geometry.empty()) geometry = {};  // nothing is to be as long as one of its lengths
     TTAP_ASSIGN(Quantizer quantizer, Quantizer::create(turned, geometry, tensor.dtype, options.encode));
     if (is_tall(quantizer) && geometry.grid_rows > 1)
       return Error{ErrorCode::kUnsupported, "blocks of more than 512 rows, but not of all: '" + format.name + "'"};
@@ -99,9 +100,9 @@ Result<std::vector<QuantStats>> quant_statistics(const TensorView& tensor, std::
     looks_first = looks_first || is_tall(quantizer) || (quantizer.wants_amax() && !options.encode.amax);
     recipes.push_back({std::move(quantizer), StatsSums(format.element, options.block_amax)});
   }
+  if (element_count(tensor) == 0) return std::vector<QuantStats>(formats.size());
   RowReader reader(tensor, false);
   const auto columns = static_cast<size_t>(reader.columns());
-  if (reader.rows() == 0 || columns == 0) return std::vector<QuantStats>(formats.size());
 
   std::vector<float> after(columns);
   float amax = options.encode.amax.value_or(0.0F);
@@ -146,12 +147,12 @@ Result<QuantStats> quant_statistics(const TensorView& tensor, const QuantGroup& 
   if (group.format.rotated)
     return Error{ErrorCode::kUnsupported,
                  "the values were rotated before they were quantized: they are not the tensor's"};
+  TTAP_ASSIGN(const Geometry geometry, geometry_of(group.format, group.shape));
+  if (geometry.empty()) return QuantStats();
   const DefaultFloatMode mode;
   TTAP_ASSIGN(RowDecoder decoder, RowDecoder::create(group));
-  const Geometry& geometry = decoder.geometry();
   StatsSums sums(group.format.element, block_amax);
   const auto columns = static_cast<size_t>(geometry.columns);
-  if (geometry.rows == 0 || columns == 0) return QuantStats();
 
   RowReader reader(tensor, group.format.stored_transposed);
   const auto blocks = static_cast<size_t>(geometry.grid_columns);

@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+
+#include "quant/format_json.h"
 
 namespace ttap {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Many times what any format needs: whoever made a larger one wants something else of us.
+constexpr size_t kLongestDescription = 64 << 10;
+constexpr size_t kMostParts = 16;
 
 std::string key_text(const TensorRecord& record) { return to_string(record.key()); }
 
@@ -38,11 +43,13 @@ Result<GroupDescription> group_description_from_json(std::string_view text) {
   const auto corrupt = [](std::string why) {
     return Error{ErrorCode::kCorrupt, "the description of a quantized tensor does not hold: " + why};
   };
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) return corrupt("not a JSON object");
+  if (text.size() > kLongestDescription) return corrupt("it is too long");
+  const Json json = parse_shallow(text);
+  if (!json.is_object()) return corrupt("not a JSON object, or nested too deep");
   const auto format = json.find("format"), parts = json.find("parts");
   if (format == json.end() || parts == json.end() || !parts->is_array()) return corrupt("no 'format', or no 'parts'");
-  auto read = quant_format_from_json(format->dump());
+  if (parts->size() > kMostParts) return corrupt("too many parts");
+  auto read = quant_format_from(*format);
   if (!read.ok()) return corrupt(read.error().message);
   GroupDescription description{.format = std::move(read).value()};
   for (const Json& part : *parts) {

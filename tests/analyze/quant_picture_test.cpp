@@ -169,6 +169,20 @@ TEST(CodeBins, EightBitsByExponentBothSignsTogether) {
   EXPECT_EQ(sum, 256u);
 }
 
+TEST(QuantPicture, OfNothingIsEmptyWhateverItsOtherLength) {
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{int64_t{1} << 59, 0}, {0, int64_t{1} << 59}}) {
+    const float one = 1;
+    const std::vector<int64_t> no_codes = {0};
+    QuantGroup group{
+        .format = *quant_format("fp8_row"), .shape = shape, .payload = {nullptr, DType::kU8, no_codes, {}}};
+    group.scale = TensorView{&one, DType::kF32, {}, {}};
+    const auto picture = quant_picture(group, nullptr);
+    ASSERT_TRUE(picture.ok()) << picture.error().describe();
+    EXPECT_TRUE(picture->scales.cells.empty());
+    EXPECT_TRUE(picture->grid.values.empty());
+  }
+}
+
 TEST(CodeBins, AFormatWithoutMinusZeroHasItsNanThere) {
   const auto bins = code_bins(QuantElement::kE4M3Fnuz, std::vector<uint64_t>(256, 1));
   EXPECT_EQ(bins.front().count, 1u);

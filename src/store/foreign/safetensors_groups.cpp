@@ -1,15 +1,18 @@
 #include "store/foreign/safetensors_groups.h"
 
-#include <nlohmann/json.hpp>
+#include "quant/format_json.h"
 
 namespace ttap {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
+// The list and its items are around the descriptions.
+constexpr int kDeepestNote = kDeepestDescription + 2;
+
 // The description is an object there, so that nobody has to read JSON in a text in JSON in a text.
 Json json_of(const TensorRecord& record) {
-  Json description = Json::parse(record.group, nullptr, false);
+  Json description = parse_shallow(record.group);
   return {{"name", record.name},
           {"call", record.call},
           {"role", record.role},
@@ -34,7 +37,7 @@ std::string make_groups_note(std::span<const TensorRecord> groups) {
 
 Result<std::vector<ForeignTensor>> parse_groups_note(std::string_view text) {
   const Error corrupt{ErrorCode::kCorrupt, "what the metadata says of quantized tensors does not hold"};
-  const Json list = Json::parse(text, nullptr, false);
+  const Json list = parse_shallow(text, kDeepestNote);
   if (!list.is_array()) return corrupt;
   std::vector<ForeignTensor> groups;
   for (const Json& item : list) {

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "quant/format_json.h"
 #include "store/graph/graph_index.h"
 #include "store/segment_writer.h"
 
@@ -36,9 +36,12 @@ Json json_of(const Stats& stats) {
           {"l2", number(stats.l2)}};
 }
 
-// Text that is JSON already; what is not stays text.
+// Less than the reader of an index bears, as there is something around it.
+constexpr int kDeepestEmbedded = 32;
+
+// Text that is JSON already; what is not, or is nested too deep, stays text.
 Json embedded(const std::string& text) {
-  Json parsed = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json parsed = parse_shallow(text, kDeepestEmbedded);
   return parsed.is_object() ? parsed : Json(text);
 }
 
@@ -84,8 +87,7 @@ Json json_of(const StoredTensor& tensor) {
   json["level"] = to_string(tensor.level);
   if (tensor.value != 0) json["value"] = tensor.value;
   if (!tensor.group.empty()) {
-    Json group = Json::parse(tensor.group, nullptr, false);
-    json["group"] = group.is_object() ? std::move(group) : Json(tensor.group);
+    json["group"] = embedded(tensor.group);
   }
   if (!tensor.file.empty()) json["file"] = tensor.file.generic_string();
   if (tensor.fingerprint) {
