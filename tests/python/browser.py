@@ -74,9 +74,17 @@ class Page:
         return self.find(selector).text
 
     def click(self, selector):
-        element = self.find(selector)
-        self.js("arguments[0].scrollIntoView({block: 'center'})", element)
-        element.click()
+        from selenium.common.exceptions import StaleElementReferenceException
+
+        for last in (False, False, True):  # scrolling may draw the lines of a table anew
+            element = self.find(selector)
+            try:
+                self.js("arguments[0].scrollIntoView({block: 'center'})", element)
+                element.click()
+                return
+            except StaleElementReferenceException:
+                if last:
+                    raise
 
     def search(self, text):
         box = self.find("#search")
