@@ -78,8 +78,11 @@ void print_text(const Outcome& outcome, Output& out) {
     tensors += exported.tensors;
     without_bytes += exported.without_bytes;
     out.print("{}: {}", printable(exported.path.string()), count_text(exported.tensors, "tensor", "tensors"));
-    if (exported.without_bytes > 0)
-      out.write(Style::kYellow, fmt::format(", {} left out: no bytes were recorded", exported.without_bytes));
+    const uint64_t not_recorded = exported.without_bytes - exported.missing;
+    if (not_recorded > 0) out.write(Style::kYellow, fmt::format(", {} left out: no bytes were recorded", not_recorded));
+    if (exported.missing > 0)
+      out.write(Style::kRed,
+                fmt::format(", {} left out: the bytes are in another pass, and not found there", exported.missing));
     out.write("\n");
   }
   if (outcome.exported.size() > 1)
@@ -94,7 +97,8 @@ void print_json(const Outcome& outcome, const std::string& path, const ExportOpt
   json.key("exported").begin_array();
   for (const auto& [from, exported] : outcome.exported) {
     json.begin_line().member("from", from).member("path", exported.path.string());
-    json.member("tensors", exported.tensors).member("without_bytes", exported.without_bytes).end();
+    json.member("tensors", exported.tensors).member("without_bytes", exported.without_bytes);
+    json.member("missing", exported.missing).end();
   }
   json.end().key("failed").begin_array();
   for (const Failed& failed : outcome.failed) {

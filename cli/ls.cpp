@@ -45,9 +45,11 @@ std::optional<Stats> known_stats(const Pass& pass, size_t index, const TensorRec
   return stats.ok() ? std::optional(*stats) : std::nullopt;
 }
 
-std::string level_text(const TensorRecord& tensor) {
-  const bool lost = tensor.level == Level::kFull && !tensor.has_bytes;
-  return fmt::format("{}{}", to_string(tensor.level), lost ? ", bytes dropped" : "");
+std::string level_text(const Pass& pass, size_t index, const TensorRecord& tensor) {
+  const std::string level(to_string(tensor.level));
+  if (tensor.level != Level::kFull || tensor.has_bytes) return level;
+  if (const auto other = pass.missing_from(index)) return fmt::format("{}, bytes in pass {}, not found", level, *other);
+  return level + ", bytes dropped";
 }
 
 class Ls {
@@ -217,7 +219,8 @@ class Ls {
       table.add(dtype_text(tensor));
       table.add(quant_name(tensor), Style::kCyan);
       table.add(shape_text(tensor.shape));
-      table.add(level_text(tensor), tensor.level == Level::kFull && !tensor.has_bytes ? Style::kYellow : Style::kDim);
+      table.add(level_text(pass, i, tensor),
+                tensor.level == Level::kFull && !tensor.has_bytes ? Style::kYellow : Style::kDim);
       table.add(bytes_text(tensor.byte_count));
       table.add(stats ? statistic_text(stats->min, tensor.dtype, 4) : "");
       table.add(stats ? statistic_text(stats->max, tensor.dtype, 4) : "");

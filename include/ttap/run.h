@@ -34,7 +34,7 @@ struct PassInfo {
   uint64_t started_unix_ns = 0;
   DropCounts drops = {};
   std::string metadata_json = "{}";     // what the recorder wrote about the program
-  std::vector<std::string> notes = {};  // what a foreign file holds besides tensors
+  std::vector<std::string> notes = {};  // what a foreign file holds besides tensors, and which other pass is missing
 };
 
 // One pass, open for reading. Cheap to move; records and views it hands out live as long as it does. Reading from
@@ -58,6 +58,9 @@ class TTAP_API Pass {
   // The bytes of a tensor, in C order where TensorTap wrote them. They are checked against the recorded hash; a
   // difference is kCorrupt. kNotRecorded when only metadata or a fingerprint was kept.
   Result<TensorView> read(size_t index) const;
+  // The bytes of a tensor that did not change may have been kept once, in another pass of the rank: that pass, when it
+  // is not here or does not have them, and the tensor so has no bytes. Nothing for every other tensor.
+  std::optional<uint32_t> missing_from(size_t index) const;
   // Where in the file those bytes lie, when they lie there just as read() gives them; nothing for other formats, and
   // for a tensor without bytes or elements.
   std::optional<uint64_t> file_offset(size_t index) const;
@@ -108,6 +111,7 @@ struct Exported {
   std::vector<std::filesystem::path> parts = {};  // further folders, of a pass of several graphs
   uint64_t tensors = 0;
   uint64_t without_bytes = 0;
+  uint64_t missing = 0;  // of those: the bytes are in another pass, see Pass::missing_from()
 };
 TTAP_API Result<Exported> export_pass(const Pass& pass, Format format, const std::filesystem::path& directory,
                                       const std::function<bool(const TensorRecord&)>& wanted = {});

@@ -66,6 +66,7 @@ Result<Exported> export_pass(const Pass& pass, Format format, const std::filesys
         groups.push_back(record);
       } else {
         ++exported.without_bytes;
+        if (pass.missing_from(i)) ++exported.missing;
       }
       continue;
     }

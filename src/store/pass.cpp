@@ -139,6 +139,7 @@ size_t Pass::tensor_count() const { return source_->tensor_count(); }
 TensorRecord Pass::tensor(size_t index) const { return source_->tensor(index); }
 std::optional<size_t> Pass::find(const Key& key) const { return source_->find(key); }
 Result<TensorView> Pass::read(size_t index) const { return source_->read(index); }
+std::optional<uint32_t> Pass::missing_from(size_t index) const { return source_->missing_from(index); }
 std::optional<uint64_t> Pass::file_offset(size_t index) const { return source_->file_offset(index); }
 
 }  // namespace ttap

@@ -20,6 +20,7 @@ class Pass::Source {
   virtual TensorRecord tensor(size_t index) const = 0;
   virtual std::optional<size_t> find(const Key& key) const = 0;
   virtual Result<TensorView> read(size_t index) const = 0;
+  virtual std::optional<uint32_t> missing_from(size_t) const { return std::nullopt; }
   virtual std::optional<uint64_t> file_offset(size_t) const { return std::nullopt; }
 
   PassInfo info;

@@ -29,6 +29,16 @@ class SegmentSource final : public Pass::Source {
         siblings_(file_->path()),
         verified_(new std::atomic<bool>[view_.tensor_count()]()) {}
 
+  // Of the other passes that cannot be read as a whole.
+  std::vector<std::string> sibling_notes() const {
+    std::vector<std::string> notes;
+    for (const uint32_t number : view_.other_passes())
+      if (const std::string problem = siblings_.problem_of(number); !problem.empty())
+        notes.push_back(
+            fmt::format("tensors that did not change have their bytes in pass {}, which {}", number, problem));
+    return notes;
+  }
+
   size_t event_count() const override { return view_.event_count(); }
   EventRecord event(size_t index) const override { return view_.event(index); }
   UseRecord use(size_t event, size_t index) const override {
@@ -68,7 +78,7 @@ class SegmentSource final : public Pass::Source {
   Result<TensorView> read(size_t index) const override {
     const TensorRecord record = view_.tensor(index);
     const auto elsewhere = bytes_elsewhere(index);
-    if (const auto pass = pass_of_bytes(index); pass && !elsewhere)
+    if (const auto pass = missing_from(index))
       return Error{.code = ErrorCode::kNotRecorded,
                    .message = fmt::format("the bytes of '{}' did not change, and were kept once: in pass {}, which is "
                                           "not here or does not have them any more",
@@ -93,6 +103,11 @@ class SegmentSource final : public Pass::Source {
       verified_[index].store(true, std::memory_order_relaxed);
     }
     return tensor;
+  }
+
+  std::optional<uint32_t> missing_from(size_t index) const override {
+    const auto pass = pass_of_bytes(index);
+    return pass && !bytes_elsewhere(index) ? pass : std::nullopt;
   }
 
   std::optional<uint64_t> file_offset(size_t index) const override {
@@ -171,12 +186,8 @@ Result<std::unique_ptr<Pass::Source>> open_segment_source(const std::filesystem:
     info.ending = Ending::kIncomplete;
     info.being_written = is_being_written(path);
   }
-  const SiblingPasses siblings(path);
-  for (const uint32_t number : view->other_passes())
-    if (std::error_code ignored; !std::filesystem::exists(siblings.path_of(number), ignored))
-      info.notes.push_back(
-          fmt::format("tensors that did not change have their bytes in pass {}, which is not here", number));
   auto source = std::make_unique<SegmentSource>(std::move(file), std::move(view).value());
+  info.notes = source->sibling_notes();
   source->info = std::move(info);
   return std::unique_ptr<Pass::Source>(std::move(source));
 }

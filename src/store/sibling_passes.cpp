@@ -1,5 +1,7 @@
 #include "store/sibling_passes.h"
 
+#include <fmt/format.h>
+
 #include "store/run_layout.h"
 
 namespace ttap {
@@ -9,9 +11,18 @@ std::filesystem::path SiblingPasses::path_of(uint32_t pass) const { return direc
 SiblingPasses::Sibling SiblingPasses::open(uint32_t pass) const {
   Sibling sibling;
   auto file = MappedFile::open(path_of(pass));
-  if (!file.ok()) return sibling;
+  if (!file.ok()) {
+    const Error& error = file.error();
+    sibling.problem =
+        error.code == ErrorCode::kNotFound ? "is not here" : fmt::format("cannot be read: {}", error.message);
+    return sibling;
+  }
   const auto view = format::SegmentView::parse((*file)->bytes());
-  if (!view.ok()) return sibling;
+  if (!view.ok()) {
+    sibling.problem = fmt::format("cannot be read: {}", view.error().message);
+    return sibling;
+  }
+  if (!view->problem().empty()) sibling.problem = fmt::format("is damaged: {}", view->problem());
   for (size_t i = 0; i < view->tensor_count(); ++i) {
     const format::TensorRow row = view->tensor_row(i);
     if ((row.flags & format::kHasBytes) == 0) continue;
@@ -21,13 +32,22 @@ SiblingPasses::Sibling SiblingPasses::open(uint32_t pass) const {
   return sibling;
 }
 
+const SiblingPasses::Sibling& SiblingPasses::opened(uint32_t pass) const {
+  const auto found = opened_.find(pass);
+  return found != opened_.end() ? found->second : opened_.emplace(pass, open(pass)).first->second;
+}
+
+std::string SiblingPasses::problem_of(uint32_t pass) const {
+  const std::lock_guard lock(mutex_);
+  return opened(pass).problem;
+}
+
 std::optional<std::span<const std::byte>> SiblingPasses::find(uint32_t pass, const Hash128& hash,
                                                               uint64_t byte_count) const {
   const std::lock_guard lock(mutex_);
-  auto sibling = opened_.find(pass);
-  if (sibling == opened_.end()) sibling = opened_.emplace(pass, open(pass)).first;
-  const auto found = sibling->second.blobs.find(hash);
-  if (found == sibling->second.blobs.end() || found->second.size() != byte_count) return std::nullopt;
+  const auto& blobs = opened(pass).blobs;
+  const auto found = blobs.find(hash);
+  if (found == blobs.end() || found->second.size() != byte_count) return std::nullopt;
   return found->second;
 }
 

@@ -194,6 +194,7 @@ class GraphExport {
       const TensorRecord record = pass_.tensor(i);
       if (!record.has_bytes) {
         if (!has_values(pass_, i)) ++exported_.without_bytes;
+        if (pass_.missing_from(i)) ++exported_.missing;
       } else if (tensor.file.empty() && (!wanted_ || wanted_(record))) {
         const auto same = tensor.fingerprint ? by_content.find(content(tensor)) : by_content.end();
         if (same != by_content.end()) {
