@@ -27,15 +27,19 @@ Status write_as(Format format, const std::filesystem::path& path, std::span<cons
                .hint = "choose pt, safetensors or npy"};
 }
 
-// Whether a file of the format can tell of this record, which has no bytes: that its parts, which are there too, are
-// those of a quantized tensor.
+// Whether a file of the format can tell of this record, which has no bytes: that its parts, which are all there too,
+// are those of a quantized tensor.
 bool can_tell_of(const Pass& pass, size_t index, Format format,
                  const std::function<bool(const TensorRecord&)>& wanted) {
   if (format != Format::kSafetensors || pass.tensor(index).group.empty()) return false;
   const auto parts = group_of(pass, index);
   if (!parts.ok()) return false;
-  const TensorRecord payload = pass.tensor(parts->payload);
-  return payload.has_bytes && (!wanted || wanted(payload));
+  const auto is_there = [&](std::optional<size_t> part) {
+    if (!part) return true;
+    const TensorRecord record = pass.tensor(*part);
+    return record.has_bytes && (!wanted || wanted(record));
+  };
+  return is_there(parts->payload) && is_there(parts->scale) && is_there(parts->global) && is_there(parts->zero_point);
 }
 
 }  // namespace

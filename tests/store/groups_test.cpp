@@ -197,11 +197,13 @@ TEST(GroupsExported, ThatAreNotWholeAreNotToldOf) {
   const ScratchDirectory scratch;
   const auto pass = Pass::open(write_groups(scratch.path()));
   ASSERT_TRUE(pass.ok());
-  const auto no_payload = [](const TensorRecord& record) { return !record.path.ends_with("payload"); };
-  const auto exported = export_pass(*pass, Format::kSafetensors, scratch / "out", no_payload);
-  ASSERT_TRUE(exported.ok());
-  EXPECT_EQ(exported->without_bytes, 3u);
-  EXPECT_FALSE(Pass::open(exported->path)->find({.name = "fc", .role = "param", .path = "/weight"}));
+  for (const std::string part : {"payload", "/scale", "global_scale"}) {
+    const auto without = [&](const TensorRecord& record) { return !record.path.ends_with(part); };
+    const auto exported = export_pass(*pass, Format::kSafetensors, scratch / ("out_" + part.substr(1)), without);
+    ASSERT_TRUE(exported.ok());
+    EXPECT_EQ(exported->without_bytes, 3u) << part;
+    EXPECT_FALSE(Pass::open(exported->path)->find({.name = "fc", .role = "param", .path = "/weight"})) << part;
+  }
 }
 
 TEST(GroupsExported, OtherFormatsHaveTheParts) {
