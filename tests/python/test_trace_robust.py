@@ -197,8 +197,9 @@ trace.stop()
 
 def test_fake_tensors_on_one_thread_do_not_lock_up_another():
     run("""
-import threading, torch, tensortap as tap
+import sys, threading, torch, tensortap as tap
 from torch._subclasses.fake_tensor import FakeTensorMode
+sys.setswitchinterval(1e-4)  # threads take turns often, and none waits long for its own
 def fake():
     with FakeTensorMode():
         x = torch.ones(2)
