@@ -51,6 +51,18 @@ void write_troubles(JsonWriter& json, std::string_view name, const std::vector<C
 
 }  // namespace
 
+void write_passes(JsonWriter& json, const std::vector<CheckedPass>& passes, const std::vector<Error>& unreadable) {
+  json.key("passes").begin_array();
+  for (const CheckedPass& pass : passes) {
+    json.begin_line().member("rank", pass.rank).member("pid", pass.pid).member("pass", pass.info.number);
+    write_condition(json, pass.info);
+    json.end();
+  }
+  json.end().key("unreadable").begin_array();
+  for (const Error& error : unreadable) write_error(json, error);
+  json.end();
+}
+
 void write_json(const CheckReport& report, Output& out) {
   JsonWriter json(out);
   json.begin_object().member("command", "check").member("path", report.path);
@@ -91,15 +103,8 @@ void write_json(const CheckReport& report, Output& out) {
     json.null();
   }
   write_troubles(json, "damaged", report.damaged);
-  json.key("passes").begin_array();
-  for (const CheckedPass& pass : report.passes) {
-    json.begin_line().member("rank", pass.rank).member("pid", pass.pid).member("pass", pass.info.number);
-    write_condition(json, pass.info);
-    json.end();
-  }
-  json.end().key("unreadable").begin_array();
-  for (const Error& error : report.unreadable) write_error(json, error);
-  json.end().end();
+  write_passes(json, report.passes, report.unreadable);
+  json.end();
 }
 
 }  // namespace ttap::cli

@@ -59,15 +59,9 @@ void write_json(const QuantReport& report, Output& out) {
     write_error(json, trouble.error);
     json.end();
   }
-  json.end().key("passes").begin_array();
-  for (const CheckedPass& pass : report.passes) {
-    json.begin_line().member("rank", pass.rank).member("pid", pass.pid).member("pass", pass.info.number);
-    write_condition(json, pass.info);
-    json.end();
-  }
-  json.end().key("unreadable").begin_array();
-  for (const Error& error : report.unreadable) write_error(json, error);
-  json.end().end();
+  json.end();
+  write_passes(json, report.passes, report.unreadable);
+  json.end();
 }
 
 }  // namespace ttap::cli

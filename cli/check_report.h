@@ -81,6 +81,9 @@ struct CheckReport {
   ExitCode exit_code() const;
 };
 
+// Members `passes` and `unreadable`, of whatever was checked.
+void write_passes(JsonWriter& json, const std::vector<CheckedPass>& passes, const std::vector<Error>& unreadable);
+
 void draw_report(const CheckReport& report, Output& out);
 void write_json(const CheckReport& report, Output& out);
 

@@ -1,5 +1,8 @@
 #include "analyze/quant_groups.h"
 
+#include <string>
+#include <unordered_set>
+
 #include "analyze/real_values.h"
 
 namespace ttap {
@@ -20,6 +23,21 @@ std::optional<QuantTwin> at(const Pass& pass, const Key& key) {
 }
 
 }  // namespace
+
+std::vector<bool> parts_of_groups(const Pass& pass) {
+  std::unordered_set<std::string> parts;
+  for_each_group(pass, [&](size_t, Key key, const std::vector<std::string>& steps) {
+    const std::string own = key.path;
+    for (const std::string& step : steps) {
+      key.path = append_path(own, step);
+      parts.insert(to_string(key));
+    }
+  });
+  if (parts.empty()) return {};
+  std::vector<bool> found(pass.tensor_count());
+  for (size_t i = 0; i < found.size(); ++i) found[i] = parts.contains(to_string(pass.tensor(i).key()));
+  return found;
+}
 
 std::optional<QuantTwin> find_quant_twin(const Pass& pass, size_t group, const Pass* against) {
   Key key = pass.tensor(group).key();

@@ -1,8 +1,7 @@
 #pragma once
 
 #include <optional>
-#include <string>
-#include <unordered_set>
+#include <string_view>
 #include <vector>
 
 #include "ttap/group.h"
@@ -16,29 +15,20 @@ inline constexpr std::string_view kColumnwiseStep = "/columnwise";
 // Where a dump keeps what it quantized, below the tensor itself.
 inline constexpr std::string_view kQuantizedStep = "/quantized";
 
-// Which records are only parts of a quantized tensor, by their numbers; empty where there is none. `source` is a Pass
-// or a Side.
-template <class Source>
-std::vector<bool> parts_of_groups(const Source& source) {
-  std::unordered_set<std::string> parts;
-  const size_t count = source.tensor_count();
-  for (size_t i = 0; i < count; ++i) {
+// `visit` is given the number of each quantized tensor, its key, and the steps to its parts. `source` is a Pass or a
+// Side.
+template <class Source, class Visit>
+void for_each_group(const Source& source, const Visit& visit) {
+  for (size_t i = 0; i < source.tensor_count(); ++i) {
     const TensorRecord record = source.tensor(i);
     if (record.group.empty()) continue;
-    const auto description = group_description_from_json(record.group);
-    if (!description.ok()) continue;
-    Key key = record.key();
-    const std::string own = key.path;
-    for (const std::string& step : description->parts) {
-      key.path = append_path(own, step);
-      parts.insert(to_string(key));
-    }
+    if (const auto description = group_description_from_json(record.group); description.ok())
+      visit(i, record.key(), description->parts);
   }
-  if (parts.empty()) return {};
-  std::vector<bool> found(count);
-  for (size_t i = 0; i < count; ++i) found[i] = parts.contains(to_string(source.tensor(i).key()));
-  return found;
 }
+
+// Which records are only parts of a quantized tensor, by their numbers; empty where there is none.
+std::vector<bool> parts_of_groups(const Pass& pass);
 
 // What a quantized tensor was made from.
 struct QuantTwin {

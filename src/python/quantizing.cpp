@@ -69,7 +69,9 @@ void* writable(const TensorView& view, uint64_t bytes) {
   return const_cast<void*>(view.data);
 }
 
-void decode_into(const GroupAccess& access, nb::handle out) {
+// `decode` is given the dtype of `out` and where its values go.
+template <class Decode>
+void decode_into(const GroupAccess& access, nb::handle out, const Decode& decode) {
   const TensorAccess target(out);
   const TensorView view = target.view();
   uint64_t values = 1;
@@ -77,7 +79,7 @@ void decode_into(const GroupAccess& access, nb::handle out) {
   void* data = writable(view, values * size_of(view.dtype));
   const Status status = [&] {
     const nb::gil_scoped_release released;
-    return decode(access.group, view.dtype, data);
+    return decode(view.dtype, data);
   }();
   raise_if_failed(status);
 }
@@ -87,19 +89,6 @@ void must_be_on_a_gpu(std::initializer_list<nb::handle> tensors) {
   for (const nb::handle tensor : tensors)
     if (!tensor.is_none() && !nb::cast<bool>(tensor.attr("is_cuda")))
       throw nb::value_error("decoding on a GPU takes CUDA tensors");
-}
-
-void decode_on_gpu_into(const GroupAccess& access, nb::handle out, int device, uintptr_t stream) {
-  const TensorAccess target(out);
-  const TensorView view = target.view();
-  uint64_t values = 1;
-  for (const int64_t length : access.shape) values *= static_cast<uint64_t>(length);
-  void* data = writable(view, values * size_of(view.dtype));
-  const Status status = [&] {
-    const nb::gil_scoped_release released;
-    return cuda::decode_on_gpu(access.group, view.dtype, data, device, reinterpret_cast<cuda::Stream>(stream));
-  }();
-  raise_if_failed(status);
 }
 
 EncodeOptions encode_options(const std::string& mx_rule, std::optional<float> global, std::optional<float> amax,
@@ -272,7 +261,8 @@ void init_quantizing(nb::module_& m) {
       "quant_decode",
       [](const QuantFormat& format, std::vector<int64_t> shape, nb::handle payload, nb::handle scale, nb::handle global,
          nb::handle zero_point, nb::handle out) {
-        decode_into(GroupAccess(format, std::move(shape), payload, scale, global, zero_point), out);
+        const GroupAccess access(format, std::move(shape), payload, scale, global, zero_point);
+        decode_into(access, out, [&](DType dtype, void* data) { return decode(access.group, dtype, data); });
       },
       "format"_a, "shape"_a, "payload"_a, "scale"_a, "global_scale"_a.none() = nb::none(),
       "zero_point"_a.none() = nb::none(), nb::kw_only(), "out"_a,
@@ -282,8 +272,10 @@ void init_quantizing(nb::module_& m) {
       [](const QuantFormat& format, std::vector<int64_t> shape, nb::handle payload, nb::handle scale, nb::handle global,
          nb::handle zero_point, nb::handle out, int device, uintptr_t stream) {
         must_be_on_a_gpu({payload, scale, global, zero_point, out});
-        decode_on_gpu_into(GroupAccess(format, std::move(shape), payload, scale, global, zero_point), out, device,
-                           stream);
+        const GroupAccess access(format, std::move(shape), payload, scale, global, zero_point);
+        decode_into(access, out, [&](DType dtype, void* data) {
+          return cuda::decode_on_gpu(access.group, dtype, data, device, reinterpret_cast<cuda::Stream>(stream));
+        });
       },
       "format"_a, "shape"_a, "payload"_a, "scale"_a, "global_scale"_a.none() = nb::none(),
       "zero_point"_a.none() = nb::none(), nb::kw_only(), "out"_a, "device"_a, "stream"_a,

@@ -63,22 +63,17 @@ QuantParts::QuantParts(const Side& side) {
     std::string step;
   };
   std::unordered_map<std::string, Part> wanted;
-  const size_t count = side.tensor_count();
-  for (size_t i = 0; i < count; ++i) {
-    const TensorRecord record = side.tensor(i);
-    if (record.group.empty()) continue;
-    const auto description = group_description_from_json(record.group);
-    if (!description.ok()) continue;
-    Key key = record.key();
+  for_each_group(side, [&](size_t tensor, Key key, const std::vector<std::string>& steps) {
     const std::string own = key.path;
-    for (const std::string& step : description->parts) {
+    for (const std::string& step : steps) {
       key.path = append_path(own, step);
-      wanted.try_emplace(to_string(key), Part{i, step});
+      wanted.try_emplace(to_string(key), Part{tensor, step});
     }
     key.path = own + std::string(kColumnwiseStep);
-    wanted.try_emplace(to_string(key), Part{i, std::string(kColumnwiseStep)});
-  }
+    wanted.try_emplace(to_string(key), Part{tensor, std::string(kColumnwiseStep)});
+  });
   if (wanted.empty()) return;
+  const size_t count = side.tensor_count();
   is_part_.resize(count);
   for (size_t i = 0; i < count; ++i) {
     const auto found = wanted.find(key_text(side, i));
