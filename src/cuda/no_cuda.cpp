@@ -19,6 +19,7 @@ bool available() { return false; }
 std::string unavailable_reason() { return "built without CUDA"; }
 int device_count() { return 0; }
 int multiprocessors(int) { return 0; }
+uint64_t memory_of(int) { return 0; }
 int current_device() { return 0; }
 
 OnDevice::OnDevice(int) : before_(-1) {}

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 
 #include "cuda/backoff.h"
 
@@ -77,6 +79,15 @@ cudaError_t capture_info(Stream stream, CaptureInfo& info) {
 #endif
 }
 
+// Whether the program asked CUDA to return from each launch only when it is done.
+bool launches_wait() {
+  static const bool wait = [] {
+    const char* asked = std::getenv("CUDA_LAUNCH_BLOCKING");
+    return asked != nullptr && std::atoi(asked) != 0;
+  }();
+  return wait;
+}
+
 Status no_driver_function(const char* name) {
   return Error{.code = ErrorCode::kUnsupported, .message = fmt::format("CUDA: the driver has no {}", name)};
 }
@@ -94,6 +105,22 @@ int multiprocessors(int device) {
     return 1;
   }
   return count;
+}
+
+uint64_t memory_of(int device) {
+  constexpr int kKnown = 64;
+  static std::atomic<uint64_t> known[kKnown];
+  if (device < 0 || device >= kKnown) return 0;
+  if (const uint64_t bytes = known[device].load(std::memory_order_relaxed); bytes != 0) return bytes;
+  const OnDevice on(device);
+  const WhileCapturing asking;
+  size_t free_bytes = 0, all_bytes = 0;
+  if (cudaMemGetInfo(&free_bytes, &all_bytes) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return 0;
+  }
+  known[device].store(all_bytes, std::memory_order_relaxed);
+  return all_bytes;
 }
 
 int current_device() {
@@ -196,6 +223,8 @@ Progress query(EventHandle event) {
 }
 
 Status wait_until(Stream stream, const uint64_t* value, uint64_t wanted) {
+  // The launch behind the wait would not return, and keep the one who is to end it out of CUDA.
+  if (launches_wait()) return Error{.code = ErrorCode::kUnsupported, .message = "CUDA: launches wait for their end"};
   static const auto function =
       driver_function<CUresult (*)(CUstream, CUdeviceptr, cuuint64_t, unsigned)>("cuStreamWaitValue64");
   if (function == nullptr) return no_driver_function("cuStreamWaitValue64");

@@ -25,6 +25,7 @@ TTAP_API bool available();
 TTAP_API std::string unavailable_reason();
 TTAP_API int device_count();
 int multiprocessors(int device);
+TTAP_API uint64_t memory_of(int device);  // all its bytes, in use or not; 0 where that is not known
 TTAP_API int current_device();
 
 // The device becomes the calling thread's for as long as this lives. The model's thread gets its own back.

@@ -11,8 +11,10 @@ namespace ttap::torch_source {
 namespace {
 
 constexpr size_t kMostWaiting = 32;
-constexpr uint64_t kMostWaitingBytes = 16 << 20;  // more than this is not held back from the model's allocator
-constexpr uint64_t kLargeBytes = 1 << 20;         // worth a launch of its own
+// More than this is not held back from the model's allocator, nor more than a small part of what the GPU has. Several
+// of a prefill's tensors, so that they share the fixed time of a launch.
+constexpr uint64_t kMostWaitingBytes = 128 << 20;
+constexpr uint64_t kPartOfMemory = 512;
 
 // Without a look at whether it may be read: torch.compile forbids it for what a later replay has overwritten, by an
 // exception.
@@ -83,6 +85,7 @@ GpuTaps::Batch& GpuTaps::make_batch(int device, cuda::Stream stream, uint64_t ca
   batch.stream = stream;
   batch.capture = capture;
   batch.scratch = scratch;
+  batch.most_bytes = std::min(kMostWaitingBytes, cuda::memory_of(device) / kPartOfMemory);
   return batch;
 }
 
@@ -99,7 +102,7 @@ void GpuTaps::add(Batch& batch, const at::Tensor& tensor, bool hold, Waiting wai
   }
   batch.jobs.push_back(std::move(waiting));
   batch.bytes += bytes;
-  if (!hold || bytes >= kLargeBytes || batch.jobs.size() >= kMostWaiting || batch.bytes >= kMostWaitingBytes) {
+  if (!hold || batch.jobs.size() >= kMostWaiting || batch.bytes >= batch.most_bytes) {
     // What the program has made wait for this stream before now does not wait for those that were held back.
     if (batch.jobs.size() > 1) note_late(batch);
     launch(batch);

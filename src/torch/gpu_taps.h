@@ -81,6 +81,7 @@ class GpuTaps {
     uint64_t capture = 0;  // that the stream took part in when the first came
     void* scratch = nullptr;
     uint64_t bytes = 0;
+    uint64_t most_bytes = 0;
     std::vector<Waiting> jobs;
   };
   Batch* find_batch(int device, cuda::Stream stream, uint64_t capture);

@@ -43,6 +43,28 @@ std::vector<Layout> layouts_of(size_t count) {
   return layouts;
 }
 
+// Of some MiB, in vectors of 16 bytes that lie together: like those of attention's heads, and what a slice leaves.
+std::vector<Layout> layouts_of_vectors(DType dtype) {
+  const auto vector = static_cast<int64_t>(16 / size_of(dtype));
+  const int64_t wide = 8 * vector, rows = 1001, heads = 7;
+  const int64_t batches = 2 + (int64_t{5} << 20) / (wide * rows * heads * static_cast<int64_t>(size_of(dtype)));
+  const auto all = static_cast<size_t>(batches * heads * rows * wide);
+  return {
+      {"heads first", {batches, heads, rows, wide}, {heads * rows * wide, wide, heads * wide, 1}, 0, all},
+      {"half of a row", {batches * heads * rows, wide / 2}, {wide, 1}, static_cast<size_t>(vector), all + 64},
+      {"rows backwards",
+       {rows, batches * heads * wide},
+       {-batches * heads * wide, 1},
+       static_cast<size_t>((rows - 1) * batches * heads * wide),
+       all},
+      {"five dimensions",
+       {heads, rows, 2, batches, wide / 2},
+       {rows * wide, wide, wide / 2, heads * rows * wide, 1},
+       0,
+       all},
+  };
+}
+
 class KernelOf : public ::testing::TestWithParam<DType> {};
 
 void expect_agreement(Gpu& gpu, const Bytes& bytes, const Layout& layout, DType dtype, const std::string& what) {
@@ -98,13 +120,20 @@ TEST_P(KernelOf, reads_the_samples_of_every_layout) {
   }
 }
 
+TEST_P(KernelOf, agrees_with_the_cpu_for_large_tensors_of_strided_vectors) {
+  TTAP_NEEDS_GPU();
+  Gpu gpu;
+  for (const Layout& layout : layouts_of_vectors(GetParam()))
+    expect_agreement(gpu, test::any_bits(GetParam(), layout.stored), layout, GetParam(), "any bits");
+}
+
 TEST_P(KernelOf, copies_the_logical_bytes_in_the_same_pass) {
   TTAP_NEEDS_GPU();
   Gpu gpu;
   for (size_t count : {1, 513, 100003, (1 << 22) + 5})
-    for (size_t i = 0; i < 3; ++i) {
+    for (size_t i = 0; i < 4; ++i) {
       const std::vector<Layout> strided = layouts_of(count);
-      const Layout layout = i == 0 ? c_order(count) : strided[i - 1];
+      const Layout layout = i == 0 ? c_order(count) : i == 3 ? layouts_of_vectors(GetParam())[0] : strided[i - 1];
       const Bytes bytes = test::any_bits(GetParam(), layout.stored);
       const size_t at = layout.offset * size_of(GetParam());
       const TensorView here{bytes.data() + at, GetParam(), layout.shape, layout.strides};
@@ -254,6 +283,46 @@ TEST(KernelLaunches, many_tensors_at_once_give_what_each_gives_alone) {
     EXPECT_EQ(result.sequence, i + 1);
     EXPECT_TRUE(test::agrees(to_fingerprint(result), on_cpu(tensors, i)))
         << i << ", " << name(tensors.jobs[i].view.dtype);
+  }
+}
+
+// More of a dtype than a launch takes; some with strides, one with few live rows.
+TEST(KernelLaunches, large_tensors_at_once_give_what_each_gives_alone) {
+  TTAP_NEEDS_GPU();
+  Gpu gpu;
+  constexpr DType kDTypes[] = {DType::kBF16, DType::kF32, DType::kF8E4M3FN, DType::kBF16, DType::kI64};
+  constexpr size_t kCount = 60;
+  DeviceResult* results = gpu.results_on_device(kCount);
+  std::vector<Bytes> bytes;
+  std::vector<Layout> layouts;
+  for (size_t i = 0; i < kCount; ++i) {
+    const DType dtype = kDTypes[i % std::size(kDTypes)];
+    const size_t elements = (4 << 20) / size_of(dtype) + mix64(i) % 1000000;
+    layouts.push_back(i % 3 == 0 ? layouts_of_vectors(dtype)[i % 4] : c_order(elements));
+    bytes.push_back(test::any_bits(dtype, layouts.back().stored, i));
+  }
+  constexpr int64_t kLive = 3;
+  std::vector<FingerprintJob> jobs;
+  std::vector<TensorView> here;
+  for (size_t i = 0; i < kCount; ++i) {
+    const DType dtype = kDTypes[i % std::size(kDTypes)];
+    const size_t at = layouts[i].offset * size_of(dtype);
+    const std::byte* there = gpu.upload(bytes[i]) + at;
+    here.push_back({bytes[i].data() + at, dtype, layouts[i].shape, layouts[i].strides});
+    jobs.push_back(
+        {.view = {there, dtype, layouts[i].shape, layouts[i].strides}, .result = results + i, .sequence = i + 1});
+  }
+  const std::vector<int64_t> fewer = {kLive, layouts[0].shape[1], layouts[0].shape[2], layouts[0].shape[3]};
+  here[0].shape = fewer;
+  jobs[0].rows.count = gpu.upload(std::as_bytes(std::span(&kLive, 1)));
+  for (int again = 0; again < 3; ++again) {
+    gpu.launch(jobs);
+    for (size_t i = 0; i < kCount; ++i) {
+      const DeviceResult result = gpu.read(results + i);
+      EXPECT_EQ(result.sequence, i + 1);
+      EXPECT_TRUE(test::agrees(to_fingerprint(result), fingerprint(here[i])))
+          << i << ", " << name(here[i].dtype) << ", " << layouts[i].name;
+    }
   }
 }
 

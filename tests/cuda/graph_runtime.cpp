@@ -16,6 +16,7 @@
 #include "cuda/kernels/element_layout.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/publish_on_host.h"
+#include "cuda/unmixed.h"
 
 namespace ttap::cuda {
 namespace {
@@ -102,6 +103,7 @@ bool available() { return true; }
 std::string unavailable_reason() { return {}; }
 int device_count() { return 1; }
 int multiprocessors(int) { return 1; }
+uint64_t memory_of(int) { return 0; }
 int current_device() { return 0; }
 OnDevice::OnDevice(int) : before_(-1) {}
 OnDevice::~OnDevice() = default;
@@ -153,13 +155,14 @@ Status launch_fingerprints(std::span<const FingerprintJob> jobs, void*, Stream) 
         const LogicalCopy elements(live.view());
         elements.copy(0, elements.elements(), job.copy_to);
       }
+      const HashPair digests = test::digests_of(taken.hash, byte_count(live.view()));
       // Of the statistics only what the tests look at.
-      *job.result = {.hash_low = taken.hash.low,
-                     .hash_high = taken.hash.high,
-                     .stats = {.nan = taken.stats.nan,
-                               .finite = taken.stats.finite(),
-                               .min = taken.stats.min,
-                               .max = taken.stats.max},
+      *job.result = {.totals = {.min = taken.stats.min,
+                                .minus_max = -taken.stats.max,
+                                .digest_a = digests.a,
+                                .digest_b = digests.b,
+                                .nan = taken.stats.nan,
+                                .finite = taken.stats.finite()},
                      .bytes = byte_count(live.view()),
                      .sequence = job.sequence};
     }));

@@ -16,6 +16,7 @@
 #include "core/mix64.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/publish_on_host.h"
+#include "cuda/unmixed.h"
 #include "ttap/fingerprint.h"
 
 namespace {
@@ -164,6 +165,7 @@ bool available() { return true; }
 std::string unavailable_reason() { return {}; }
 int device_count() { return host::kDevices; }
 int multiprocessors(int) { return 1; }
+uint64_t memory_of(int) { return 0; }
 
 int current_device() { return device_here; }
 OnDevice::OnDevice(int device) : before_(device_here) { device_here = device; }
@@ -256,24 +258,22 @@ void take_fingerprint(const FingerprintJob& job, std::vector<int64_t> shape, con
   if (job.copy_to != nullptr) elements.copy(0, elements.elements(), job.copy_to);
   const Fingerprint found = fingerprint(view);
   DeviceResult& result = *job.result;
-  result.hash_low = found.hash.low;
-  result.hash_high = found.hash.high;
-  StatsPart part;
-  part.nan = found.stats.nan;
-  part.pos_inf = found.stats.pos_inf;
-  part.neg_inf = found.stats.neg_inf;
-  part.zeros = found.stats.zeros;
-  part.subnormals = found.stats.subnormals;
-  part.finite = found.stats.finite();
-  if (part.finite > 0) {
-    part.min = found.stats.min;
-    part.max = found.stats.max;
-    part.min_abs_nonzero = found.stats.min_abs_nonzero;
-    part.mean = found.stats.mean;
-    part.m2 = found.stats.std * found.stats.std * static_cast<double>(part.finite);
-    part.l1 = found.stats.l1;
-  }
-  result.stats = part;
+  const double finite = static_cast<double>(found.stats.finite());
+  const HashPair digests = test::digests_of(found.hash, byte_count(view));
+  result.totals = {.squares = {finite > 0 ? found.stats.std * found.stats.std * finite : 0},
+                   .l1 = found.stats.l1,
+                   .min = found.stats.min,
+                   .minus_max = -found.stats.max,
+                   .min_abs_nonzero = found.stats.min_abs_nonzero,
+                   .digest_a = digests.a,
+                   .digest_b = digests.b,
+                   .nan = found.stats.nan,
+                   .pos_inf = found.stats.pos_inf,
+                   .neg_inf = found.stats.neg_inf,
+                   .subnormals = found.stats.subnormals,
+                   .zeros = found.stats.zeros,
+                   .finite = found.stats.finite()};
+  result.centre = finite > 0 ? found.stats.mean : 0;
   result.bytes = byte_count(view);
   std::atomic_ref(result.sequence).store(job.sequence, std::memory_order_release);
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "cuda/kernels/lane_stats.h"
+#include "cuda/totals.h"
 #include "kernel_cases.h"
 
 // The arithmetic of the kernels, run on the host: vectors are dealt out to blocks and their threads as the kernels do,

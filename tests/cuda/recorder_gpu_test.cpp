@@ -10,6 +10,7 @@
 #include "cuda/result_pool.h"
 #include "gpu_recording.h"
 #include "sample_tensors.h"
+#include "unmixed.h"
 
 namespace ttap::cuda {
 namespace {
@@ -315,7 +316,9 @@ TEST(GpuRecorder, AFingerprintOfTheSourceIsAwaitedOrGivenBack) {
   const auto later_with = [&](uint64_t hash) {
     const PendingResult pending = pool.take(0);
     EXPECT_TRUE(pending);
-    pending.result->hash_low = hash;
+    const HashPair digests = test::digests_of({hash, 0}, 8);
+    pending.result->totals.digest_a = digests.a;
+    pending.result->totals.digest_b = digests.b;
     pending.result->bytes = 8;
     return pending;
   };

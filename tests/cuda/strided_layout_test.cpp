@@ -45,6 +45,33 @@ TEST(StridedLayout, gathers_backwards_and_through_five_permuted_dimensions) {
   EXPECT_EQ(gathered(backwards, strided_layout(backwards)), test::logical_bytes(backwards));
 }
 
+TEST(VectorLayout, finds_the_vectors_of_up_to_four_dimensions) {
+  alignas(16) std::byte bytes[1 << 16] = {};
+  for (size_t i = 0; i < sizeof bytes; ++i) bytes[i] = static_cast<std::byte>(i * 31 + i / 251);
+  using Sizes = std::vector<int64_t>;
+  const std::pair<Sizes, Sizes> cases[] = {{{3, 5, 7, 16}, {5 * 7 * 16, 16, 5 * 16, 1}},
+                                           {{7, 24}, {64, 1}},
+                                           {{9, 8}, {-72, 1}},
+                                           {{6, 4, 8}, {8, 48, 1}},
+                                           {{4, 8}, {0, 1}}};
+  for (const auto& [shape, strides] : cases) {
+    const size_t offset = strides[0] < 0 ? 8 * 144 : 0;
+    const TensorView view{bytes + offset, DType::kBF16, shape, strides};
+    const auto layout = vector_layout(strided_layout(view));
+    ASSERT_TRUE(layout);
+    std::vector<std::byte> found(byte_count(view));
+    for (uint32_t i = 0; i < found.size() / 16; ++i)
+      std::memcpy(&found[16 * i], bytes + offset + layout->offset(i), 16);
+    EXPECT_EQ(found, test::logical_bytes(view));
+  }
+  const Sizes narrow = {64, 4}, transposed = {1, 64};
+  EXPECT_FALSE(vector_layout(strided_layout({bytes, DType::kBF16, narrow, transposed}))) << "no vectors";
+  const Sizes five = {2, 3, 2, 3, 16}, strides = {16, 16 * 16, 1024, 3 * 4096, 1};
+  EXPECT_FALSE(vector_layout(strided_layout({bytes, DType::kBF16, five, strides}))) << "five dimensions";
+  const Sizes huge = {int64_t{1} << 31, 8}, apart = {16, 1};
+  EXPECT_FALSE(vector_layout(strided_layout({bytes, DType::kBF16, huge, apart}))) << "too many vectors";
+}
+
 TEST(StridedLayout, takes_the_widest_unit_that_lies_together) {
   alignas(16) std::byte bytes[4096] = {};
   const auto unit = [&](size_t offset, std::vector<int64_t> shape, std::vector<int64_t> strides) {

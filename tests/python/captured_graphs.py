@@ -1,5 +1,7 @@
 """Small CUDA graphs to probe."""
 
+import gc
+
 import torch
 
 
@@ -11,6 +13,7 @@ def captured(function, *, warm=True, stream=None):
         with torch.cuda.stream(side):
             function()
         torch.cuda.current_stream().wait_stream(side)
+    gc.collect()  # a graph of a test before, held by an exception's frames, would end the capture when it is destroyed
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
         function()

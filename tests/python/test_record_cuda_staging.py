@@ -1,6 +1,9 @@
 """What leaves a GPU: bit for bit what was there, without holding up the program, in bounded memory."""
 
+import os
 import random
+import subprocess
+import sys
 
 import models
 import pytest
@@ -92,6 +95,20 @@ def test_a_tensor_larger_than_both_rings_comes_in_pieces(transposed, tmp_path):
     recorded = passes_of(tmp_path / "gpu")[0]
     assert torch.equal(recorded["0"], expected)
     assert recorded.record("0").hash == passes_of(tmp_path / "host")[0].record("0").hash
+
+
+def test_a_full_ring_is_waited_for_where_every_launch_waits_for_its_end(tmp_path):
+    """A stream that waited for room would keep the launch, and the launch CUDA, from whoever makes room."""
+    program = """
+import sys, tensortap as tap, torch
+from torch import nn
+model = nn.Sequential(nn.Identity()).cuda()
+with tap.record(model, sys.argv[1], staging="1M", device_staging="1M", report=False):
+    model(torch.arange(2_000_000, device="cuda", dtype=torch.float32))
+"""
+    environment = {**os.environ, "CUDA_LAUNCH_BLOCKING": "1"}
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=100, env=environment)
+    assert torch.equal(passes_of(tmp_path)[0]["0"], torch.arange(2_000_000, dtype=torch.float32))
 
 
 @pytest.mark.parametrize("rings", [{}, {"staging": "256K", "device_staging": "256K"}])

@@ -44,9 +44,17 @@ struct Unconstructed {
   __device__ T& get() { return *reinterpret_cast<T*>(bytes); }
 };
 
-__device__ inline void make_keys(HashShared& shared) {
-  auto* pairs = reinterpret_cast<uint64_t*>(shared.keys);
-  for (uint32_t k = threadIdx.x; k < kHashKeyCount / 2; k += kBlockThreads) pairs[k] = mix64((k + 1) * kHashGolden);
+// Read, not made: the time is that of the tensor's own bytes, which are on their way too.
+static __device__ const HashKeys kKeyTable = make_hash_keys();
+
+__device__ inline void load_keys(HashShared& shared) {
+  constexpr uint32_t kVectors = kHashKeyCount * sizeof(uint32_t) / sizeof(uint4);
+  static_assert(kVectors * sizeof(uint4) == sizeof shared.keys && kVectors <= 2 * kBlockThreads);
+  const auto* from = reinterpret_cast<const uint4*>(kKeyTable.key);
+  auto* to = reinterpret_cast<uint4*>(shared.keys);
+  to[threadIdx.x] = __ldg(from + threadIdx.x);
+  if (threadIdx.x < kVectors - kBlockThreads)
+    to[kBlockThreads + threadIdx.x] = __ldg(from + kBlockThreads + threadIdx.x);
 }
 
 __device__ inline uint64_t live_bytes(const DeviceJob& job) {
@@ -105,24 +113,24 @@ __device__ inline uint32_t take_ticket(uint32_t* tickets) {
   return before;
 }
 
-// Every thread of the block comes here.
-__device__ __noinline__ static void publish(const DeviceJob& job, uint64_t bytes, const Totals& totals, double centre) {
-  DeviceResult& result = *job.result;
-  if (threadIdx.x == 0) result.stats = to_part(totals, centre);
-  if (threadIdx.x == 32) {
-    const HashPair hash = hash_mix({totals.digest_a, totals.digest_b}, bytes);
-    result.hash_low = hash.a;
-    result.hash_high = hash.b;
-    result.bytes = bytes;
-  }
+// For the first warp, a number for each lane. The host works out what they mean (totals.h).
+__device__ inline void publish(const DeviceJob& job, uint64_t bytes, const Totals& totals, double centre) {
+  const uint32_t lane = threadIdx.x;
+  uint64_t number = bytes;
+  if (lane < kColumns) number = reinterpret_cast<const uint64_t*>(&totals)[lane];
+  if (lane == kColumns) number = detail::as_bits(centre);
+  if (lane == kColumns + 2) number = job.sequence;
+  auto* result = reinterpret_cast<uint64_t*>(job.result);
+  if (lane < kColumns + 2) result[lane] = number;
   if (!job.is_watched) {  // the end of the kernel is soon enough for all of it
-    if (threadIdx.x == 64) result.sequence = job.sequence;
+    if (lane == kColumns + 2) result[lane] = number;
     return;
   }
-  __syncthreads();
-  if (threadIdx.x == 0)
-    asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(&result.sequence), "l"(job.sequence) : "memory");
+  __syncwarp();
+  if (lane == kColumns + 2) asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(result + lane), "l"(number) : "memory");
 }
+static_assert(offsetof(DeviceResult, centre) == 8 * kColumns && offsetof(DeviceResult, bytes) == 8 * (kColumns + 1) &&
+              offsetof(DeviceResult, sequence) == 8 * (kColumns + 2));
 
 // `mine` is what this thread found. The block that comes last adds up what all blocks of the job left, in their order.
 template <class Lane, class Shared>
@@ -134,20 +142,18 @@ __device__ inline void finish_block(const DeviceJob& job, uint32_t ticket, uint6
   const bool alone = job.blocks == 1;
   auto* totals = reinterpret_cast<uint64_t*>(&shared.totals);
   uint64_t* columns = &scratch.columns[0][job.first_block];
-  Columns<uint64_t> to{totals, 1};
-  if (!alone) to = {columns + (blockIdx.x - job.first_block), kMostBlocks};
-  add_up({&shared.rows.values[0][0], kBlockThreads}, kBlockThreads, {&shared.rows.counts[0][0], kWarps}, kWarps, to);
+  add_up<Lane::kHasCentre>(RowsOfThreads{shared.rows}, alone ? totals : columns + (blockIdx.x - job.first_block),
+                           alone ? 1 : kMostBlocks);
   __syncthreads();
   if (!alone) {
     if (threadIdx.x == 0) shared.is_last = take_ticket(&scratch.tickets[ticket]) == job.blocks - 1u;
     __syncthreads();
     if (!shared.is_last) return;
-    const uint64_t* counts = columns + size_t{kValueColumns} * kMostBlocks;
-    add_up({columns, kMostBlocks}, job.blocks, {counts, kMostBlocks}, job.blocks, {totals, 1});
+    add_up<true>(RowsOfBlocks{columns, job.blocks}, totals, 1);
     __syncthreads();
     if (threadIdx.x == 0) scratch.tickets[ticket] = 0;  // for the next launch
   }
-  publish(job, bytes, shared.totals, Lane::kHasCentre ? shared.centre : 0);
+  if (threadIdx.x < 32) publish(job, bytes, shared.totals, Lane::kHasCentre ? shared.centre : 0);
 }
 
 // ---- a block's share, two hash blocks at a time ----
@@ -185,7 +191,7 @@ __device__ inline void work_by_slices(const DeviceJob& job, uint32_t ticket, con
   if constexpr (Lane::kHasCentre)
     if (threadIdx.x == 0) block_shared.centre = bytes == 0 ? 0 : Lane::centre_of(job.data);
   Lane lane(block_shared.working.lane, job.dtype);
-  make_keys(shared);
+  load_keys(shared);
   __syncthreads();
 
   HashPair digests;

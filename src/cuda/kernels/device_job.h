@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
+#include "cuda/kernels/divisor.h"
+#include "cuda/kernels/lane_hash.h"
 #include "cuda/kernels/launch.h"
 #include "fingerprint/hash128.h"
-#include "fingerprint/stats_part.h"
 #include "ttap/dtype.h"
 
 // What the host hands to the fingerprint kernels, by value.
@@ -40,6 +42,14 @@ struct Batch {
 };
 static_assert(sizeof(Batch) <= 4000);
 
+// Large tensors of one dtype. So few that which job is a block's is told by comparing.
+inline constexpr uint32_t kLargePerLaunch = 8;
+inline constexpr uint16_t kNoBlock = UINT16_MAX;
+struct LargeBatch {
+  alignas(16) uint16_t first_block[kLargePerLaunch];  // kNoBlock where there is no job
+  DeviceJob jobs[kLargePerLaunch];
+};
+
 // Elements in C order that do not lie so. The unit is the largest number of bytes, up to 16, that always lie together
 // and on a multiple of their size; `shape` and `strides` (in bytes) are of units, neighbouring dimensions merged.
 struct StridedLayout {
@@ -50,6 +60,34 @@ struct StridedLayout {
   int64_t strides[kMost];
 };
 StridedLayout strided_layout(const TensorView& view);
+
+// Of vectors, and few dimensions: where one lies is a matter of some multiplications. The innermost dimension is first.
+struct VectorLayout {
+  static constexpr uint32_t kMost = 4;
+  uint32_t dims = 1;
+  Divisor shape[kMost - 1];  // that of the outermost is not needed
+  int64_t strides[kMost];    // in bytes
+
+  TTAP_HD int64_t offset(uint32_t vector) const {
+    int64_t offset = 0;
+    uint32_t rest = vector;
+    TTAP_UNROLL
+    for (uint32_t i = 0; i + 1 < kMost; ++i) {
+      if (i + 1 >= dims) break;
+      const uint32_t above = shape[i].divide(rest);
+      offset += static_cast<int64_t>(rest - above * static_cast<uint32_t>(shape[i].by)) * strides[i];
+      rest = above;
+    }
+    return offset + static_cast<int64_t>(rest) * strides[dims - 1];
+  }
+};
+std::optional<VectorLayout> vector_layout(const StridedLayout& layout);  // where it can be one
+
+struct StridedBatch {
+  LargeBatch batch;
+  VectorLayout layouts[kLargePerLaunch];
+};
+static_assert(sizeof(StridedBatch) <= 4000);
 
 // ---- scratch ----
 

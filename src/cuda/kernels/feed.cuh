@@ -3,6 +3,7 @@
 #include "cuda/kernels/block_lanes.cuh"
 #include "cuda/kernels/columns.cuh"
 #include "cuda/kernels/lane_hash.h"
+#include "cuda/kernels/source.cuh"
 
 // How the vectors of a large tensor reach the lanes of a warp. A warp works on two hash blocks that lie side by side, a
 // pair, so that a key that was read serves both: a quarter of each at a time, a step. Two steps are a round.
@@ -21,9 +22,6 @@ __device__ constexpr uint32_t offset_in_step(uint32_t i) {
   return i / 2 * static_cast<uint32_t>(kHashBlockBytes) + i % 2 * 32 * kVectorBytes;
 }
 
-// Told so that the compiler sees that it is the same for the whole warp.
-__device__ inline uint32_t warp_number() { return __shfl_sync(kAllLanes, threadIdx.x / 32, 0); }
-
 // Read there and then: left to the compiler, what two hash blocks share is read for each.
 __device__ inline Vector load_shared(uint32_t address) {
   Vector vector;
@@ -38,9 +36,10 @@ class RegisterFeed {
  public:
   static constexpr bool kFetchesEarly = false;  // a step's registers take the next one
   struct Shared {};
-  __device__ RegisterFeed(Shared&, const std::byte* pair, bool there) {
+  template <class Source>
+  __device__ RegisterFeed(Shared&, const Source& source, uint64_t pair, bool there) {
 #pragma unroll
-    for (uint32_t step = 0; step < kSteps; ++step) load(step, pair, there);
+    for (uint32_t step = 0; step < kSteps; ++step) load(source, step, pair, there);
   }
 
   __device__ void take(uint32_t, uint32_t step, Vector (&into)[kStepVectors]) const {
@@ -48,19 +47,18 @@ class RegisterFeed {
     for (uint32_t i = 0; i < kStepVectors; ++i) into[i] = ahead_[step][i];
   }
   // After take(); `next` is the pair to come, if it is there.
-  __device__ void fetch(uint32_t round, uint32_t step, const std::byte* pair, const std::byte* next, bool there) {
-    load(step, round + 1 < kRounds ? pair + (round + 1) * kRoundBytes : next, round + 1 < kRounds || there);
+  template <class Source>
+  __device__ void fetch(const Source& source, uint32_t round, uint32_t step, uint64_t pair, uint64_t next, bool there) {
+    load(source, step, round + 1 < kRounds ? pair + (round + 1) * kRoundBytes : next, round + 1 < kRounds || there);
   }
 
  private:
-  __device__ void load(uint32_t step, const std::byte* round, bool there) {
+  template <class Source>
+  __device__ void load(const Source& source, uint32_t step, uint64_t round, bool there) {
     if (!there) return;
-    const std::byte* from = round + step * kStepBytes + threadIdx.x % 32 * kVectorBytes;
+    const uint64_t at = round + step * kStepBytes + threadIdx.x % 32 * kVectorBytes;
 #pragma unroll
-    for (uint32_t i = 0; i < kStepVectors; ++i) {
-      const uint4 loaded = __ldg(reinterpret_cast<const uint4*>(from + offset_in_step(i)));
-      ahead_[step][i] = {{loaded.x, loaded.y, loaded.z, loaded.w}};
-    }
+    for (uint32_t i = 0; i < kStepVectors; ++i) ahead_[step][i] = source.vector(at + offset_in_step(i));
   }
   Vector ahead_[kSteps][kStepVectors];
 };
@@ -74,7 +72,7 @@ class BulkFeed {
     alignas(128) Vector rooms[kWarps][kRounds][2][kRoundBytes / kVectorBytes];
     uint64_t arrived[kWarps][kRounds];
   };
-  __device__ BulkFeed(Shared& shared, const std::byte* pair, bool there)
+  __device__ BulkFeed(Shared& shared, const PackedSource& source, uint64_t pair, bool there)
       : room_(static_cast<uint32_t>(__cvta_generic_to_shared(&shared.rooms[warp_number()]))),
         arrived_(static_cast<uint32_t>(__cvta_generic_to_shared(&shared.arrived[warp_number()]))) {
     if (is_chosen()) {
@@ -82,7 +80,7 @@ class BulkFeed {
         asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(arrived_ + 8 * round) : "memory");
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
       if (there)
-        for (uint32_t round = 0; round < kRounds; ++round) copy(round, pair);
+        for (uint32_t round = 0; round < kRounds; ++round) copy(round, source.data + pair);
     }
     __syncwarp();
   }
@@ -94,10 +92,11 @@ class BulkFeed {
     for (uint32_t i = 0; i < kStepVectors; ++i)
       into[i] = load_shared(from + i / 2 * kRoundBytes + i % 2 * 32 * kVectorBytes);
   }
-  __device__ void fetch(uint32_t round, uint32_t step, const std::byte*, const std::byte* next, bool there) {
+  __device__ void fetch(const PackedSource& source, uint32_t round, uint32_t step, uint64_t, uint64_t next,
+                        bool there) {
     if (step + 1 < kSteps) return;
     __syncwarp();  // all lanes have taken theirs
-    if (there && is_chosen()) copy(round, next);
+    if (there && is_chosen()) copy(round, source.data + next);
     if (round + 1 == kRounds) turn_ ^= 1;
   }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <vector>
 
 #include "cuda/kernels/block_work.cuh"
 #include "cuda/kernels/lane_of_dtype.cuh"
@@ -6,11 +7,13 @@
 #include "cuda/kernels/launch_status.h"
 #include "cuda/kernels/single_launch.h"
 
-// Small tensors in C order share a launch; the others get one each (large.cu, strided.cu).
+// Which launch takes which tensor: small ones in C order share one, large ones of a dtype do (large.cu), and those with
+// strides that are not of whole vectors get one each (strided.cu).
 namespace ttap::cuda {
 namespace {
 
 constexpr uint64_t kSmallBytes = uint64_t{4} << 20;
+constexpr uint64_t kVectorsBytes = uint64_t{1} << 20;       // of vectors with strides: from here on as large ones
 constexpr uint64_t kSliceRoundBytes = 2 * kHashBlockBytes;  // what a block of work_by_slices() takes at a time
 constexpr uint64_t kMostRounds = 16;
 constexpr int kSmallBlocksPerMultiprocessor = 2;
@@ -56,6 +59,7 @@ bool is_packed(const TensorView& view) {
   return is_contiguous(view) && reinterpret_cast<uintptr_t>(view.data) % kVectorBytes == 0;
 }
 
+// Of one tensor by itself.
 uint16_t blocks_for_large(uint64_t bytes, uint64_t resident) {
   if (bytes <= kMediumBytes) resident = std::min(resident, kMediumBlocks);
   const uint64_t hash_blocks = bytes / kHashBlockBytes;
@@ -65,6 +69,38 @@ uint16_t blocks_for_large(uint64_t bytes, uint64_t resident) {
   const uint64_t waves = parts(hash_blocks, resident * kWarps * kHashBlocksPerWarp);
   return static_cast<uint16_t>(std::min<uint64_t>({waves * resident, wanted, kMostBlocks}));
 }
+
+// Large tensors of one dtype, on their way to a launch; with layouts, or all in C order.
+struct LargeJobs {
+  StridedBatch strided;
+  uint32_t count = 0;
+  bool has_layouts = false;
+
+  DType dtype() const { return strided.batch.jobs[0].dtype; }
+
+  // As many blocks as run at once, each job the share that is its due. Gives their number.
+  uint32_t share_out(uint64_t multiprocessors) {
+    LargeBatch& batch = strided.batch;
+    const uint64_t resident = multiprocessors * (has_layouts ? static_cast<uint64_t>(kStridedBlocksPerMultiprocessor)
+                                                             : blocks_per_multiprocessor(dtype()));
+    uint64_t all_bytes = 0;
+    for (uint32_t i = 0; i < count; ++i) all_bytes += bytes_of(batch.jobs[i]);
+    std::fill_n(batch.first_block, kLargePerLaunch, kNoBlock);
+    uint32_t blocks = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      DeviceJob& job = batch.jobs[i];
+      const uint64_t bytes = bytes_of(job);
+      const uint64_t share =
+          std::max<uint64_t>(static_cast<uint64_t>(static_cast<double>(resident) * static_cast<double>(bytes) /
+                                                   static_cast<double>(all_bytes)),
+                             1);
+      job.blocks = blocks_for_large(bytes, share);
+      job.first_block = batch.first_block[i] = static_cast<uint16_t>(blocks);
+      blocks += job.blocks;
+    }
+    return blocks;
+  }
+};
 
 class Launcher {
  public:
@@ -76,22 +112,53 @@ class Launcher {
     const uint64_t bytes = bytes_of(job);
     const uint64_t rounds = std::max<uint64_t>(parts(bytes, kSliceRoundBytes), 1);
     if (bytes != 0 && !is_packed(asked.view)) {
+      const StridedLayout layout = strided_layout(asked.view);
+      if (bytes >= kVectorsBytes)
+        if (const auto vectors = vector_layout(layout)) return add_large(job, &*vectors);
       job.blocks = static_cast<uint16_t>(std::min<uint64_t>({rounds, multiprocessors_ * 8, kMostBlocks}));
-      launch_strided(job, strided_layout(asked.view), scratch_, stream_);
+      launch_strided(job, layout, scratch_, stream_);
       return launched("fingerprint of a strided tensor");
     }
-    if (bytes > kSmallBytes) {
-      job.blocks = blocks_for_large(bytes, multiprocessors_ * blocks_per_multiprocessor(job.dtype));
-      launch_large(job, scratch_, stream_);
-      return launched("fingerprint of a large tensor");
-    }
-    if (count_ == kJobsPerLaunch) TTAP_TRY(flush());
+    if (bytes > kSmallBytes) return add_large(job, nullptr);
+    if (count_ == kJobsPerLaunch) TTAP_TRY(flush_small());
     batch_.jobs[count_++] = job;
     rounds_ += rounds;
     return {};
   }
 
   Status flush() {
+    for (LargeJobs& jobs : large_) TTAP_TRY(flush_large(jobs));
+    return flush_small();
+  }
+
+ private:
+  Status add_large(const DeviceJob& job, const VectorLayout* layout) {
+    auto jobs = std::find_if(large_.begin(), large_.end(), [&](const LargeJobs& each) {
+      return each.has_layouts == (layout != nullptr) && each.dtype() == job.dtype;
+    });
+    if (jobs == large_.end()) {
+      large_.emplace_back().has_layouts = layout != nullptr;
+      jobs = large_.end() - 1;
+    } else if (jobs->count == kLargePerLaunch) {
+      TTAP_TRY(flush_large(*jobs));
+    }
+    if (layout != nullptr) jobs->strided.layouts[jobs->count] = *layout;
+    jobs->strided.batch.jobs[jobs->count++] = job;
+    return {};
+  }
+
+  Status flush_large(LargeJobs& jobs) {
+    if (jobs.count == 0) return {};
+    const uint32_t blocks = jobs.share_out(multiprocessors_);
+    if (jobs.has_layouts)
+      launch_vectors(jobs.strided, blocks, scratch_, stream_);
+    else
+      launch_large(jobs.strided.batch, blocks, scratch_, stream_);
+    jobs.count = 0;
+    return launched("fingerprints of large tensors");
+  }
+
+  Status flush_small() {
     if (count_ == 0) return {};
     // As many blocks as run at once.
     const uint64_t resident = multiprocessors_ * kSmallBlocksPerMultiprocessor;
@@ -114,10 +181,10 @@ class Launcher {
     return launched("fingerprints of small tensors");
   }
 
- private:
   Scratch* scratch_;
   Stream stream_;
   uint64_t multiprocessors_;
+  std::vector<LargeJobs> large_;
   Batch batch_;
   uint32_t count_ = 0;
   uint64_t rounds_ = 0;

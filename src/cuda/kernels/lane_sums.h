@@ -5,8 +5,7 @@
 #include "cuda/kernels/double_sum.h"
 #include "fingerprint/stats_part.h"
 
-// What lanes, warps and blocks hand on: numbers that only have to be added or compared, so that merging is short. The
-// mean and the spread are worked out once, at the very end.
+// What lanes, warps and blocks hand on: numbers that only have to be added or compared, so that merging is short.
 namespace ttap::cuda {
 
 // Over finite values, from `finite` down. Sums are of distances from a number that the whole tensor has in common, its
@@ -50,46 +49,6 @@ TTAP_HD inline void set_sums_about(LaneSums& sums, double centre, double shift, 
   const DoubleSum own = {sum, 0};
   sums.sum = own + count * delta;
   sums.squares = DoubleSum{squares, 0} + delta * (own + sums.sum);
-}
-
-// The totals of a tensor, in the order of the columns that blocks write (columns.cuh).
-struct Totals {
-  DoubleSum sum;
-  DoubleSum squares;
-  double l1;
-  double min;
-  double minus_max;
-  double min_abs_nonzero;
-  uint64_t digest_a;
-  uint64_t digest_b;
-  uint64_t nan, pos_inf, neg_inf, subnormals, zeros, finite;
-};
-static_assert(sizeof(Totals) == 16 * sizeof(uint64_t));
-
-TTAP_HD inline StatsPart to_part(const Totals& totals, double centre) {
-  StatsPart part;
-  part.nan = totals.nan;
-  part.pos_inf = totals.pos_inf;
-  part.neg_inf = totals.neg_inf;
-  part.zeros = totals.zeros;
-  part.subnormals = totals.subnormals;
-  part.finite = totals.finite;
-  part.min = totals.min;
-  part.max = -totals.minus_max;
-  part.min_abs_nonzero = totals.min_abs_nonzero;
-  part.l1 = totals.l1;
-  if (totals.finite == 0) return part;
-  const double count = static_cast<double>(totals.finite);
-  const double one_of = 1 / count;
-  DoubleSum mean;  // of the distances
-  mean.high = rounded_product(totals.sum.high, one_of);
-  mean.rest = (fma(-mean.high, count, totals.sum.high) + totals.sum.rest) * one_of;
-  const DoubleSum spread = totals.squares + -(totals.sum * mean);
-  part.m2 = spread.high + spread.rest;
-  if (part.m2 < 0) part.m2 = 0;
-  const DoubleSum there = exact_sum(centre, mean.high);
-  set_mean(part, there.high, there.rest + mean.rest);
-  return part;
 }
 
 }  // namespace ttap::cuda

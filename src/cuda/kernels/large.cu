@@ -4,22 +4,42 @@
 #include "cuda/kernels/single_launch.h"
 #include "cuda/kernels/work_by_pairs.cuh"
 
+// Large tensors of one dtype, several to a launch. Those of which whole vectors lie together (VectorLayout) are read
+// into registers by their lanes.
 namespace ttap::cuda {
 namespace {
+
+__device__ inline uint32_t job_of_block(const LargeBatch& batch) {
+  uint32_t number = 0;
+#pragma unroll
+  for (uint32_t i = 1; i < kLargePerLaunch; ++i) number += blockIdx.x >= batch.first_block[i] ? 1 : 0;
+  return number;
+}
 
 template <class Lane>
 using FeedOf = std::conditional_t<Lane::kLargePlan.feed == FeedKind::kBulk, BulkFeed, RegisterFeed>;
 
 template <class Lane>
 __global__ void __launch_bounds__(kBlockThreads, Lane::kLargePlan.blocks_per_multiprocessor)
-    fingerprint_large(const __grid_constant__ DeviceJob job, Scratch* scratch) {
+    fingerprint_large(const __grid_constant__ LargeBatch batch, Scratch* scratch) {
 #if __CUDA_ARCH__ >= 900
   using Feed = FeedOf<Lane>;
 #else
   using Feed = RegisterFeed;
 #endif
   extern __shared__ __align__(128) unsigned char shared[];
-  work_by_pairs(job, *scratch, *reinterpret_cast<PairsShared<Lane, Feed>*>(shared));
+  const uint32_t number = job_of_block(batch);
+  const DeviceJob& job = batch.jobs[number];
+  work_by_pairs(job, number, PackedSource{job.data}, *scratch, *reinterpret_cast<PairsShared<Lane, Feed>*>(shared));
+}
+
+template <class Lane>
+__global__ void __launch_bounds__(kBlockThreads, kStridedBlocksPerMultiprocessor)
+    fingerprint_vectors(const __grid_constant__ StridedBatch strided, Scratch* scratch) {
+  __shared__ Unconstructed<PairsShared<Lane, RegisterFeed>> shared;
+  const uint32_t number = job_of_block(strided.batch);
+  const DeviceJob& job = strided.batch.jobs[number];
+  work_by_pairs(job, number, VectorSource{job.data, strided.layouts[number]}, *scratch, shared.get());
 }
 
 constexpr size_t kUsualSharedBytes = 48 << 10;  // more has to be asked for
@@ -49,11 +69,17 @@ uint64_t blocks_per_multiprocessor(DType dtype) {
       dtype, []<class Lane>(Lane*) -> uint64_t { return Lane::kLargePlan.blocks_per_multiprocessor; });
 }
 
-void launch_large(const DeviceJob& job, Scratch* scratch, Stream stream) {
+void launch_large(const LargeBatch& batch, uint32_t blocks, Scratch* scratch, Stream stream) {
   int device = 0;
   cudaGetDevice(&device);
-  with_lane<ByteLane<32>>(job.dtype, [&]<class Lane>(Lane*) {
-    fingerprint_large<Lane><<<job.blocks, kBlockThreads, shared_bytes<Lane>(device), stream>>>(job, scratch);
+  with_lane<ByteLane<32>>(batch.jobs[0].dtype, [&]<class Lane>(Lane*) {
+    fingerprint_large<Lane><<<blocks, kBlockThreads, shared_bytes<Lane>(device), stream>>>(batch, scratch);
+  });
+}
+
+void launch_vectors(const StridedBatch& strided, uint32_t blocks, Scratch* scratch, Stream stream) {
+  with_lane<ByteLane<8>>(strided.batch.jobs[0].dtype, [&]<class Lane>(Lane*) {
+    fingerprint_vectors<Lane><<<blocks, kBlockThreads, 0, stream>>>(strided, scratch);
   });
 }
 

@@ -35,8 +35,7 @@ struct FingerprintJob {
 // need one each.
 inline constexpr size_t kScratchBytes = size_t{1} << 20;
 
-// One launch where it can be one (C order, small); larger tensors and strided ones get one each. The current device is
-// the tensors'.
+// As few launches as they can be: see fingerprint.cu. The current device is the tensors'.
 TTAP_API Status launch_fingerprints(std::span<const FingerprintJob> jobs, void* scratch, Stream stream);
 
 // ---- comparison ----

@@ -3,14 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/kernels/divisor.h"
 #include "quant/code_value.h"
 #include "ttap/quant.h"
-
-#if defined(__CUDACC__)
-#define TTAP_NOT_INLINE __noinline__
-#else
-#define TTAP_NOT_INLINE
-#endif
 
 // A quantized group as the kernels take it, by value. What is done with it is plain arithmetic, which the host can run
 // as well.
@@ -38,32 +33,6 @@ struct ByteLayout {
   }
   TTAP_HD const uint8_t* element(uint64_t index) const { return at(index * size); }
 };
-
-// Kept out of line: long, and for matrices of 2^31 values and more.
-TTAP_NOT_INLINE TTAP_HD inline uint64_t divide_large(uint64_t number, uint64_t by) { return number / by; }
-
-// Division by a number that is known beforehand: by a multiplication where both are below 2^31.
-struct Divisor {
-  uint64_t by = 1;
-  uint32_t multiplier = 0x80000000u;
-  uint32_t shift = 0;
-
-  TTAP_HD uint32_t divide(uint32_t number) const {
-    return static_cast<uint32_t>((uint64_t{2 * number} * multiplier) >> 32) >> shift;
-  }
-  TTAP_HD uint64_t divide_any(uint64_t number) const {
-    if (((number | by) >> 31) == 0) return divide(static_cast<uint32_t>(number));
-    return divide_large(number, by);
-  }
-};
-
-inline Divisor divisor(uint64_t by) {
-  Divisor made{.by = by};
-  if (by == 0 || (by >> 31) != 0) return made;
-  while ((uint64_t{1} << made.shift) < by) ++made.shift;
-  made.multiplier = static_cast<uint32_t>(((uint64_t{1} << (31 + made.shift)) + by - 1) / by);
-  return made;
-}
 
 struct QuantJob {
   ByteLayout payload = {}, scale = {}, global = {}, zero = {};

@@ -27,6 +27,31 @@ struct PackedSource {
   }
 };
 
+// A unit may reach past the live rows: the first `valid` bytes, and zeros.
+__device__ inline void clear_past(Vector& vector, uint32_t valid) {
+#pragma unroll
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t live = valid > 4 * i ? valid - 4 * i : 0;
+    if (live < 4) vector.word[i] &= (1u << (8 * live)) - 1;
+  }
+}
+
+// Vectors that lie together, with strides between them.
+struct VectorSource {
+  const std::byte* data;
+  const VectorLayout& layout;
+
+  __device__ Vector vector(uint64_t at) const {
+    return PackedSource{data + layout.offset(static_cast<uint32_t>(at / kVectorBytes))}.vector(0);
+  }
+  __device__ Vector partial(uint64_t at, uint32_t valid) const {
+    if (valid == 0) return {};
+    Vector result = vector(at);
+    clear_past(result, valid);
+    return result;
+  }
+};
+
 struct StridedSource {
   static constexpr uint32_t kRoundsAhead = 1;  // gathering needs more registers, and more code
   const std::byte* data;
@@ -52,12 +77,7 @@ struct StridedSource {
       case 8: result = gather<uint64_t>(at, valid); break;
       default: result = whole(at);
     }
-      // A unit may reach past the live rows.
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-      const uint32_t live = valid > 4 * i ? valid - 4 * i : 0;
-      if (live < 4) result.word[i] &= (1u << (8 * live)) - 1;
-    }
+    clear_past(result, valid);
     return result;
   }
 

@@ -37,4 +37,17 @@ StridedLayout strided_layout(const TensorView& view) {
   return layout;
 }
 
+std::optional<VectorLayout> vector_layout(const StridedLayout& layout) {
+  if (layout.unit != kVectorBytes || layout.dims == 0 || layout.dims > VectorLayout::kMost) return std::nullopt;
+  uint64_t vectors = 1;
+  for (uint32_t i = 0; i < layout.dims; ++i) vectors *= layout.shape[i];
+  if (vectors >> 31 != 0) return std::nullopt;
+  VectorLayout made{.dims = layout.dims};
+  for (uint32_t i = 0; i < layout.dims; ++i) {
+    if (i + 1 < layout.dims) made.shape[i] = divisor(layout.shape[layout.dims - 1 - i]);
+    made.strides[i] = layout.strides[layout.dims - 1 - i];
+  }
+  return made;
+}
+
 }  // namespace ttap::cuda

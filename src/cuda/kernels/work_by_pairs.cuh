@@ -3,28 +3,30 @@
 #include "cuda/kernels/block_work.cuh"
 #include "cuda/kernels/feed.cuh"
 
-// A block's share of a large tensor in C order: two hash blocks for each warp at a time.
+// A block's share of a large tensor: two hash blocks for each warp at a time.
 namespace ttap::cuda {
 
 template <class Lane, class Feed>
 struct PairsShared : BlockShared<Lane, typename Feed::Shared> {};
 
-template <class Lane, class Feed>
-__device__ inline void work_by_pairs(const DeviceJob& job, Scratch& scratch, PairsShared<Lane, Feed>& block_shared) {
+template <class Lane, class Feed, class Source>
+__device__ inline void work_by_pairs(const DeviceJob& job, uint32_t ticket, const Source& source, Scratch& scratch,
+                                     PairsShared<Lane, Feed>& block_shared) {
   HashShared& shared = block_shared.working.hash;
   const uint32_t in_warp = threadIdx.x % 32;
   const uint64_t bytes = live_bytes(job);
   const uint64_t pairs = bytes / kPairBytes;
   const uint64_t step = uint64_t{job.blocks} * kWarps;
-  uint64_t pair = uint64_t{blockIdx.x} * kWarps + warp_number();
+  const uint32_t block = blockIdx.x - job.first_block;
+  uint64_t pair = uint64_t{block} * kWarps + warp_number();
 
-  const std::byte* here = job.data + pair * kPairBytes;
-  Feed feed(block_shared.working.feed, here, pair < pairs);
+  uint64_t here = pair * kPairBytes;
+  Feed feed(block_shared.working.feed, source, here, pair < pairs);
 
   if constexpr (Lane::kHasCentre)
     if (threadIdx.x == 0) block_shared.centre = bytes == 0 ? 0 : Lane::centre_of(job.data);
   Lane lane(block_shared.working.lane, job.dtype);
-  make_keys(shared);
+  load_keys(shared);
   __syncthreads();
 
   const auto keys = static_cast<uint32_t>(__cvta_generic_to_shared(shared.keys));
@@ -45,7 +47,7 @@ __device__ inline void work_by_pairs(const DeviceJob& job, Scratch& scratch, Pai
   };
 #pragma unroll 1
   for (; pair < pairs; pair += step) {
-    const std::byte* next = job.data + (pair + step) * kPairBytes;
+    const uint64_t next = (pair + step) * kPairBytes;
     HashPair first, second;
 #pragma unroll 1
     for (uint32_t round = 0; round < kRounds; ++round) {
@@ -63,13 +65,13 @@ __device__ inline void work_by_pairs(const DeviceJob& job, Scratch& scratch, Pai
           add_to_hash(now[i + kStepVectors / 2], key, shifted_key, second);
         }
         if (job.copy_to != nullptr) {
-          std::byte* to = job.copy_to + (here - job.data) + start + in_warp * kVectorBytes;
+          std::byte* to = job.copy_to + here + start + in_warp * kVectorBytes;
 #pragma unroll
           for (uint32_t i = 0; i < kStepVectors; ++i) store_copy(to, offset_in_step(i), now[i]);
         }
-        if constexpr (Feed::kFetchesEarly) feed.fetch(round, part, here, next, pair + step < pairs);
+        if constexpr (Feed::kFetchesEarly) feed.fetch(source, round, part, here, next, pair + step < pairs);
         lane.add(now);
-        if constexpr (!Feed::kFetchesEarly) feed.fetch(round, part, here, next, pair + step < pairs);
+        if constexpr (!Feed::kFetchesEarly) feed.fetch(source, round, part, here, next, pair + step < pairs);
       }
     }
     here = next;
@@ -80,11 +82,11 @@ __device__ inline void work_by_pairs(const DeviceJob& job, Scratch& scratch, Pai
   mix_kept(pair);
   // What is left goes to the last block, which has the fewest pairs: a hash block at most, and the odd end.
   bool has_rest = false;
-  if (blockIdx.x == job.blocks - 1u)
+  if (block == job.blocks - 1u)
     for (uint64_t start = pairs * kPairBytes; start < bytes; start += kHashBlockBytes) {
       has_rest = true;
       const uint64_t size = bytes - start < kHashBlockBytes ? bytes - start : kHashBlockBytes;
-      take_odd_end(job, PackedSource{job.data}, start, static_cast<uint32_t>(size), lane, shared);
+      take_odd_end(job, source, start, static_cast<uint32_t>(size), lane, shared);
       __syncthreads();
       if (threadIdx.x == 0) {
         const HashPair digest = digest_of_odd_end(start, shared);
@@ -94,7 +96,7 @@ __device__ inline void work_by_pairs(const DeviceJob& job, Scratch& scratch, Pai
       __syncthreads();
     }
   const double centre = Lane::kHasCentre ? block_shared.centre : 0;
-  finish_block<Lane>(job, 0, bytes, lane.finish(centre, has_rest), digests, scratch, block_shared);
+  finish_block<Lane>(job, ticket, bytes, lane.finish(centre, has_rest), digests, scratch, block_shared);
 }
 
 }  // namespace ttap::cuda
