@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from tensortap import _core
+from tensortap.op_extension import unheard
 from tensortap.patching import Patch
 
 
@@ -88,19 +87,6 @@ def _count(by: int) -> None:
     _core.capturing(by)
 
 
-@contextlib.contextmanager
-def _unheard() -> Iterator[None]:
-    """Work of PyTorch's own, such as the state of random generators, which is not the program's."""
-    ops = sys.modules.get("tensortap._ops")
-    if ops is not None:
-        ops.deafen(1)
-    try:
-        yield
-    finally:
-        if ops is not None:
-            ops.deafen(-1)
-
-
 def _begins(begin: Any) -> Any:
     @functools.wraps(begin)
     def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
@@ -108,7 +94,7 @@ def _begins(begin: Any) -> Any:
         free_device_memory()
         _count(1)
         try:
-            with _unheard():
+            with unheard():  # work of PyTorch's own, such as the state of random generators
                 result = begin(graph, *args, **kwargs)
         except BaseException:
             _count(-1)
@@ -139,7 +125,7 @@ def _replays(replay: Any) -> Any:
     @functools.wraps(replay)
     def replayed(graph: Any) -> Any:
         _tell("before_replay")
-        with _unheard():
+        with unheard():
             return replay(graph)
 
     return replayed

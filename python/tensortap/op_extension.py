@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections.abc import Iterator
 from types import ModuleType
 
 
@@ -35,6 +38,19 @@ def load() -> ModuleType:
             f"{torch.__version__}. Build TensorTap again with the Python that runs this program"
         )
     return _ops
+
+
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """Operators of this thread that are not the program's: no trace has them."""
+    ops = sys.modules.get("tensortap._ops")
+    if ops is not None:
+        ops.deafen(1)
+    try:
+        yield
+    finally:
+        if ops is not None:
+            ops.deafen(-1)
 
 
 def _release(version: str) -> tuple[str, ...]:

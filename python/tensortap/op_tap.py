@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,7 @@ class OpTap:
             level=0,
             decide=self._level_of,
             describe=describe,
-            take_apart=take_apart,
+            take_apart=functools.partial(take_apart, most_decoded=options.core.device_staging_bytes),
             hook=None,
             limit_bytes=0,
             recorder=core.address,

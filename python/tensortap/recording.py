@@ -236,7 +236,8 @@ def record(
         Memory between the model and the disk: bytes, or text like `"256M"`. As much again is pinned when bytes of
         tensors on a GPU are kept.
     device_staging
-        Memory of each GPU through which the bytes of its tensors leave it.
+        Memory of each GPU through which the bytes of its tensors leave it. Also the most bytes that the values of a
+        quantized tensor may have to be decoded there.
     quota
         How much this process may write.
     when_full

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tensortap import _core
+from tensortap.op_extension import unheard
 
 if TYPE_CHECKING:
     from tensortap.quant.group import Group
@@ -123,7 +124,7 @@ def parts_of_groups(groups: dict[str, Group]) -> Iterator[Part]:
     """What to record of a quantized tensor: of each of its groups the values, then payload, scale and the rest."""
     for step, group in groups.items():
         steps = (step,) if step else ()
-        with no_modes():
+        with no_modes(), unheard():
             values = torch.empty(group.shape, dtype=group.dtype, device="meta")
         device = str(next(iter(group.parts().values())).device)
         yield Part(values, device, steps, has_bytes=False, group=group)

@@ -10,7 +10,8 @@ import torch
 from tensortap import _core
 from tensortap.placements import spread_of
 from tensortap.quant.group import Group
-from tensortap.quant.values import values_of
+from tensortap.quant.on_gpu import raw_memory
+from tensortap.quant.values import Values, values_of
 from tensortap.snapshot import Part, Unrecordable, is_of_transform, is_plain, parts_of, parts_of_groups, stream_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class TensorCapture:
         self._session = session
         self._live_rows = session.options.live_rows
         self._strict = session.options.core.strict
+        self._most_decoded = session.options.core.device_staging_bytes  # of a tensor on a GPU
 
     def record(
         self,
@@ -101,21 +103,35 @@ class TensorCapture:
         self, core: _core.Recorder, event: _core.Event | None, part: Part, names: Sequence[str], role: str, path: str,
         value: int,
     ) -> None:  # fmt: skip
-        """The values that a group stands for: their fingerprint where it is on the host, else dtype and shape."""
+        """The values that a group stands for: their fingerprint where they can be decoded, else dtype and shape."""
         group = part.group
         assert group is not None
-        if event is not None and event.level != _META:
-            values, description, why = values_of(group)
-        else:
-            values, description, why = None, group.description, group.note
-        if why and not description and group.format is not None and self._strict:
+        if event is None or event.level == _META:
+            self._put_values(core, event, Values(None, group.description, group.note), part, names, role, path, value)
+            return
+        # Memory of a GPU is given back when the fingerprint is on the stream: whoever gets it there comes after.
+        with values_of(group, raw_memory, self._most_decoded) as values:
+            self._put_values(core, event, values, part, names, role, path, value)
+
+    def _put_values(
+        self, core: _core.Recorder, event: _core.Event | None, values: Values, part: Part, names: Sequence[str],
+        role: str, path: str, value: int,
+    ) -> None:  # fmt: skip
+        assert part.group is not None
+        tensor, description, why, gpu = values
+        if why and not description and part.group.format is not None and self._strict:
             raise RuntimeError(why)
         if why:
             self._say(why, names, role, path)
-        if values is None:
-            self._captured(core.capture_meta(event, part.tensor, role, path, part.device, value, description))
+        if tensor is None:
+            error = core.capture_meta(event, part.tensor, role, path, part.device, value, description)
+        elif gpu is None:
+            error = core.capture(event, tensor, role, path, part.device, value, description)
         else:
-            self._captured(core.capture(event, values, role, path, part.device, value, description))
+            error = core.capture_gpu(
+                event, tensor, role, path, part.device, gpu.device, gpu.stream, None, value, description
+            )
+        self._captured(error)
 
     def _say(self, why: str, names: Sequence[str], role: str, path: str) -> None:
         assert self._session._coverage is not None

@@ -8,8 +8,11 @@ from typing import Any
 import torch
 
 from tensortap import _core
+from tensortap.quant.on_gpu import new_tensor
 from tensortap.quant.values import values_of
 from tensortap.snapshot import known_groups
+
+_MOST_DECODED = _core.RecorderOptions().device_staging_bytes  # of a tensor on a GPU, where nothing else is said
 
 
 def describe(tensor: torch.Tensor) -> tuple[str, str, bool]:
@@ -36,15 +39,17 @@ def describe(tensor: torch.Tensor) -> tuple[str, str, bool]:
     return "classes", json.dumps(name), True
 
 
-def take_apart(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor | None, str, str, bool]]:
+def take_apart(
+    tensor: torch.Tensor, *, most_decoded: int = _MOST_DECODED
+) -> list[tuple[str, torch.Tensor | None, str, str, bool]]:
     """Of a quantized tensor: each group's values, if they can be decoded, and then its parts; nothing of any other.
 
     Each is a path, a tensor, the description of the group, why it is not read, and whether it is the values.
     """
-    found: list[tuple[str, torch.Tensor | None, str, str, bool]] = []
+    found: list[tuple[str, Any, str, str, bool]] = []
     for step, group in (known_groups(tensor) or {}).items():
         path = _core.append_path("", step) if step else ""
-        values, description, why = values_of(group)
-        found.append((path, values, description, why, True))
+        with values_of(group, new_tensor, most_decoded) as values:
+            found.append((path, values.tensor, values.description, values.why, True))
         found += [(_core.append_path(path, name), part, "", "", False) for name, part in group.parts().items()]
     return found

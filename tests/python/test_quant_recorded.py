@@ -168,8 +168,8 @@ def test_a_tensor_that_is_not_what_it_says_is_its_parts_with_a_note(tmp_path):
         record_output(tmp_path / "strict", made, strict=True)
 
 
-def test_what_is_not_in_the_hosts_memory_is_not_decoded(tmp_path):
-    codes = torch.empty(4, 8, dtype=torch.uint8, device="meta")  # as on a GPU: there is nothing to be read here
+def test_what_is_not_all_in_one_memory_is_not_decoded(tmp_path):
+    codes = torch.empty(4, 8, dtype=torch.uint8, device="meta")
     made = te_tensors.Float8Tensor((4, 8), _data=codes, _scale_inv=torch.ones(1), _fp8_dtype=te_tensors.E4M3)
     kept, recording = record_output(tmp_path, made)
     assert [(record.key, record.level) for record in kept.records] == [
@@ -179,7 +179,7 @@ def test_what_is_not_in_the_hosts_memory_is_not_decoded(tmp_path):
     ]
     assert kept.record("0").group and kept.record("0").shape == (4, 8)
     (note,) = recording.coverage["notes"]
-    assert "not in the host's memory" in note
+    assert "its parts are on meta and cpu, and are decoded only where all of them are, first 0@out" in note
 
 
 def test_a_pass_is_loaded_as_parts_or_decoded(tmp_path):

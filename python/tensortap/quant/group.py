@@ -51,6 +51,18 @@ class Group:
         """The plain tensors by what they are: `payload`, `scale`, and `global_scale`, `zero_point` if it has them."""
         return dict(self._parts)
 
+    def parts_in_order(self) -> list[torch.Tensor | None]:
+        """The parts as the extension takes them; None for one that it has not."""
+        return [self._parts.get(name) for name in PARTS]
+
+    @property
+    def values_dtype(self) -> torch.dtype:
+        """What it is decoded to: its own dtype, or float32 where nothing decodes to that."""
+        import torch
+
+        decodable = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+        return self.dtype if self.dtype in decodable else torch.float32
+
     @property
     def description(self) -> str:
         """The format and the names of the parts as JSON: what a recording keeps of it. Empty without a format."""
@@ -79,7 +91,7 @@ class Group:
                 "tensor's values; pass rotated=True to decode what it holds"
             )
         with no_modes(), torch.no_grad():
-            out = torch.empty(self.shape, dtype=dtype or self._decodable_dtype(), device="cpu")
+            out = torch.empty(self.shape, dtype=dtype or self.values_dtype, device="cpu")
             _core.quant_decode(made, list(self.shape), *self._on_host(), out=out)
             return out.to(self._parts["payload"].device)
 
@@ -136,13 +148,5 @@ class Group:
             raise ValueError(f"this group cannot be decoded: {self.note}; its parts() are there")
         return self.format
 
-    def _decodable_dtype(self) -> torch.dtype:
-        import torch
-
-        decodable = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-        return self.dtype if self.dtype in decodable else torch.float32
-
     def _on_host(self) -> list[torch.Tensor | None]:
-        """The parts in the order in which the extension takes them."""
-        found = [self._parts.get(name) for name in PARTS]
-        return [None if part is None else part.detach().cpu() for part in found]
+        return [None if part is None else part.detach().cpu() for part in self.parts_in_order()]

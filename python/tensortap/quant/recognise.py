@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensortap.op_extension import unheard
+
 if TYPE_CHECKING:
     import torch
     from torch import nn
@@ -30,7 +32,7 @@ def groups_of(tensor: torch.Tensor) -> dict[str, Group] | None:
     from tensortap.quant import bitsandbytes_tensors, torchao_tensors, transformer_engine_tensors
     from tensortap.snapshot import no_modes
 
-    with torch._C.DisableTorchFunction(), no_modes(), torch.no_grad():
+    with torch._C.DisableTorchFunction(), no_modes(), unheard(), torch.no_grad():
         for library in (torchao_tensors, transformer_engine_tensors, bitsandbytes_tensors):
             found = library.groups_of(tensor)
             if found is not None:
@@ -49,7 +51,7 @@ def groups_of_module(module: nn.Module) -> dict[str, Group]:
     from tensortap.quant import bitsandbytes_tensors, compressed_modules
     from tensortap.snapshot import no_modes
 
-    with torch._C.DisableTorchFunction(), no_modes(), torch.no_grad():
+    with torch._C.DisableTorchFunction(), no_modes(), unheard(), torch.no_grad():
         try:
             return compressed_modules.groups_of_module(module) or bitsandbytes_tensors.groups_of_module(module)
         except Exception:  # its parameters have these names and are something else
