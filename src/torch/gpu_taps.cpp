@@ -10,10 +10,10 @@
 namespace ttap::torch_source {
 namespace {
 
-constexpr size_t kMostWaiting = 32;
+constexpr size_t kMostWaiting = 64;
 // More than this is not held back from the model's allocator, nor more than a small part of what the GPU has. Several
 // of a prefill's tensors, so that they share the fixed time of a launch.
-constexpr uint64_t kMostWaitingBytes = 128 << 20;
+constexpr uint64_t kMostWaitingBytes = 256 << 20;
 constexpr uint64_t kPartOfMemory = 512;
 
 // Without a look at whether it may be read: torch.compile forbids it for what a later replay has overwritten, by an

@@ -43,7 +43,7 @@ struct Batch {
 static_assert(sizeof(Batch) <= 4000);
 
 // Large tensors of one dtype. So few that which job is a block's is told by comparing.
-inline constexpr uint32_t kLargePerLaunch = 8;
+inline constexpr uint32_t kLargePerLaunch = 16;
 inline constexpr uint16_t kNoBlock = UINT16_MAX;
 struct LargeBatch {
   alignas(16) uint16_t first_block[kLargePerLaunch];  // kNoBlock where there is no job
