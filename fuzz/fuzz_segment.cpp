@@ -2,48 +2,13 @@
 #include <cstring>
 #include <vector>
 
-#include "core/crc32c.h"
-#include "format/frame.h"
 #include "format/segment_view.h"
 #include "format/value_index.h"
+#include "mended_segment.h"
 #include "ttap/fingerprint.h"
 
 namespace ttap {
 namespace {
-
-using Bytes = std::span<std::byte>;
-
-void mend_last_word(Bytes record) {
-  const uint32_t crc = crc32c(record.first(60));
-  std::memcpy(record.data() + 60, &crc, sizeof crc);
-}
-
-// Makes every checksum hold, so that the fuzzer gets at what lies behind them.
-void mend_checksums(Bytes bytes) {
-  if (bytes.size() < 64) return;
-  std::memcpy(bytes.data(), format::kFileMagic, sizeof format::kFileMagic);
-  mend_last_word(bytes.first(64));
-  uint64_t offset = 64;
-  while (bytes.size() - offset >= 64) {
-    const Bytes rest = bytes.subspan(offset);
-    if (rest.size() == 64) {
-      std::memcpy(rest.data(), format::kTrailerMagic, sizeof format::kTrailerMagic);
-      const uint64_t size = bytes.size();
-      std::memcpy(rest.data() + 16, &size, sizeof size);
-      mend_last_word(rest);
-      return;
-    }
-    format::FrameHeader header;
-    std::memcpy(&header, rest.data(), sizeof header);
-    header.magic = format::kFrameMagic;
-    header.payload_bytes = std::min<uint64_t>(header.payload_bytes, rest.size() - 64);
-    header.payload_crc = crc32c(rest.subspan(64, header.payload_bytes));
-    std::memcpy(rest.data(), &header, sizeof header);
-    mend_last_word(rest.first(64));
-    offset += 64 + format::align_up(header.payload_bytes);
-    if (offset > bytes.size()) return;
-  }
-}
 
 // Reads everything a segment gives, as the commands would.
 void read_all(std::span<const std::byte> bytes) {
@@ -83,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span<std::byte> bytes(storage.data() + shift, size);
   if (size > 0) std::memcpy(bytes.data(), data, size);
   ttap::read_all(bytes);
-  ttap::mend_checksums(bytes);
+  ttap::fuzz::mend_segment(bytes);
   ttap::read_all(bytes);
   return 0;
 }

@@ -34,8 +34,8 @@ Result<std::unique_ptr<DeviceStaging>> DeviceStaging::create(const Options& opti
   std::unique_ptr<DeviceStaging> staging(new DeviceStaging(options));
   const WhileCapturing allocating;
   TTAP_ASSIGN(staging->pinned_memory_, pinned_memory(staging->pinned_bytes_ + kPage));
-  staging->pinned_ =
-      reinterpret_cast<std::byte*>(round_up(reinterpret_cast<uintptr_t>(staging->pinned_memory_.get()), kPage));
+  const auto begin = reinterpret_cast<uintptr_t>(staging->pinned_memory_.get());
+  staging->pinned_ = staging->pinned_memory_.get() + (round_up(begin, kPage) - begin);
   try {
     staging->mover_ = std::thread([self = staging.get()] { self->run_mover(); });
   } catch (const std::system_error& error) {

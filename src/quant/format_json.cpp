@@ -1,5 +1,6 @@
 #include "quant/format_json.h"
 
+#include <cmath>
 #include <limits>
 
 #include "quant/format_words.h"
@@ -47,7 +48,9 @@ Status take(const char* name, const Json& json, bool& field) {
   return {};
 }
 Status take(const char* name, const Json& json, float& field) {
-  if (!json.is_number()) return no_value_of(name);
+  // What is too large for a float would be infinite, which JSON cannot say.
+  if (!json.is_number() || !(std::abs(json.get<double>()) <= std::numeric_limits<float>::max()))
+    return no_value_of(name);
   field = json.get<float>();
   return {};
 }

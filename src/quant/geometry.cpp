@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/element.h"
 #include "quant/element_codes.h"
@@ -77,6 +78,8 @@ Status check_format(const QuantFormat& format) {
     return wrong_group(fmt::format("a block of {} × {}", format.block_rows, format.block_columns));
   if (format.shared_rows > 1 && format.block_rows != 1)
     return wrong_group("only blocks of one row share scales by rows");
+  if (!std::isfinite(format.scale_maximum) || (format.global == GlobalScale::kAmax && format.scale_maximum <= 0))
+    return wrong_group(fmt::format("a largest scale of {}", format.scale_maximum));
   const int bits = bits_of(format.element);
   if (bits == 8 && format.packing != QuantPacking::kNone) return wrong_group("codes of eight bits are not packed");
   if (bits == 6 && format.packing == QuantPacking::kHighFirst)

@@ -172,10 +172,8 @@ BlockScale ScaleChooser::affine(const BlockRange& range) const {
     const float above = std::max(range.highest, 0.0F);
     scale = at_least(rounded(rounded(above - below) / (highest - lowest)));
     chosen.zero = clamped(rounded(lowest - std::nearbyint(rounded(below / scale))), lowest, highest);
-    if (std::isnan(range.amax)) {
-      scale = range.amax;
-      chosen.zero = 0;
-    }
+    if (std::isnan(range.amax)) scale = range.amax;
+    if (std::isnan(range.amax) || std::isnan(chosen.zero)) chosen.zero = 0;  // infinite below: no code is right
   }
   chosen.stored = stored(scale);
   chosen.scale = scale;

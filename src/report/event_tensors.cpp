@@ -17,8 +17,9 @@ EventTensors::EventTensors(const Pass& pass, Of which) {
 }
 
 std::span<const EventTensors::Entry> EventTensors::of(uint32_t event) const {
-  const auto found = std::ranges::equal_range(entries_, event, {}, &Entry::first);
-  return {found.begin(), found.end()};
+  // clang 14 does not compile equal_range of libstdc++ 12.
+  return {std::ranges::lower_bound(entries_, event, {}, &Entry::first),
+          std::ranges::upper_bound(entries_, event, {}, &Entry::first)};
 }
 
 }  // namespace ttap

@@ -40,7 +40,7 @@ std::string to_json(const GroupDescription& description) {
 }
 
 Result<GroupDescription> group_description_from_json(std::string_view text) {
-  const auto corrupt = [](std::string why) {
+  const auto corrupt = [](const std::string& why) {
     return Error{ErrorCode::kCorrupt, "the description of a quantized tensor does not hold: " + why};
   };
   if (text.size() > kLongestDescription) return corrupt("it is too long");

@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include "format/layout.h"
 #include "store/foreign/npy.h"
 #include "store/foreign/pt.h"
@@ -16,7 +14,7 @@ namespace fs = std::filesystem;
 namespace {
 
 bool starts_with(std::span<const std::byte> bytes, std::string_view magic) {
-  return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
+  return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()).starts_with(magic);
 }
 
 // Formats are told by content; only .safetensors, which has no magic number, is what is left.

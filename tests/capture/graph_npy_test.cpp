@@ -316,6 +316,32 @@ TEST(GraphsAsNpy, AFileThatWasChangedIsNoticed) {
   EXPECT_EQ(pass->read(*pass->find({.name = "%add"})).error().code, ErrorCode::kCorrupt);
 }
 
+// The first record is read before the second, which names the same file.
+TEST(GraphsAsNpy, EveryRecordIsHeldToTheFileItNames) {
+  const ScratchDirectory scratch;
+  auto recorder = make(as_npy(scratch.path()));
+  run_small_graph(*recorder, recorder->begin_pass(), 0);
+  ASSERT_TRUE(recorder->close().ok());
+  const fs::path folder = recorder->rank_directory() / kGraph / "0";
+  const nlohmann::json good = index_of(folder);
+  const auto code_with = [&](const std::function<void(nlohmann::json&)>& change) {
+    nlohmann::json index = good, second = good["tensors"][0];
+    second["name"] = "second";
+    change(second);
+    index["tensors"].push_back(second);
+    std::ofstream(folder / "index.json") << index.dump();
+    const auto pass = Pass::open(folder);
+    EXPECT_TRUE(pass.ok() && pass->read(0).ok());
+    const auto read = pass->read(*pass->find({.name = "second"}));
+    return read.ok() ? std::string("fine") : std::string(to_string(read.error().code));
+  };
+  const std::string corrupt(to_string(ErrorCode::kCorrupt));
+  EXPECT_EQ(code_with([](auto&) {}), "fine");
+  EXPECT_EQ(code_with([](auto& t) { t["shape"] = {1000}; }), corrupt);
+  EXPECT_EQ(code_with([](auto& t) { t["dtype"] = "f64"; }), corrupt);
+  EXPECT_EQ(code_with([](auto& t) { t["hash"] = std::string(32, '1'); }), corrupt);
+}
+
 TEST(GraphsAsNpy, AnIndexThatIsNotSoundIsAnError) {
   const ScratchDirectory scratch;
   auto recorder = make(as_npy(scratch.path()));
@@ -338,6 +364,11 @@ TEST(GraphsAsNpy, AnIndexThatIsNotSoundIsAnError) {
   EXPECT_EQ(code_with([](auto& i) { i["tensors"][0]["file"] = "/etc/0/x.npy"; }), corrupt);
   EXPECT_EQ(code_with([](auto& i) { i["tensors"][0]["dtype"] = "f33"; }), corrupt);
   EXPECT_EQ(code_with([](auto& i) { i["tensors"][0]["shape"] = {-1}; }), corrupt);
+  const auto too_long = [](auto& i) {
+    i["tensors"][0]["dtype"] = name(DType::kF4E2M1FNx2);
+    i["tensors"][0]["shape"] = {int64_t{1} << 62};
+  };
+  EXPECT_EQ(code_with(too_long), corrupt) << "its file would have twice as many values";
   EXPECT_EQ(code_with([](auto& i) { i["tensors"][0]["hash"] = "12"; }), corrupt);
   EXPECT_EQ(code_with([](auto& i) { i["tensors"][0]["name"] = ""; }), corrupt);
   EXPECT_EQ(code_with([](auto& i) { i["events"][2]["uses"][0]["record"] = 99; }), corrupt);

@@ -80,6 +80,7 @@ TEST(GraphPass, ReplaysHaveTheDescriptionOfAQuantizedTensor) {
     EXPECT_FALSE(pass.tensor(0).has_bytes);
   }
   EXPECT_EQ(passes[1].tensor(0).fingerprint.hash, fingerprint(model.view()).hash);
+  cuda::graphs::destroy(graph);
 }
 
 TEST(GraphPass, EveryReplayIsAPassWithTheKeysOfTheCaptureAndItsOwnValues) {
@@ -120,7 +121,8 @@ TEST(GraphPass, EveryReplayIsAPassWithTheKeysOfTheCaptureAndItsOwnValues) {
 TEST(GraphPass, ReplaysAfterTheRecorderIsClosedRecordNothing) {
   const ScratchDirectory scratch;
   auto recorder = recorder_in(scratch);
-  const uint64_t graph = Model().capture(*recorder, Level::kFingerprint);
+  const Model model;  // the replays read it
+  const uint64_t graph = model.capture(*recorder, Level::kFingerprint);
   cuda::graphs::replay(graph);
   EXPECT_TRUE(recorder->close().ok());
   cuda::graphs::replay(graph);

@@ -47,9 +47,8 @@ struct QuantParts {
 namespace detail {
 
 inline std::vector<uint8_t> bytes_of(const std::vector<float>& values) {
-  std::vector<uint8_t> bytes(values.size() * sizeof(float));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+  return {bytes, bytes + values.size() * sizeof(float)};
 }
 
 // Most are ordinary; some are what arithmetic trips over.

@@ -127,6 +127,32 @@ def test_the_golden_groups_say_the_same():
     check_groups(segment)
 
 
+def check_stable(first: Path, *, use_index: bool = True) -> None:
+    for number, path in enumerate([first, first.with_name("pass00001.ttap")]):
+        segment = read_segment(path, use_index=use_index)
+        assert segment.problem == ""
+        assert segment.pass_number == number
+        by_key = {(t.name, t.path): t for t in segment.tensors}
+        for name in (b"fc", b"tied"):
+            weight, bias, out = (by_key[name, path] for path in (b"/weight", b"/bias", b""))
+            assert weight.data == struct.pack("<4f", 0.5, -1.0, 0.25, 1.5)
+            assert bias.data == struct.pack("<4f", 1, 2, 3, 4 + number)
+            assert weight.pass_of_bytes == (0 if number == 1 else None)
+            assert bias.pass_of_bytes is None
+            assert out.pass_of_bytes is None
+
+
+@pytest.mark.parametrize("use_index", [True, False])
+def test_bytes_in_an_earlier_pass_are_read_both_ways(tmp_path, use_index):
+    subprocess.run([TOOLS / "record_stable", tmp_path], check=True)
+    (first,) = tmp_path.glob("rank0_pid*/pass00000.ttap")
+    check_stable(first, use_index=use_index)
+
+
+def test_the_golden_passes_say_the_same():
+    check_stable(REPOSITORY / "tests/golden/stable-1.2/pass00000.ttap")
+
+
 def test_version_1_0_is_still_read():
     segment = read_segment(REPOSITORY / "tests/golden/samples-1.0.ttap")
     assert segment.version == (1, 0)

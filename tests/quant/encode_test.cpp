@@ -166,6 +166,17 @@ TEST(Encode, NotFiniteValues) {
   EXPECT_TRUE(std::isnan(decoded(encoded(values, {2, 64}, format_named("int8")).group())[3]));
 }
 
+// There is no zero point for such a block; what is stored is a code all the same.
+TEST(Encode, InfiniteValuesOfAffineBlocks) {
+  std::vector<float> values = normal_values(64);
+  values[3] = -std::numeric_limits<float>::infinity();
+  const auto made = encoded(values, {2, 32}, format_named("int8_group32_asym"));
+  ASSERT_EQ(made.zero_point.size(), 2u);
+  EXPECT_EQ(made.zero_point[0], 0);
+  const auto same = encoded({values.begin() + 32, values.end()}, {1, 32}, format_named("int8_group32_asym"));
+  EXPECT_EQ(made.zero_point[1], same.zero_point[0]) << "the other block is what it is alone";
+}
+
 TEST(Encode, AKnownGlobalScaleIsTaken) {
   const auto values = normal_values(32);
   const auto made = encoded(values, {1, 32}, format_named("nvfp4"), {.global = 0.001F});

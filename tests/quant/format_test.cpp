@@ -102,7 +102,7 @@ TEST(FormatJson, TakesWhatIsThereAndRefusesWhatCannotBe) {
   EXPECT_EQ(read->scale_maximum, 448);
   for (const char* text : {"", "7", "[]", R"({"element": "e9m9"})", R"({"element": 3})", R"({"block_rows": "all"})",
                            R"({"block_rows": 1.5})", R"({"block_rows": 18446744073709551615})", R"({"rotated": 1})",
-                           R"({"scale_maximum": "448"})", R"({"name": null})"}) {
+                           R"({"scale_maximum": "448"})", R"({"scale_maximum": 1e39})", R"({"name": null})"}) {
     const auto bad = quant_format_from_json(text);
     ASSERT_FALSE(bad.ok()) << text;
     EXPECT_EQ(bad.error().code, ErrorCode::kInvalidArgument) << text;
@@ -183,6 +183,12 @@ TEST(Check, WhatCannotBeIsRefused) {
   made = nvfp4_group();
   made.shape = {4, -32};
   EXPECT_NE(problem(made), "");
+  for (const float largest : {0.0F, -1.0F, INFINITY, NAN}) {
+    made = nvfp4_group();
+    made.format.global = GlobalScale::kAmax;
+    made.format.scale_maximum = largest;
+    EXPECT_NE(problem(made).find("a largest scale of"), std::string::npos) << largest;
+  }
 }
 
 }  // namespace

@@ -79,6 +79,29 @@ TEST(Golden, Version1_2IsReadWithItsGroups) {
   }
 }
 
+TEST(Golden, Version1_2IsReadWithBytesInAnEarlierPass) {
+  const auto values_of = [](const Pass& pass, const Key& key) {
+    const auto view = pass.read(pass.find(key).value());
+    if (!view.ok()) return std::vector<float>();
+    const auto* values = static_cast<const float*>(view->data);
+    return std::vector<float>(values, values + element_count(*view));
+  };
+  for (const int number : {0, 1}) {
+    const auto pass = Pass::open(TTAP_GOLDEN "/stable-1.2/pass0000" + std::to_string(number) + ".ttap");
+    ASSERT_TRUE(pass.ok()) << pass.error().describe();
+    EXPECT_EQ(pass->info().problem, "");
+    EXPECT_TRUE(pass->info().notes.empty());
+    for (const char* name : {"fc", "tied"}) {
+      const Key weight{.name = name, .role = "param", .path = "/weight"};
+      const Key bias{.name = name, .role = "param", .path = "/bias"};
+      EXPECT_EQ(values_of(*pass, weight), (std::vector<float>{0.5F, -1.0F, 0.25F, 1.5F}));
+      EXPECT_EQ(values_of(*pass, bias), (std::vector<float>{1, 2, 3, number == 0 ? 4.0F : 5.0F}));
+      EXPECT_EQ(pass->file_offset(*pass->find(weight)).has_value(), number == 0);
+      EXPECT_TRUE(pass->file_offset(*pass->find(bias)).has_value());
+    }
+  }
+}
+
 TEST(Golden, Version1_1HasNoGroups) {
   const auto pass = Pass::open(TTAP_GOLDEN "/calls-1.1.ttap");
   ASSERT_TRUE(pass.ok()) << pass.error().describe();

@@ -43,13 +43,13 @@ void for_each_shared(std::vector<Keyed>& a, std::vector<Keyed>& b, Visit&& visit
 
 }  // namespace
 
-OpPairing::OpPairing(const Side& side_a, const Side& side_b, Pairing& pairing)
-    : side_a(side_a),
-      side_b(side_b),
-      a(side_a),
-      b(side_b),
-      streams(find_streams(side_a, a, side_b, b)),
-      pairing(pairing),
+OpPairing::OpPairing(const Side& one, const Side& other, Pairing& into)
+    : side_a(one),
+      side_b(other),
+      a(one),
+      b(other),
+      streams(find_streams(one, a, other, b)),
+      pairing(into),
       of_a_(a.ops().size(), kNoOp),
       of_b_(b.ops().size(), kNoOp),
       free_a_(of_a_.size()),

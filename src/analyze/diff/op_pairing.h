@@ -14,7 +14,7 @@ namespace ttap {
 // Ops of both sides on their way into a Pairing.
 class OpPairing {
  public:
-  OpPairing(const Side& a, const Side& b, Pairing& pairing);
+  OpPairing(const Side& one, const Side& other, Pairing& into);
 
   const Side& side_a;
   const Side& side_b;

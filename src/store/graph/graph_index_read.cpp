@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/element.h"
@@ -124,7 +125,8 @@ class IndexReader {
     const auto found = object.find(name);
     if (found != object.end() && found->is_number()) return found->get<double>();
     const std::string text = string_at(object, name);
-    return text == "inf" ? INFINITY : text == "-inf" ? -INFINITY : std::nan("");
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    return text == "inf" ? kInfinity : text == "-inf" ? -kInfinity : std::nan("");
   }
   // Numbers; nothing when it is another thing.
   static std::optional<std::vector<int64_t>> list_at(const Json& object, const char* name) {

@@ -87,11 +87,22 @@ class StoredSource final : public Pass::Source {
  private:
   using Opened = std::shared_ptr<const ForeignTensors>;
 
+  // A file that was opened, with the hash of its bytes once somebody asked for it.
+  struct OpenedFile {
+    Opened tensors;
+    std::optional<Hash128> hash = {};
+  };
+
+  // Several records may lie in one file: it is opened once, and each of them is held to it.
   Result<Opened> open(const StoredTensor& tensor) const {
-    // Several records may lie in one file.
-    if (const auto found = files_.find(tensor.file.string()); found != files_.end()) return found->second;
-    TTAP_ASSIGN(ForeignTensors file, read_npy(tensor.file));
-    const ForeignTensor& found = file.tensors.front();
+    auto known = files_.find(tensor.file.string());
+    if (known == files_.end()) {
+      TTAP_ASSIGN(ForeignTensors file, read_npy(tensor.file));
+      auto opened = std::make_shared<const ForeignTensors>(std::move(file));
+      known = files_.emplace(tensor.file.string(), OpenedFile{.tensors = std::move(opened)}).first;
+    }
+    OpenedFile& file = known->second;
+    const ForeignTensor& found = file.tensors->tensors.front();
     const auto corrupt = [&](std::string message) {
       return Error{.code = ErrorCode::kCorrupt,
                    .message = std::move(message),
@@ -100,11 +111,12 @@ class StoredSource final : public Pass::Source {
     };
     if (found.dtype != tensor.dtype || found.shape != tensor.shape)
       return corrupt("the file holds another dtype or shape than the index says");
-    if (tensor.fingerprint && !tensor.true_dtype && fingerprint(found.view()).hash != tensor.fingerprint->hash)
-      return corrupt(fmt::format("the bytes of '{}' do not match their hash", tensor.name));
-    auto opened = std::make_shared<const ForeignTensors>(std::move(file));
-    files_.emplace(tensor.file.string(), opened);
-    return opened;
+    if (tensor.fingerprint && !tensor.true_dtype) {
+      if (!file.hash) file.hash = fingerprint(found.view()).hash;
+      if (*file.hash != tensor.fingerprint->hash)
+        return corrupt(fmt::format("the bytes of '{}' do not match their hash", tensor.name));
+    }
+    return file.tensors;
   }
 
   void link() const {
@@ -130,7 +142,7 @@ class StoredSource final : public Pass::Source {
   std::unordered_map<std::string, size_t> by_key_;
   mutable std::mutex mutex_;  // guards the next two
   mutable std::vector<Opened> opened_;
-  mutable std::unordered_map<std::string, Opened> files_;
+  mutable std::unordered_map<std::string, OpenedFile> files_;
   mutable std::once_flag linked_;
   mutable std::vector<uint32_t> same_as_;  // per record, the one that holds its value
 };
@@ -141,7 +153,8 @@ std::vector<int64_t> npy_stored_shape(DType dtype, std::span<const int64_t> shap
   std::vector<int64_t> stored(shape.begin(), shape.end());
   if (const int64_t values = ttap::info(dtype).values; npy_stored_dtype(dtype) != dtype && values > 1) {
     if (stored.empty()) stored.push_back(1);
-    stored.back() *= values;
+    // An index may say any length: one too long becomes negative, which no check of a shape lets through.
+    stored.back() = static_cast<int64_t>(static_cast<uint64_t>(stored.back()) * static_cast<uint64_t>(values));
   }
   return stored;
 }
