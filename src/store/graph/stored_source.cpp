@@ -91,7 +91,9 @@ class StoredSource final : public Pass::Source {
     // Several records may lie in one file.
     if (const auto found = files_.find(tensor.file.string()); found != files_.end()) return found->second;
     TTAP_ASSIGN(ForeignTensors file, read_npy(tensor.file));
-    const ForeignTensor& found = file.tensors.front();
+    ForeignTensor& found = file.tensors.front();
+    if (tensor.codes && npy_lacks(tensor.dtype) && found.dtype == npy_bytes_dtype(tensor.dtype))
+      found.dtype = tensor.dtype;
     const auto corrupt = [&](std::string message) {
       return Error{.code = ErrorCode::kCorrupt,
                    .message = std::move(message),
