@@ -78,9 +78,12 @@ Result<QuantPicture> picture_of(const Pass& pass, const Pass* against, const Qua
   return quant_picture(group, &view);
 }
 
+// So many tensors are a few megabytes; a browser that has to read a hundred of them opens the page late, or never.
+constexpr size_t kMostInPage = 5000;
+
 // A picture that cannot be had is left out: what is wrong with the tensor was said already.
 void add_pictures(QuantReport& report, const Selection& selection, Against& against, size_t count) {
-  count = std::min(count, report.found.size());
+  count = std::min({count, report.found.size(), kMostInPage});
   Progress progress("making pictures", count);
   for (const SelectedPass& selected : selection.passes) {
     std::optional<Pass> pass;
@@ -106,7 +109,7 @@ void add_pictures(QuantReport& report, const Selection& selection, Against& agai
 Status write_quant_page(const QuantReport& report, const std::string& path) {
   std::string json;
   Output out(json);
-  write_json(report, out);
+  write_json(report, out, kMostInPage);
   TTAP_TRY(out.finish());
   return write_page(json, fmt::format("ttap check {} --quant", report.path), path);
 }

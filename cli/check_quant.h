@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,6 +53,7 @@ struct QuantReport {
 Result<ExitCode> check_quant(const SelectionOptions& selection, const QuantOptions& options, bool all, Output& out);
 
 void draw_report(const QuantReport& report, Output& out);
-void write_json(const QuantReport& report, Output& out);
+// Of each list no more than `most`, and how many are left out.
+void write_json(const QuantReport& report, Output& out, size_t most = SIZE_MAX);
 
 }  // namespace ttap::cli

@@ -22,16 +22,14 @@ function quant_sentence(report) {
 // How the run fares in each recipe.
 function quant_recipes(report) {
   const line = (recipe) => {
-    const of = report.found.flatMap(
-        (tensor) => tensor.recipes.filter((each) => each.recipe === recipe.recipe && !each.in_use));
-    const decibels = of.map((each) => number_of(each.sqnr_db)).sort((a, b) => a - b);
-    const harmed = of.filter((each) => each.harm).length;
+    const known = (decibels) => decibels === null ? '–' : sqnr_text(decibels);
     return make(
         'tr', {}, make('th', {scope: 'row', class: 'mono'}, recipe.recipe),
-        make('td', {class: harmed ? 'strong' : ''}, `${harmed} of ${of.length}`),
-        make('td', {}, sqnr_text(recipe.usual_sqnr_db)),
-        make('td', {}, decibels.length ? sqnr_text(decibels[Math.floor(decibels.length / 2)]) : '–'),
-        make('td', {}, decibels.length ? sqnr_text(decibels[0]) : '–'));
+        make(
+            'td', {class: recipe.suffering ? 'strong' : ''},
+            `${count_text(recipe.suffering)} of ${count_text(recipe.judged)}`),
+        make('td', {}, sqnr_text(recipe.usual_sqnr_db)), make('td', {}, known(recipe.median_sqnr_db)),
+        make('td', {}, known(recipe.lowest_sqnr_db)));
   };
   return make(
       'table', {class: 'plain', id: 'recipes'},
@@ -114,6 +112,7 @@ function draw_quant_page(report) {
            fill();
          }, {id: 'suffering'})]);
   search.addEventListener('input', fill);
+  const unjudged = report.unjudged.length + report.not_listed.unjudged;
   main.replaceChildren();
   append(main, [
     make(
@@ -127,9 +126,15 @@ function draw_quant_page(report) {
             'div', {class: 'card-head'}, make('h2', {}, 'Tensors, the worst first'),
             make('div', {class: 'tools'}, only, search, make('span', {id: 'shown', class: 'hint'}))),
         make('div', {class: 'scroll'}, table)),
+    report.not_listed.found ? make(
+                                  'section', {class: 'note', id: 'not-listed'},
+                                  `Listed are the ${count_text(report.found.length)} worst tensors. ` +
+                                      `${count_text(report.not_listed.found)} that fare better are only counted; ` +
+                                      'ttap check --quant --json has all of them.')
+                            : null,
     report.unjudged.length ? make(
                                  'section', {class: 'note', id: 'unjudged'},
-                                 make('span', {}, `${counted(report.unjudged.length, 'tensor')} could not be judged:`),
+                                 make('span', {}, `${counted(unjudged, 'tensor')} could not be judged:`),
                                  grow(
                                      make('ul'), report.unjudged, 20,
                                      (trouble) => make('li', {}, `${trouble.key}: ${trouble.error.message}`)))

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -41,6 +42,8 @@ struct GroupParts {
   std::optional<size_t> scale = {};
   std::optional<size_t> global = {};
   std::optional<size_t> zero_point = {};
+
+  std::array<std::optional<size_t>, 4> all() const { return {payload, scale, global, zero_point}; }
 };
 
 // kInvalidArgument when the record is of no quantized tensor; kNotFound when a part is missing, which is named.

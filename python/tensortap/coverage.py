@@ -228,7 +228,9 @@ def _direct_forwards(owner: type) -> list[tuple[str | None, str]]:
 # ---- the short report ----
 
 
-def report_lines(directory: Path, totals: dict[str, Any], source: dict[str, Any], error: str | None) -> list[str]:
+def report_lines(
+    directory: Path, totals: dict[str, Any], source: dict[str, Any], error: str | None, against_late_gradients: str
+) -> list[str]:
     """What was recorded and what was not, in a few lines."""
     passes, tensors = totals["passes"], totals["tensors"]
     lines = [f"tensortap: {_count(passes, 'pass', 'passes')}, {_count(tensors, 'tensor')}, "
@@ -250,8 +252,9 @@ def report_lines(directory: Path, totals: dict[str, Any], source: dict[str, Any]
     if outside := source.get("outside_steps", 0):
         lines.append(f"  not recorded: {_count(outside, 'module call')} outside any step: use `with rec.step():`")
     if late := source.get("late_gradients", 0):
-        lines.append(f"  not recorded: {_count(late, 'gradient')} that came after their pass had ended: put forward "
-                     "and backward into one `with rec.step():` (step='manual')")  # fmt: skip
+        lines.append(
+            f"  not recorded: {_count(late, 'gradient')} that came after their pass had ended: {against_late_gradients}"
+        )
     lines += [f"  {note}" for note in source.get("notes", [])]
     lines += [
         f"  not recorded: {count}, {cause.replace('_', ' ')}"

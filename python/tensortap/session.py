@@ -23,6 +23,8 @@ class Session:
     """A recording into a directory, whatever its source. Closing it is the source's part, then `_release()`."""
 
     tracker: PassTracker
+    # What is to be done when gradients come after their pass has ended.
+    against_late_gradients = "put forward and backward into one `with rec.step():` (step='manual')"
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -132,7 +134,7 @@ class Session:
             error = writer.release(self)
             free_device_memory()
             totals = writer.core.report()
-            lines = report_lines(writer.directory, totals, coverage, error)
+            lines = report_lines(writer.directory, totals, coverage, error, self.against_late_gradients)
             dropped = [cause.replace("_", " ") for cause, count in totals["drops"].items() if count]
             error = error or (f"not everything was recorded: {', '.join(dropped)}" if dropped else None)
         elif coverage["notes"]:  # nothing could be recorded, or nothing was selected

@@ -37,9 +37,10 @@ uint64_t most_it_takes(const Pass& pass, Format format) {
   uint64_t bytes = kFileOverhead;
   for (size_t i = 0; i < pass.tensor_count(); ++i) {
     const TensorRecord tensor = pass.tensor(i);
-    if (!tensor.has_bytes) continue;
-    bytes += stored_bytes(tensor, format) + kTensorOverhead +
-             kKeyOverhead * (tensor.name.size() + tensor.role.size() + tensor.path.size());
+    if (!tensor.has_bytes && tensor.group.empty()) continue;
+    if (tensor.has_bytes) bytes += stored_bytes(tensor, format);
+    bytes += kTensorOverhead + kKeyOverhead * (tensor.name.size() + tensor.role.size() + tensor.path.size()) +
+             kTextOverhead * tensor.group.size();
   }
   return bytes;
 }

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "core/float_mode.h"
+#include "core/large_pages.h"
 #include "quant/row_decoder.h"
 
 namespace ttap {
@@ -48,6 +49,7 @@ Status decode(const QuantGroup& group, DType dtype, void* target) {
   if (geometry.empty()) return {};
   const DefaultFloatMode mode;
   TTAP_ASSIGN(RowDecoder decoder, RowDecoder::create(group));
+  prefer_large_pages(target, static_cast<size_t>(geometry.rows * geometry.columns) * size_of(dtype));
   if (group.format.stored_transposed) {
     decode_transposed(decoder, dtype, target);
     return {};

@@ -67,6 +67,7 @@ void RowDecoder::decode(int64_t row, float* out) {
   load_scales(row);
   const auto count = static_cast<size_t>(geometry_.columns);
   const uint8_t* packed = payload_.data() + static_cast<uint64_t>(row) * geometry_.row_bytes;
+  const bool is_int8 = format_->element == QuantElement::kInt8;
   if (format_->scale_divides) {
     const uint8_t* bytes = codes(row);
     for (size_t i = 0; i < count; ++i) {
@@ -74,12 +75,14 @@ void RowDecoder::decode(int64_t row, float* out) {
       out[i] = with_one_nan((zero != 0 ? table_[bytes[i]] - zero : table_[bytes[i]]) / scales_[i / run_]);
     }
   } else if (format_->zero_point == ZeroPoint::kInteger) {
-    kernels_->decode_affine(codes(row), count, run_, table_.data(), scales_.data(), zeros_.data(), out);
+    const auto decode = is_int8 ? kernels_->decode_affine_int8 : kernels_->decode_affine;
+    decode(codes(row), count, run_, table_.data(), scales_.data(), zeros_.data(), out);
   } else if (format_->packing == QuantPacking::kLowFirst && bits_of(format_->element) == 4 &&
              format_->zero_point == ZeroPoint::kNone) {
     kernels_->decode_pairs(packed, count, run_, pair_table(format_->element).data(), scales_.data(), out);
   } else {
-    kernels_->decode(codes(row), count, run_, table_.data(), scales_.data(), out);
+    const auto decode = is_int8 ? kernels_->decode_int8 : kernels_->decode;
+    decode(codes(row), count, run_, table_.data(), scales_.data(), out);
   }
   if (format_->zero_point == ZeroPoint::kValue)
     for (size_t i = 0; i < count; ++i) out[i] = with_one_nan(out[i] + zeros_[i / run_]);

@@ -11,18 +11,26 @@ void encode_plain(QuantElement element, Scaling scaling, const float* values, si
       element, [&](auto format) { plain::encode<decltype(format)>(scaling, values, 0, count, run, factors, codes); });
 }
 
+void decode_plain(const uint8_t* codes, size_t count, size_t run, const float* table, const float* scales, float* out) {
+  plain::decode(codes, 0, count, run, table, scales, out);
+}
+
+void decode_affine_plain(const uint8_t* codes, size_t count, size_t run, const float* table, const float* scales,
+                         const float* zeros, float* out) {
+  plain::decode_affine(codes, 0, count, run, table, scales, zeros, out);
+}
+
 }  // namespace
 
 const RowKernels& plain_row_kernels() {
   static constexpr RowKernels kernels = {
       .name = "scalar",
-      .decode = [](const uint8_t* codes, size_t count, size_t run, const float* table, const float* scales,
-                   float* out) { plain::decode(codes, 0, count, run, table, scales, out); },
+      .decode = decode_plain,
+      .decode_int8 = decode_plain,
       .decode_pairs = [](const uint8_t* bytes, size_t count, size_t run, const float* pairs, const float* scales,
                          float* out) { plain::decode_pairs(bytes, 0, count, run, pairs, scales, out); },
-      .decode_affine = [](const uint8_t* codes, size_t count, size_t run, const float* table, const float* scales,
-                          const float* zeros,
-                          float* out) { plain::decode_affine(codes, 0, count, run, table, scales, zeros, out); },
+      .decode_affine = decode_affine_plain,
+      .decode_affine_int8 = decode_affine_plain,
       .to_bf16 =
           [](const float* values, size_t count, uint16_t* out) {
             for (size_t i = 0; i < count; ++i) out[i] = plain::bf16_of(values[i]);

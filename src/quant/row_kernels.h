@@ -28,12 +28,17 @@ struct RowKernels {
 
   // table[code] · scale
   void (*decode)(const uint8_t* codes, size_t count, size_t run, const float* table, const float* scales, float* out);
+  // The same of codes that are int8: converted, which is quicker than looking them up.
+  void (*decode_int8)(const uint8_t* codes, size_t count, size_t run, const float* table, const float* scales,
+                      float* out);
   // Two codes a byte, `pairs` the values of both. No run but the last is odd.
   void (*decode_pairs)(const uint8_t* bytes, size_t count, size_t run, const float* pairs, const float* scales,
                        float* out);
   // (table[code] − zero) · scale
   void (*decode_affine)(const uint8_t* codes, size_t count, size_t run, const float* table, const float* scales,
                         const float* zeros, float* out);
+  void (*decode_affine_int8)(const uint8_t* codes, size_t count, size_t run, const float* table, const float* scales,
+                             const float* zeros, float* out);
 
   void (*to_bf16)(const float* values, size_t count, uint16_t* out);
   void (*to_f16)(const float* values, size_t count, uint16_t* out);

@@ -48,10 +48,18 @@ HWY_INLINE size_t for_scaled(size_t count, size_t run, const float* scales, Step
       [&](size_t k) HWY_ATTR { return hn::Set(d, scales[k]); }, step);
 }
 
-HWY_INLINE hn::Vec<Floats> look_up(const float* table, const uint8_t* codes) {
-  const Integers di;
-  return hn::GatherIndex(Floats(), table, hn::PromoteTo(di, hn::LoadU(Bytes(), codes)));
-}
+// The values of codes, in one of two ways.
+struct LookUp {
+  static HWY_INLINE hn::Vec<Floats> values(const float* table, const uint8_t* codes) {
+    return hn::GatherIndex(Floats(), table, hn::PromoteTo(Integers(), hn::LoadU(Bytes(), codes)));
+  }
+};
+struct ConvertInt8 {
+  static HWY_INLINE hn::Vec<Floats> values(const float*, const uint8_t* codes) {
+    const hn::Rebind<int8_t, Floats> d8;
+    return hn::ConvertTo(Floats(), hn::PromoteTo(Integers(), hn::BitCast(d8, hn::LoadU(Bytes(), codes))));
+  }
+};
 
 // As ttap::with_one_nan(), for a vector.
 HWY_INLINE hn::Vec<Floats> with_one_nan(hn::Vec<Floats> values) {
@@ -59,10 +67,11 @@ HWY_INLINE hn::Vec<Floats> with_one_nan(hn::Vec<Floats> values) {
   return hn::IfThenElse(hn::IsNaN(values), nan, values);
 }
 
+template <class Codes>
 void decode(const uint8_t* codes, size_t count, size_t run, const float* table, const float* scales, float* out) {
   const Floats d;
   const size_t rest = for_scaled(count, run, scales, [&](size_t i, auto scale) HWY_ATTR {
-    hn::StoreU(with_one_nan(hn::Mul(look_up(table, codes + i), scale)), d, out + i);
+    hn::StoreU(with_one_nan(hn::Mul(Codes::values(table, codes + i), scale)), d, out + i);
   });
   plain::decode(codes, rest, count, run, table, scales, out);
 }
@@ -82,6 +91,7 @@ void decode_pairs(const uint8_t* bytes, size_t count, size_t run, const float* p
   plain::decode_pairs(bytes, rest, count, run, pairs, scales, out);
 }
 
+template <class Codes>
 void decode_affine(const uint8_t* codes, size_t count, size_t run, const float* table, const float* scales,
                    const float* zeros, float* out) {
   const Floats d;
@@ -97,7 +107,7 @@ void decode_affine(const uint8_t* codes, size_t count, size_t run, const float* 
         return Affine{hn::Set(d, scales[k]), hn::Set(d, zeros[k])};
       },
       [&](size_t i, const Affine& affine) HWY_ATTR {
-        const auto shifted = hn::Sub(look_up(table, codes + i), affine.zero);
+        const auto shifted = hn::Sub(Codes::values(table, codes + i), affine.zero);
         hn::StoreU(with_one_nan(hn::Mul(shifted, affine.scale)), d, out + i);
       });
   plain::decode_affine(codes, rest, count, run, table, scales, zeros, out);
@@ -316,9 +326,11 @@ void errors(const float* before, const float* after, size_t count, size_t run, c
 constexpr RowKernels kRowKernels = {.name = HWY_TARGET == HWY_AVX3   ? "avx512"
                                             : HWY_TARGET == HWY_AVX2 ? "avx2"
                                                                      : "neon",
-                                    .decode = decode,
+                                    .decode = decode<LookUp>,
+                                    .decode_int8 = decode<ConvertInt8>,
                                     .decode_pairs = decode_pairs,
-                                    .decode_affine = decode_affine,
+                                    .decode_affine = decode_affine<LookUp>,
+                                    .decode_affine_int8 = decode_affine<ConvertInt8>,
                                     .to_bf16 = to_bf16,
                                     .to_f16 = to_f16,
                                     .from_bf16 = from_bf16,

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "analyze/diff/role_flow.h"
 #include "core/op_name.h"
 #include "report/log_selection.h"
 #include "report/node_text.h"
@@ -15,8 +16,6 @@ namespace ttap {
 namespace {
 
 constexpr int kDigits = 4;
-
-bool is_result(std::string_view role) { return role != "in"; }
 
 bool is_plain(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c >= 0x20 && c < 0x7F; });
@@ -72,6 +71,8 @@ void EventText::read_values(const EventRecord& event, uint32_t index) {
     if (record.name != event.name) continue;  // the same under another name of a shared module
     values_.push_back({{.role = record.role, .path = record.path, .record = tensor}, record});
   }
+  // Parameters are recorded first, and stand behind the arguments.
+  std::ranges::stable_partition(values_, [](const Value& value) { return !is_parameter(value.use.role); });
 }
 
 void EventText::write(const EventRecord& event, const Line& line) {
@@ -129,8 +130,7 @@ void EventText::write_module(const EventRecord& event) {
 void EventText::write_listed(std::string_view role, std::string_view before) {
   bool any = false;
   for (const Value& value : values_) {
-    const bool listed = role == "in" ? value.use.role == "in" : is_result(value.use.role);
-    if (!listed) continue;
+    if (is_argument(value.use.role) != is_argument(role)) continue;
     out_.write(any ? ", " : before);
     any = true;
     if (role != value.use.role) out_.print("{}=", value.use.role);
@@ -278,7 +278,7 @@ void EventText::write_hashes(std::string_view title) {
   out_.write(title);
   bool first = true;
   for (const Value& value : values_) {
-    if (value.use.role != "in") continue;
+    if (!is_argument(value.use.role)) continue;
     out_.write(first ? " " : ", ");
     first = false;
     out_.write(value.has_hash() ? short_hash(value.record->fingerprint.hash) : "-");
@@ -286,7 +286,7 @@ void EventText::write_hashes(std::string_view title) {
 }
 
 void EventText::write_comment(const EventRecord& event, const Line& line, bool kernel) {
-  const auto result = [](const Value& value) { return is_result(value.use.role) && !value.again; };
+  const auto result = [](const Value& value) { return !is_argument(value.use.role) && !value.again; };
   if (line.lost) {
     next_remark();
     color(Style::kPlain);
@@ -302,7 +302,7 @@ void EventText::write_comment(const EventRecord& event, const Line& line, bool k
       write_values(result, results > 1 || !plain);
     }
     if (options_.inputs &&
-        std::ranges::any_of(values_, [&](const Value& v) { return v.use.role == "in" && v.has_hash(); })) {
+        std::ranges::any_of(values_, [&](const Value& v) { return is_argument(v.use.role) && v.has_hash(); })) {
       next_remark();
       write_hashes("in:");
     }

@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "analyze/diff/role_flow.h"
 #include "analyze/event_op.h"
 #include "report/event_notes.h"
 #include "report/event_tensors.h"
@@ -130,7 +131,7 @@ class Graph {
     if (!tensors_) tensors_.emplace(pass_, EventTensors::Of::kEventsWithoutUses);
     for (const auto& [_, tensor] : tensors_->of(index)) {
       const TensorRecord record = pass_.tensor(tensor);
-      if (record.role != "in") uses_.push_back({.role = record.role, .path = record.path, .record = tensor});
+      if (!is_argument(record.role)) uses_.push_back({.role = record.role, .path = record.path, .record = tensor});
     }
   }
 

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
+#include "store/foreign/group_note.h"
 #include "store/foreign/npy.h"
 #include "store/foreign/pt.h"
 #include "store/foreign/safetensors.h"
-#include "store/foreign/safetensors_groups.h"
 #include "store/graph/graph_export.h"
 #include "store/run_layout.h"
 #include "ttap/group.h"
@@ -12,14 +12,15 @@
 namespace ttap {
 namespace {
 
-using Notes = std::vector<std::pair<std::string, std::string>>;
-
+// `groups` tells of quantized tensors; empty when there are none.
 Status write_as(Format format, const std::filesystem::path& path, std::span<const NamedTensor> tensors,
-                const Notes& notes) {
+                const std::string& groups) {
+  std::vector<std::pair<std::string, std::string>> notes;
+  if (!groups.empty()) notes.emplace_back(kGroupsNote, groups);
   switch (format) {
-    case Format::kPt: return write_pt(path, tensors);
+    case Format::kPt: return write_pt(path, tensors, groups);
     case Format::kSafetensors: return write_safetensors(path, tensors, notes);
-    case Format::kNpy: return write_npy_folder(path, tensors);
+    case Format::kNpy: return write_npy_folder(path, tensors, groups);
     case Format::kSegment: break;
   }
   return Error{.code = ErrorCode::kInvalidArgument,
@@ -27,19 +28,20 @@ Status write_as(Format format, const std::filesystem::path& path, std::span<cons
                .hint = "choose pt, safetensors or npy"};
 }
 
-// Whether a file of the format can tell of this record, which has no bytes: that its parts, which are all there too,
-// are those of a quantized tensor.
-bool can_tell_of(const Pass& pass, size_t index, Format format,
-                 const std::function<bool(const TensorRecord&)>& wanted) {
-  if (format != Format::kSafetensors || pass.tensor(index).group.empty()) return false;
+// The parts of a quantized tensor that a file can tell of: those that are all in it. Else nothing.
+std::vector<size_t> parts_to_tell_of(const Pass& pass, size_t index,
+                                     const std::function<bool(const TensorRecord&)>& wanted) {
+  std::vector<size_t> numbers;
+  if (pass.tensor(index).group.empty()) return numbers;
   const auto parts = group_of(pass, index);
-  if (!parts.ok()) return false;
-  const auto is_there = [&](std::optional<size_t> part) {
-    if (!part) return true;
+  if (!parts.ok()) return numbers;
+  for (const std::optional<size_t> part : parts->all()) {
+    if (!part) continue;
     const TensorRecord record = pass.tensor(*part);
-    return record.has_bytes && (!wanted || wanted(record));
-  };
-  return is_there(parts->payload) && is_there(parts->scale) && is_there(parts->global) && is_there(parts->zero_point);
+    if (!record.has_bytes || record.true_dtype || (wanted && !wanted(record))) return {};
+    numbers.push_back(*part);
+  }
+  return numbers;
 }
 
 }  // namespace
@@ -62,12 +64,15 @@ Result<Exported> export_pass(const Pass& pass, Format format, const std::filesys
 
   std::vector<NamedTensor> tensors;
   std::vector<TensorRecord> groups;
+  std::vector<bool> is_part(pass.tensor_count());
+  std::vector<size_t> numbers;  // of the tensors
   for (size_t i = 0; i < pass.tensor_count(); ++i) {
     const TensorRecord record = pass.tensor(i);
     if (wanted && !wanted(record)) continue;
     if (!record.has_bytes) {
-      if (can_tell_of(pass, i, format, wanted)) {
+      if (const auto parts = parts_to_tell_of(pass, i, wanted); !parts.empty()) {
         groups.push_back(record);
+        for (const size_t part : parts) is_part[part] = true;
       } else {
         ++exported.without_bytes;
         if (pass.missing_from(i)) ++exported.missing;
@@ -76,11 +81,11 @@ Result<Exported> export_pass(const Pass& pass, Format format, const std::filesys
     }
     TTAP_ASSIGN(const TensorView view, pass.read(i));
     tensors.push_back({to_string(record.key()), view});
+    numbers.push_back(i);
   }
+  for (size_t i = 0; i < tensors.size(); ++i) tensors[i].codes = is_part[numbers[i]];
   exported.tensors = tensors.size();
-  Notes notes;
-  if (!groups.empty()) notes.emplace_back(kGroupsNote, make_groups_note(groups));
-  TTAP_TRY(write_as(format, exported.path, tensors, notes));
+  TTAP_TRY(write_as(format, exported.path, tensors, groups.empty() ? std::string() : make_groups_note(groups)));
   return exported;
 }
 

@@ -143,7 +143,7 @@ bool has_values(const Pass& pass, size_t index) {
   const auto there = [&](std::optional<size_t> part) {
     return !part || (pass.tensor(*part).has_bytes && !pass.tensor(*part).true_dtype);
   };
-  return there(parts->payload) && there(parts->scale) && there(parts->global) && there(parts->zero_point);
+  return std::ranges::all_of(parts->all(), there);
 }
 
 }  // namespace ttap

@@ -227,6 +227,18 @@ TEST_F(QuantDiffTest, PartsSpeakForValuesThatWereRotated) {
             "its values were rotated before they were quantized: its parts tell whether it is the same");
 }
 
+TEST_F(QuantDiffTest, WhatWasRotatedIsIdenticalWhereAllOfItsPartsAre) {
+  add_rotated(a_, values(), "nvfp4");
+  add_rotated(b_, values(), "nvfp4");
+  const DiffReport report = compare();
+  EXPECT_EQ(verdicts(report).at("fc@param/weight"), Verdict::kIdentical);
+  const TensorDiff& whole = report.passes.at(0).tensors.back();
+  EXPECT_EQ(whole.evidence, Evidence::kHash);
+  EXPECT_EQ(whole.reason, "");
+  EXPECT_EQ(whole.note, "all of its parts are the same");
+  EXPECT_EQ(report.count(Verdict::kInconclusive), 0u);
+}
+
 TEST_F(QuantDiffTest, PartsOfOtherFormatsSayNothingAboutEachOther) {
   add_rotated(a_, values(), "mxfp8");
   add_rotated(b_, values(), "nvfp4");

@@ -1,6 +1,7 @@
 // Graphs recorded as .npy: a folder for each execution, with an index that tells all that the segment told.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "capture/recording.h"
 #include "recorded_graph.h"
 #include "scratch.h"
+#include "ttap/group.h"
 
 namespace ttap {
 namespace {
@@ -175,6 +177,41 @@ TEST(GraphsAsNpy, NeedNoSegmentBesideThemWhateverTheyTell) {
   EXPECT_FALSE(pass->tensor(*add).has_bytes);
   EXPECT_EQ(pass->tensor(*add).fingerprint.stats.mean, 4);
   EXPECT_EQ(pass->read(*add).error().code, ErrorCode::kNotRecorded);
+}
+
+TEST(GraphsAsNpy, KeepTheCodesOfQuantizedTensors) {
+  const ScratchDirectory scratch;
+  auto recorder = make(as_npy(scratch.path()));
+  const uint32_t pass_number = recorder->begin_pass();
+  const Event graph = recorder->begin_event({.name = kGraph, .kind = "graph", .pass = pass_number});
+  const Event node = recorder->begin_event({.name = "%w", .kind = "node", .parent = graph, .pass = pass_number});
+  const uint8_t codes[] = {0x38, 0xC0, 0xFF, 0x80};  // 1, -2, NaN, -0
+  const std::vector<int64_t> shape = {4};
+  const float scale = 1;
+  const TensorView payload{codes, DType::kF8E4M3FN, shape, {}};
+  recorder->capture(node, payload, {.path = "/plain"});
+  recorder->capture(node, payload, {.path = "/payload"});
+  recorder->capture(node, {&scale, DType::kF32, {}, {}}, {.path = "/scale"});
+  const std::string description =
+      to_json(GroupDescription{.format = *quant_format("fp8_e4m3"), .parts = {"payload", "scale"}});
+  recorder->capture(node, {nullptr, DType::kF32, shape, {}}, {.at_most = Level::kMeta, .group = description});
+  recorder->end_event(node, {});
+  recorder->end_event(graph, {.notes = R"({"stage": "aot", "part": "inference", "step": 0, "nodes": 1})"});
+  ASSERT_TRUE(recorder->close().ok());
+
+  const auto run = Run::open(scratch.path());
+  const auto pass = Pass::open(run->ranks[0].passes.at(0).path);
+  ASSERT_TRUE(pass.ok()) << pass.error().describe();
+  const size_t kept = pass->find({.name = "%w", .path = "/payload"}).value();
+  EXPECT_EQ(pass->tensor(kept).dtype, DType::kF8E4M3FN);
+  const auto read = pass->read(kept);
+  ASSERT_TRUE(read.ok()) << read.error().describe();
+  EXPECT_EQ(std::memcmp(read->data, codes, sizeof codes), 0);
+  const auto values = read_values(*pass, pass->find({.name = "%w"}).value());
+  ASSERT_TRUE(values.ok()) << values.error().describe();
+  EXPECT_EQ(static_cast<const float*>(values->view.data)[1], -2);
+  // What is no part of one is there as values, as ever.
+  EXPECT_EQ(pass->tensor(pass->find({.name = "%w", .path = "/plain"}).value()).true_dtype, DType::kF8E4M3FN);
 }
 
 TEST(GraphsAsNpy, SeveralGraphsOfOnePassAreOnePass) {

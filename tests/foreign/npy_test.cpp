@@ -79,6 +79,25 @@ TEST(NpyFolder, KeepsKeysInOrderAndWidensWhatNumPyLacks) {
   }
 }
 
+TEST(NpyFolder, KeepsTheCodesOfPartsOfQuantizedTensors) {
+  const TemporaryFolder folder;
+  const auto samples = test::sample_tensors();
+  auto parts = test::named(samples);
+  for (NamedTensor& part : parts) part.codes = true;
+  ASSERT_TRUE(write_npy_folder(folder / "pass", parts).ok());
+  const auto read = read_npy_folder(folder / "pass");
+  ASSERT_TRUE(read.ok()) << read.error().describe();
+  ASSERT_EQ(read->tensors.size(), samples.size());
+  for (size_t i = 0; i < samples.size(); ++i) {
+    SCOPED_TRACE(samples[i].name);
+    const ForeignTensor& tensor = read->tensors[i];
+    EXPECT_FALSE(tensor.true_dtype);
+    EXPECT_EQ(tensor.dtype, samples[i].dtype);
+    EXPECT_EQ(tensor.shape, samples[i].shape);
+    EXPECT_EQ(logical_bytes(tensor.view()), logical_bytes(samples[i].view()));
+  }
+}
+
 TEST(NpyFolder, WithoutAnIndexIsReadByFileName) {
   const TemporaryFolder folder;
   const auto sample = test::sample_tensor(DType::kF32, test::sample_layouts()[2]);
@@ -144,6 +163,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadIndex{"UnknownDType", INDEX(R"({"key":"a","dtype":"f33","file":"a.npy"})"), ErrorCode::kCorrupt},
         BadIndex{"OtherDTypeThanTheFile", INDEX(R"({"key":"a","dtype":"i32","file":"a.npy"})"), ErrorCode::kCorrupt},
         BadIndex{"TrueDTypeThatDoesNotWiden", INDEX(R"({"key":"a","dtype":"f32","true_dtype":"f64","file":"a.npy"})"),
+                 ErrorCode::kCorrupt},
+        BadIndex{"BytesOfWhatNumPyHas", INDEX(R"({"key":"a","dtype":"f32","bytes_of":"f32","file":"a.npy"})"),
+                 ErrorCode::kCorrupt},
+        BadIndex{"BytesOfAnotherSize", INDEX(R"({"key":"a","dtype":"f32","bytes_of":"f8_e4m3fn","file":"a.npy"})"),
+                 ErrorCode::kCorrupt},
+        BadIndex{"GroupsThatAreNoList", R"({"format":"ttap-npy","version":1,"tensors":[],"groups":{}})",
                  ErrorCode::kCorrupt},
         BadIndex{"KeyTwice",
                  INDEX(R"({"key":"a","dtype":"f32","file":"a.npy"},{"key":"a","dtype":"f32","file":"a.npy"})"),

@@ -128,6 +128,19 @@ TEST(Pt, WithoutVerificationReadsNoTensorBytes) {
   EXPECT_TRUE(parse_pt(file, {.verify_tensors = false}).ok());
 }
 
+TEST(Pt, WhatItSaysOfQuantizedTensorsMustBeAList) {
+  const TemporaryFolder folder;
+  const auto sample = test::sample_tensor(DType::kF32, test::sample_layouts()[2]);
+  ASSERT_TRUE(write_pt(folder / "sound.pt", {{{"a", sample.view()}}}, "[]").ok());
+  EXPECT_TRUE(read_pt(folder / "sound.pt").ok());
+  for (const char* groups : {"{}", "[1]", "[", R"([{"name": "a"}])"}) {
+    ASSERT_TRUE(write_pt(folder / "x.pt", {{{"a", sample.view()}}}, groups).ok());
+    const auto read = read_pt(folder / "x.pt");
+    ASSERT_FALSE(read.ok()) << groups;
+    EXPECT_EQ(read.error().code, ErrorCode::kCorrupt) << groups;
+  }
+}
+
 TEST(Pt, CutAnywhereIsAnErrorNotACrash) {
   const TemporaryFolder folder;
   const auto sample = test::sample_tensor(DType::kF16, test::sample_layouts()[3]);

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from ttap_command import read_json, run
 
 
@@ -157,3 +158,29 @@ def test_a_dump_has_its_twins_beside_it(runs):
     keys = {tensor["key"]: [recipe["recipe"] for recipe in tensor["recipes"]] for tensor in report["found"]}
     assert keys == {"model.fc@activation": ["nvfp4"], "model.fc@activation/quantized": ["mxfp8_e4m3"]}
     assert report["without_twin"] == []
+
+
+def report_in(page):
+    """The JSON that a page carries."""
+    text = page.read_text()
+    begin = text.index(">", text.index('id="report"')) + 1
+    return json.loads(text[begin : text.index("</script>", begin)])
+
+
+def test_a_page_of_thousands_lists_the_worst_and_counts_all(tmp_path):
+    generator = np.random.default_rng(0)
+    many = {f"calm.{i}": generator.normal(size=(1, 16)).astype(np.float32) for i in range(5_201)}
+    safetensors.numpy.save_file(many, tmp_path / "many.safetensors")
+    report, _ = read_json(
+        "check", tmp_path / "many.safetensors", "--quant", "nvfp4", "--html", tmp_path / "many.html", "--details", "1"
+    )
+    assert len(report["found"]) == 5_201 and report["not_listed"] == {"found": 0, "without_twin": 0, "unjudged": 0}
+    page = report_in(tmp_path / "many.html")
+    assert (page["judged"], len(page["found"]), page["not_listed"]["found"]) == (5_201, 5_000, 201)
+    assert [tensor["key"] for tensor in page["found"]] == [tensor["key"] for tensor in report["found"][:5_000]]
+    assert "picture" in page["found"][0]
+    # What is said of the recipe is of all tensors.
+    (nvfp4,) = page["quant"]
+    decibels = sorted(tensor["recipes"][0]["sqnr_db"] for tensor in report["found"])
+    assert (nvfp4["judged"], nvfp4["suffering"]) == (5_201, page["suffering"])
+    assert (nvfp4["lowest_sqnr_db"], nvfp4["median_sqnr_db"]) == (decibels[0], decibels[len(decibels) // 2])

@@ -3,7 +3,9 @@
 import csv
 
 import browser
+import numpy as np
 import pytest
+import safetensors.numpy
 import tensortap as tap
 from ttap_command import read_json, run
 
@@ -96,6 +98,8 @@ def test_the_ranked_table_as_a_page(driver, runs, tmp_path):
     keys = ["model.wide@param/weight", "model.spiky@param/weight", "model.calm@param/weight"]
     assert page.texts("#ranked .key-cell") == keys
     assert page.texts("#recipes tbody th") == ["nvfp4", "mxfp8_e4m3"]
+    assert page.texts("#recipes tbody td:nth-child(2)") == ["2 of 3", "0 of 3"]
+    assert not page.driver.find_elements("css selector", "#not-listed")
     spiky = page.texts("#ranked tbody[data-key='model.spiky@param/weight'] .harmed")
     assert spiky == ["nvfp4", "93.8 %"]
     assert "model.kept" in page.text("#unjudged")
@@ -113,6 +117,19 @@ def test_the_ranked_table_as_a_page(driver, runs, tmp_path):
     page.shown("1 tensor")
     # Pictures were asked for the worst two.
     assert not page.driver.find_elements("css selector", "#ranked .key-cell button")
+    assert page.console() == []
+
+
+def test_a_page_says_that_it_lists_the_worst_only(driver, tmp_path):
+    calm = {f"calm.{i}": np.full((1, 16), i + 1, np.float32) for i in range(5_003)}
+    safetensors.numpy.save_file(calm, tmp_path / "many.safetensors")
+    page_path = tmp_path / "many.html"
+    assert run("check", tmp_path / "many.safetensors", "--quant", "nvfp4", "--html", page_path).returncode == 0
+    page = browser.Page(driver, page_path)
+    assert page.text("#not-listed").startswith(
+        "Listed are the 5,000 worst tensors. 3 that fare better are only counted"
+    )
+    assert page.texts("#recipes tbody td:nth-child(2)") == ["0 of 5,003"]
     assert page.console() == []
 
 

@@ -236,6 +236,18 @@ def test_gradients_that_come_after_their_step_are_counted(tmp_path):
     assert set(passes_of(tmp_path)[0]) == {"fc1@output", "fc2@output"}
 
 
+@pytest.mark.parametrize("format", ["ttap", "pt"])
+def test_what_to_do_about_such_gradients_is_said(tmp_path, capsys, format):
+    model = Mlp()
+    with tap.quant.record(model, tmp_path, config(["output", "gradient"], **PLAIN), format=format) as dump:
+        loss = model(torch.randn(2, 32)).sum()
+        dump.step()
+        loss.backward()
+    report = capsys.readouterr().err
+    assert "2 gradients that came after their pass had ended: call `dump.step()` after the backward" in report
+    assert "rec.step()" not in report
+
+
 def test_without_gradients_the_rest_is_there_and_what_is_not_is_told(tmp_path):
     model = Mlp()
     with torch.no_grad(), start(model, tmp_path) as dump:

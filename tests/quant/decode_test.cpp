@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/element.h"
+#include "fresh_memory.h"
 #include "made_group.h"
 
 namespace ttap {
@@ -55,6 +56,17 @@ TEST(Decode, EveryOtherMxFormatFollowsTheFormula) {
       EXPECT_TRUE(std::isnan(expected) ? std::isnan(values[i]) : values[i] == static_cast<float>(expected)) << name;
     }
   }
+}
+
+TEST(Decode, WritesLargeTensorsToLargePages) {
+  if (!kernel_has_large_pages()) GTEST_SKIP() << "a kernel without large pages";
+  const FreshMemory memory;
+  MadeGroup made{.format = format_named("int8"), .shape = {1024, FreshMemory::kSize / 4096}};
+  made.payload.resize(FreshMemory::kSize / 4);
+  made.set_scales(std::vector<float>(1024, 1.0F));
+  made.scale_shape = {1024, 1};
+  ASSERT_TRUE(decode(made.group(), DType::kF32, memory.data()).ok());
+  EXPECT_TRUE(large_pages_asked_for(memory.data() + FreshMemory::kSize / 2));
 }
 
 MadeGroup random_nvfp4(int64_t rows, int64_t columns) {

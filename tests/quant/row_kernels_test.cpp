@@ -54,8 +54,13 @@ TEST(RowKernels, DecodeAlike) {
         path->decode_pairs(codes.data(), count, run, pairs, scales.data(), found.data());
         ASSERT_TRUE(same_bits(found, expected)) << path->name << count << ' ' << run;
         table = code_table(QuantElement::kInt8).data();
+        plain.decode(codes.data(), count, run, table, scales.data(), expected.data());
+        path->decode_int8(codes.data(), count, run, table, scales.data(), found.data());
+        ASSERT_TRUE(same_bits(found, expected)) << path->name << count << ' ' << run;
         plain.decode_affine(codes.data(), count, run, table, scales.data(), zeros.data(), expected.data());
         path->decode_affine(codes.data(), count, run, table, scales.data(), zeros.data(), found.data());
+        ASSERT_TRUE(same_bits(found, expected)) << path->name << count << ' ' << run;
+        path->decode_affine_int8(codes.data(), count, run, table, scales.data(), zeros.data(), found.data());
         ASSERT_TRUE(same_bits(found, expected)) << path->name << count << ' ' << run;
       }
 }

@@ -192,7 +192,9 @@ TEST_F(LogFiles, ModelExplorerShowsModulesWhereThereAreNoOps) {
   modules.call({.name = "model.mlp",
                 .kind = "module",
                 .parent = model,
-                .tensors = {{.path = "/0", .shape = {2}}, {.role = "out", .shape = {1}}}});
+                .tensors = {{.path = "/0", .shape = {2}},
+                            {.role = "param", .path = "/weight", .shape = {1, 2}},
+                            {.role = "out", .shape = {1}}}});
   const Pass pass = Pass::open(modules.finish()).value();
   const json made = json::parse(written([&](Output& out) {
     ModelExplorerWriter writer(out);
@@ -203,6 +205,7 @@ TEST_F(LogFiles, ModelExplorerShowsModulesWhereThereAreNoOps) {
   ASSERT_EQ(nodes.size(), 2u);
   EXPECT_EQ(nodes["1"]["label"], "mlp");
   EXPECT_EQ(nodes["1"]["namespace"], "model");
+  ASSERT_EQ(nodes["1"]["outputsMetadata"].size(), 1u);
   EXPECT_EQ(nodes["1"]["outputsMetadata"][0]["attrs"][0]["value"], "f32[1]");
 }
 

@@ -186,6 +186,21 @@ TEST_F(Log, ARecordingOfModulesShowsTheirTensors) {
                       ", mean 2, max_abs 2; grad_out " + hash(2) + ", mean 1, max_abs 1\n");
 }
 
+TEST_F(Log, ParametersAreWhatACallWasGivenAndNotWhatCameOfIt) {
+  const LogOptions with_inputs{.inputs = true};
+  const std::string text = log_of(
+      [](SampleOps& ops) {
+        ops.call({.name = "fc",
+                  .kind = "module",
+                  .tensors = {{.role = "param", .path = "/weight", .shape = {1, 2}, .values = {5, 7}},
+                              {.path = "/0", .shape = {2}, .values = {1, 3}},
+                              {.role = "out", .shape = {1}, .values = {2}}}});
+      },
+      with_inputs);
+  EXPECT_EQ(text, "[nn.Mod] fc(t: f32[2], param=t: f32[1, 2]) -> t: f32[1]  # " + hash(2) +
+                      ", mean 2, max_abs 2; in: " + hash(1) + ", " + hash(0) + "\n");
+}
+
 TEST_F(Log, TheBackwardStandsUnderItsModules) {
   const std::string text = log_of([](SampleOps& ops) {
     ops.call({.name = "a.b:aten::mm"});

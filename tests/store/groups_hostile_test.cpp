@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "sample_groups.h"
-#include "store/foreign/safetensors_groups.h"
+#include "store/foreign/group_note.h"
 #include "store/graph/graph_index.h"
 
 namespace ttap {
@@ -39,17 +39,19 @@ TEST(HostileDescription, HasALimitOfLengthAndParts) {
   EXPECT_TRUE(is_refused(to_json(many)));
 }
 
-TEST(HostileDescription, OfASafetensorsFileIsNotWalked) {
+TEST(HostileDescription, OfAnotherFormatIsNotWalked) {
   const auto note = [&](size_t depth) {
     return R"([{"name":"fc","call":1,"role":"param","path":"/weight","dtype":"f32","shape":[4],"description":)" +
            nested_description(depth) + "}]";
   };
-  const auto shallow = parse_groups_note(note(5));
+  ForeignTensors tensors;
+  const Status shallow = add_groups(note(5), tensors);
   ASSERT_TRUE(shallow.ok()) << shallow.error().describe();
-  EXPECT_TRUE(group_description_from_json(shallow->front().group).ok());
-  const auto deep = parse_groups_note(note(1'000'000));
+  EXPECT_TRUE(group_description_from_json(tensors.tensors.at(0).group).ok());
+  const Status deep = add_groups(note(1'000'000), tensors);
   ASSERT_FALSE(deep.ok());
   EXPECT_EQ(deep.error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(tensors.tensors.size(), 1u);
 }
 
 TEST(HostileDescription, StaysATextInTheIndexOfAGraph) {

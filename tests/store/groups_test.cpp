@@ -172,11 +172,17 @@ TEST(Groups, ThatDoNotDecodeSayWhy) {
 
 // ---- other formats ----
 
-TEST(GroupsExported, SafetensorsTellOfThem) {
+constexpr Format kOtherFormats[] = {Format::kSafetensors, Format::kPt, Format::kNpy};
+
+class GroupsExported : public testing::TestWithParam<Format> {};
+INSTANTIATE_TEST_SUITE_P(To, GroupsExported, testing::ValuesIn(kOtherFormats),
+                         [](const auto& tested) { return std::string(to_string(tested.param)); });
+
+TEST_P(GroupsExported, AreToldOfAndDecode) {
   const ScratchDirectory scratch;
   const auto pass = Pass::open(write_groups(scratch.path()));
   ASSERT_TRUE(pass.ok());
-  const auto exported = export_pass(*pass, Format::kSafetensors, scratch / "out");
+  const auto exported = export_pass(*pass, GetParam(), scratch / "out");
   ASSERT_TRUE(exported.ok()) << exported.error().describe();
   EXPECT_EQ(exported->without_bytes, 1u) << "columnwise, whose parts are not there";
   const auto read = Pass::open(exported->path);
@@ -193,30 +199,32 @@ TEST(GroupsExported, SafetensorsTellOfThem) {
   }
 }
 
-TEST(GroupsExported, ThatAreNotWholeAreNotToldOf) {
+TEST_P(GroupsExported, HaveTheirPartsAsTheyAre) {
+  const ScratchDirectory scratch;
+  const auto pass = Pass::open(write_groups(scratch.path()));
+  ASSERT_TRUE(pass.ok());
+  const auto exported = export_pass(*pass, GetParam(), scratch / "out");
+  ASSERT_TRUE(exported.ok()) << exported.error().describe();
+  const auto read = Pass::open(exported->path);
+  ASSERT_TRUE(read.ok()) << read.error().describe();
+  for (const char* key : {"fc@param/weight/payload", "fc@param/weight/scale", "fc@param/weight/global_scale"}) {
+    const size_t before = index_of(*pass, key), after = index_of(*read, key);
+    EXPECT_EQ(read->tensor(after).dtype, pass->tensor(before).dtype) << key;
+    EXPECT_FALSE(read->tensor(after).true_dtype) << key;
+    EXPECT_EQ(fingerprint(*read->read(after)).hash, fingerprint(*pass->read(before)).hash) << key;
+  }
+}
+
+TEST_P(GroupsExported, ThatAreNotWholeAreNotToldOf) {
   const ScratchDirectory scratch;
   const auto pass = Pass::open(write_groups(scratch.path()));
   ASSERT_TRUE(pass.ok());
   for (const std::string part : {"payload", "/scale", "global_scale"}) {
     const auto without = [&](const TensorRecord& record) { return !record.path.ends_with(part); };
-    const auto exported = export_pass(*pass, Format::kSafetensors, scratch / ("out_" + part.substr(1)), without);
+    const auto exported = export_pass(*pass, GetParam(), scratch / ("out_" + part.substr(1)), without);
     ASSERT_TRUE(exported.ok());
     EXPECT_EQ(exported->without_bytes, 3u) << part;
     EXPECT_FALSE(Pass::open(exported->path)->find({.name = "fc", .role = "param", .path = "/weight"})) << part;
-  }
-}
-
-TEST(GroupsExported, OtherFormatsHaveTheParts) {
-  const ScratchDirectory scratch;
-  const auto pass = Pass::open(write_groups(scratch.path()));
-  ASSERT_TRUE(pass.ok());
-  for (const Format format : {Format::kPt, Format::kNpy}) {
-    const auto exported = export_pass(*pass, format, scratch / "out");
-    ASSERT_TRUE(exported.ok()) << exported.error().describe();
-    EXPECT_EQ(exported->without_bytes, 3u) << "so the segment stays beside it";
-    const auto read = Pass::open(exported->path);
-    ASSERT_TRUE(read.ok());
-    EXPECT_TRUE(read->find({.name = "fc", .role = "param", .path = "/weight/payload"}));
   }
 }
 

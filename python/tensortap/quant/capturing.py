@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -131,10 +132,19 @@ def _shape_of(made: _core.QuantFormat, payload: torch.Tensor) -> tuple[int, ...]
     return (*shape[1:], shape[0]) if made.stored_transposed else shape
 
 
+def _check_key(name: str, role: str) -> None:
+    # What makes no key the recorder only counts: here it is still known whose it is.
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise ValueError(f"capture_quantized({name!r}): a name is a text that is not empty and has no NUL")
+    if not isinstance(role, str) or not re.fullmatch("[A-Za-z0-9_]+", role):
+        raise ValueError(f"capture_quantized({name!r}, role={role!r}): a role is letters, digits and '_'")
+
+
 def capture_pieces(source: ModuleSource, name: str, role: str, pieces: dict[str, Any]) -> None:
     """For a recording: the pieces as an event of its own, inside the module that is being called."""
     from tensortap.passes import SKIPPED
 
+    _check_key(name, role)
     number = source.tracker.number_here()
     if number is None:
         source.coverage.note_once(f"{name} was captured outside any pass, and is not recorded")

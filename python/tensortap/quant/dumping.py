@@ -45,6 +45,7 @@ class Dump(Session):
     """
 
     sink: Sink
+    against_late_gradients = "call `dump.step()` after the backward"
 
     def __init__(self, models: Mapping[str, nn.Module], options: Options, config: DumpConfig, first_step: int) -> None:
         super().__init__(options)
@@ -245,7 +246,7 @@ class Dump(Session):
 
         sink: Any = self.sink
         totals = {"passes": len(sink.steps), "tensors": sink.files, "tensor_bytes": sink.bytes, "drops": {}}
-        lines = report_lines(sink.directory, totals, self.coverage, None)
+        lines = report_lines(sink.directory, totals, self.coverage, None, self.against_late_gradients)
         if len(lines) > 1:
             lines[-1] = f"  all of it: {sink.directory / 'coverage.json'}"
         if self.options.report and sys.stderr is not None:

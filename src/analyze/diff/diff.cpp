@@ -10,6 +10,7 @@
 #include "analyze/diff/compare_pairs.h"
 #include "analyze/diff/op_list.h"
 #include "analyze/diff/pass_pairs.h"
+#include "analyze/diff/quant_parts.h"
 #include "analyze/diff/shards.h"
 
 namespace ttap {
@@ -158,6 +159,7 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
   TTAP_ASSIGN(const Noise noise, open_noise(options, pair.a, *pass.a, rules));
   compare_pairs({*pass.a, *pass.b, *rules.tolerances, noise.side.get(), &noise.partner}, pass.tensors, options.threads,
                 options.progress);
+  judge_by_parts(*pass.a, *pass.b, pass.tensors);
   find_causes(*pass.a, *pass.b, pass.tensors);
   if (noise.side != nullptr) {
     TTAP_TRY(check_noise(options, pass, noise, report));

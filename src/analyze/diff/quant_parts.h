@@ -1,10 +1,12 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "analyze/diff/pairing.h"
+#include "analyze/diff/verdict.h"
 
 // Quantized tensors in an alignment: what their parts are compared with.
 namespace ttap {
@@ -32,5 +34,9 @@ void close_parts(const Side& a, const QuantParts& parts_a, const Side& b, const 
 // When all else is matched: of two quantized tensors that belong together the second groups do, and the parts do where
 // the tensors have no values to compare.
 void match_parts(const Side& a, const QuantParts& parts_a, const Side& b, const QuantParts& parts_b, Pairing& pairing);
+
+// When all pairs are compared: quantized tensors of which no values could be had are identical where all of their parts
+// are, in the same format. Parts that differ may stand for the same values.
+void judge_by_parts(const Side& a, const Side& b, std::span<TensorDiff> tensors);
 
 }  // namespace ttap

@@ -34,6 +34,11 @@ RoleFlow flow_of(std::string_view role) {
   return {role == "in" || role == "activation" || is_parameter(role), 0};
 }
 
+bool is_argument(std::string_view role) {
+  const RoleFlow flow = flow_of(role);
+  return flow.input && flow.turn == 0;
+}
+
 bool is_parameter(std::string_view role) { return role == "param" || role == "weight"; }
 
 }  // namespace ttap

@@ -15,6 +15,9 @@ struct RoleFlow {
 };
 RoleFlow flow_of(std::string_view role);
 
+// What the forward of a call was given: arguments and parameters.
+bool is_argument(std::string_view role);
+
 // A call's parameters go in, and say nothing of its other inputs.
 bool is_parameter(std::string_view role);
 

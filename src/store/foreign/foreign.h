@@ -24,6 +24,7 @@ namespace ttap {
 struct NamedTensor {
   std::string key;
   TensorView view;
+  bool codes = false;  // a part of a quantized tensor: a format that lacks its dtype keeps the bytes, not the values
 };
 
 // A tensor found in a file. Every element its shape and strides reach lies inside `bytes`.

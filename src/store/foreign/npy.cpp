@@ -72,6 +72,8 @@ Result<ForeignTensors> read_npy(const std::filesystem::path& path) {
 
 DType npy_stored_dtype(DType dtype) { return npy_descr(dtype) ? dtype : DType::kF32; }
 
+DType npy_bytes_dtype(DType dtype) { return size_of(dtype) == 1 ? DType::kU8 : DType::kU16; }
+
 Status write_npy(const std::filesystem::path& path, const TensorView& view) {
   TTAP_TRY(check(view));
   const bool widen = !npy_descr(view.dtype);

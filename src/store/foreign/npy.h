@@ -20,13 +20,18 @@ Status write_npy(const std::filesystem::path& path, const TensorView& view);
 
 // The dtype under which write_npy() stores a tensor.
 DType npy_stored_dtype(DType dtype);
+inline bool npy_lacks(DType dtype) { return npy_stored_dtype(dtype) != dtype; }
+// An unsigned integer as large as an element, for one whose bytes are to be kept.
+DType npy_bytes_dtype(DType dtype);
 
 // A folder: by its index.json, or, without one, every *.npy by its name in alphabetical order. Besides the
 // errors of read_npy(): kNotFound for a file the index names and the folder lacks, kCorrupt for an index that
 // is not ours or does not agree with a file. Files the index does not name become notes.
 Result<ForeignTensors> read_npy_folder(const std::filesystem::path& folder);
 
-// The folder must not exist, or be empty; it appears under its name only when it is whole.
-Status write_npy_folder(const std::filesystem::path& folder, std::span<const NamedTensor> tensors);
+// The folder must not exist, or be empty; it appears under its name only when it is whole. `groups` tells which tensors
+// are the parts of quantized ones (group_note.h); may be empty.
+Status write_npy_folder(const std::filesystem::path& folder, std::span<const NamedTensor> tensors,
+                        std::string_view groups = {});
 
 }  // namespace ttap

@@ -6,18 +6,20 @@
 #include <unordered_set>
 
 #include "core/element.h"
+#include "quant/format_json.h"
+#include "store/foreign/group_note.h"
 #include "store/foreign/npy.h"
 #include "store/foreign/utf8.h"
 #include "store/posix_file.h"
 
-// index.json: {"format": "ttap-npy", "version": 1, "tensors": [{"key", "file", "dtype", "true_dtype"?}, …]}.
-// A reader passes over entries it does not know, so that more can be added; what changes their meaning raises
-// the version.
+// index.json: {"format": "ttap-npy", "version": 1, "tensors": [{"key", "file", "dtype", "true_dtype"?, "bytes_of"?},
+// …], "groups"?}. What NumPy lacks was widened from `true_dtype`, or stored as the bytes of `bytes_of`. A reader passes
+// over entries it does not know, so that more can be added; what changes their meaning raises the version.
 namespace ttap {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr std::string_view kIndexName = "index.json";
 constexpr std::string_view kFormat = "ttap-npy";
@@ -32,6 +34,12 @@ struct IndexEntry {
   std::string file;
   DType dtype = DType::kF32;
   std::optional<DType> true_dtype = {};
+  std::optional<DType> bytes_of = {};
+};
+
+struct Index {
+  std::vector<IndexEntry> entries;
+  json groups;
 };
 
 // The text under `name`, nothing when it is absent or not a string.
@@ -57,14 +65,20 @@ Result<IndexEntry> parse_entry(const json& item, const fs::path& path) {
     if (!entry.true_dtype || !widens_to_f32(*entry.true_dtype) || entry.dtype != DType::kF32)
       return corrupt_index(path, fmt::format("'{}': its true dtype does not widen to {}", printable(*key), *dtype));
   }
+  if (item.contains("bytes_of")) {
+    const auto name = text_of(item, "bytes_of");
+    entry.bytes_of = name ? dtype_from_name(*name) : std::nullopt;
+    if (!entry.bytes_of || !npy_lacks(*entry.bytes_of) || npy_bytes_dtype(*entry.bytes_of) != entry.dtype)
+      return corrupt_index(path, fmt::format("'{}': its bytes are not stored as {}", printable(*key), *dtype));
+  }
   return entry;
 }
 
-Result<std::vector<IndexEntry>> read_index(const fs::path& path) {
+Result<Index> read_index(const fs::path& path) {
   TTAP_ASSIGN(const auto file, MappedFile::open(path));
   const auto bytes = file->bytes();
-  const auto* text = reinterpret_cast<const char*>(bytes.data());
-  const json index = json::parse(text, text + bytes.size(), nullptr, /*allow_exceptions=*/false);
+  // Around the list of groups is the index itself.
+  json index = parse_shallow({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, kDeepestNote + 1);
   if (!index.is_object() || text_of(index, "format") != kFormat)
     return corrupt_index(path, "not the index of a folder of .npy files");
   const auto version = index.find("version");
@@ -73,15 +87,16 @@ Result<std::vector<IndexEntry>> read_index(const fs::path& path) {
   const auto tensors = index.find("tensors");
   if (tensors == index.end() || !tensors->is_array()) return corrupt_index(path, "'tensors' is not a list");
 
-  std::vector<IndexEntry> entries;
+  Index found;
   std::unordered_set<std::string> keys;
   for (const json& item : *tensors) {
     TTAP_ASSIGN(IndexEntry entry, parse_entry(item, path));
     if (!keys.insert(entry.key).second)
       return corrupt_index(path, fmt::format("the key '{}' is there twice", printable(entry.key)));
-    entries.push_back(std::move(entry));
+    found.entries.push_back(std::move(entry));
   }
-  return entries;
+  if (const auto groups = index.find("groups"); groups != index.end()) found.groups = std::move(*groups);
+  return found;
 }
 
 Result<std::vector<std::string>> npy_names(const fs::path& folder) {
@@ -138,9 +153,9 @@ Result<ForeignTensors> read_npy_folder(const fs::path& folder) {
     return all;
   }
 
-  TTAP_ASSIGN(const auto entries, read_index(index));
+  TTAP_ASSIGN(const Index found, read_index(index));
   std::unordered_set<std::string> indexed;
-  for (const IndexEntry& entry : entries) {
+  for (const IndexEntry& entry : found.entries) {
     TTAP_ASSIGN(ForeignTensors file, read_npy(folder / entry.file));
     ForeignTensor& tensor = append(std::move(file), all);
     if (tensor.dtype != entry.dtype)
@@ -148,14 +163,17 @@ Result<ForeignTensors> read_npy_folder(const fs::path& folder) {
                                               name(entry.dtype), name(tensor.dtype)));
     tensor.key = key_of_foreign_name(entry.key);
     tensor.true_dtype = entry.true_dtype;
+    tensor.dtype = entry.bytes_of.value_or(tensor.dtype);
     indexed.insert(entry.file);
   }
   for (const std::string& name : names)
     if (!indexed.contains(name)) all.notes.push_back(fmt::format("{}: not in the index, not read", printable(name)));
+  if (found.groups.is_null()) return all;
+  if (Status told = add_groups(found.groups, all); !told.ok()) return std::move(told).error().with_path(index.string());
   return all;
 }
 
-Status write_npy_folder(const fs::path& folder, std::span<const NamedTensor> tensors) {
+Status write_npy_folder(const fs::path& folder, std::span<const NamedTensor> tensors, std::string_view groups) {
   TTAP_TRY(check_writable(tensors));
   fs::path partial = folder;
   if (!partial.has_filename()) partial = partial.parent_path();  // "out/" means "out"
@@ -179,13 +197,17 @@ Status write_npy_folder(const fs::path& folder, std::span<const NamedTensor> ten
   const auto write_files = [&]() -> Status {
     for (const NamedTensor& tensor : tensors) {
       const std::string file = file_name_of(tensor.key) + ".npy";
-      TTAP_TRY(write_npy(partial / file, tensor.view));
-      const DType stored = npy_stored_dtype(tensor.view.dtype);
+      const DType dtype = tensor.view.dtype;
+      TensorView view = tensor.view;
+      if (npy_lacks(dtype) && tensor.codes) view.dtype = npy_bytes_dtype(dtype);
+      TTAP_TRY(write_npy(partial / file, view));
+      const DType stored = npy_stored_dtype(view.dtype);
       json entry = {{"key", tensor.key}, {"file", file}, {"dtype", name(stored)}};
-      if (stored != tensor.view.dtype) entry["true_dtype"] = name(tensor.view.dtype);
+      if (stored != dtype) entry[tensor.codes ? "bytes_of" : "true_dtype"] = name(dtype);
       list.push_back(std::move(entry));
     }
-    const json index = {{"format", kFormat}, {"version", kVersion}, {"tensors", std::move(list)}};
+    json index = {{"format", kFormat}, {"version", kVersion}, {"tensors", std::move(list)}};
+    if (!groups.empty()) index["groups"] = json::parse(groups);
     const std::string text = index.dump(1) + "\n";
     TTAP_ASSIGN(OutputFile file, OutputFile::create(partial / kIndexName));
     TTAP_TRY(file.write(std::as_bytes(std::span(text))));

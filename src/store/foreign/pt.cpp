@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "store/foreign/group_note.h"
 #include "store/foreign/pt_calls.h"
 #include "store/foreign/pt_flatten.h"
 #include "store/foreign/utf8.h"
@@ -70,6 +71,14 @@ Result<ForeignTensors> parse_pt(std::span<const std::byte> bytes, const PtOption
     Error error = std::move(flat).error();
     if (!error.offset) error.offset = entry->offset;
     return error;
+  }
+  if (const ZipEntry* groups = archive.find(fmt::format("{}/{}", folder, kGroupsEntry)); groups != nullptr) {
+    TTAP_TRY(archive.verify(*groups));
+    if (Status told = add_groups(text_of(groups->data), *flat); !told.ok()) {
+      Error error = std::move(told).error();
+      error.offset = groups->offset;
+      return error;
+    }
   }
   if (!archive.has_checksums()) flat->notes.emplace_back("the file has no checksums: damage would go unnoticed");
   return flat;

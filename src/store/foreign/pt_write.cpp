@@ -3,6 +3,7 @@
 #include <map>
 #include <tuple>
 
+#include "store/foreign/group_note.h"
 #include "store/foreign/logical_stream.h"
 #include "store/foreign/pt.h"
 #include "store/foreign/pt_names.h"
@@ -69,14 +70,15 @@ void append_tensor(PickleText& pickle, const TensorView& view, size_t storage) {
 
 }  // namespace
 
-Status write_pt(const std::filesystem::path& path, std::span<const NamedTensor> tensors) {
+Status write_pt(const std::filesystem::path& path, std::span<const NamedTensor> tensors, std::string_view groups) {
   TTAP_TRY(check_writable(tensors));
   std::vector<size_t> storages;  // the tensor that each storage is written from
   std::map<std::tuple<const void*, uint64_t, DType>, size_t> shared;
   PickleText pickle;
   pickle.op("}");
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const auto& [key, view] = tensors[i];
+    const std::string& key = tensors[i].key;
+    const TensorView& view = tensors[i].view;
     if (key.size() > 0x7FFFFFFF) return Error{ErrorCode::kTooLarge, "a key of more than 2 GiB", path.string()};
     size_t storage = storages.size();
     if (is_contiguous(view) && element_count(view) > 0)
@@ -96,6 +98,7 @@ Status write_pt(const std::filesystem::path& path, std::span<const NamedTensor> 
   TTAP_TRY(zip.add("archive/.format_version", "1"));
   TTAP_TRY(zip.add("archive/.storage_alignment", "64"));
   TTAP_TRY(zip.add("archive/byteorder", "little"));
+  if (!groups.empty()) TTAP_TRY(zip.add(fmt::format("archive/{}", kGroupsEntry), groups));
   for (size_t i = 0; i < storages.size(); ++i) {
     const TensorView& view = tensors[storages[i]].view;
     TTAP_TRY(zip.begin_entry(fmt::format("archive/data/{}", i), byte_count(view)));

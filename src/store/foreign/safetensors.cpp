@@ -8,8 +8,8 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "store/foreign/group_note.h"
 #include "store/foreign/logical_stream.h"
-#include "store/foreign/safetensors_groups.h"
 #include "store/foreign/safetensors_header.h"
 #include "store/foreign/utf8.h"
 #include "store/posix_file.h"
@@ -135,9 +135,7 @@ Result<ForeignTensors> parse_safetensors(std::span<const std::byte> bytes) {
     result.tensors.push_back(std::move(tensor));
   }
   if (groups.empty()) return result;
-  auto quantized = parse_groups_note(groups);
-  if (!quantized.ok()) return corrupt(quantized.error().message, kLengthBytes);
-  for (ForeignTensor& tensor : *quantized) result.tensors.push_back(std::move(tensor));
+  if (const Status told = add_groups(groups, result); !told.ok()) return corrupt(told.error().message, kLengthBytes);
   return result;
 }
 
@@ -175,7 +173,8 @@ Status write_safetensors(const std::filesystem::path& path, std::span<const Name
   std::string header = "{";
   std::string body;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const auto& [key, view] = tensors[i];
+    const std::string& key = tensors[i].key;
+    const TensorView& view = tensors[i].view;
     if (key == "__metadata__")
       return Error{ErrorCode::kInvalidArgument, "the format keeps the name '__metadata__' to itself", path.string()};
     std::vector<int64_t> shape(view.shape.begin(), view.shape.end());

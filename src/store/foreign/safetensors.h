@@ -7,7 +7,7 @@
 // entry `ttap.dtype.<tensor>` of `__metadata__`, which this reader takes back:
 //   c128      F64 with a last dimension of 2
 //   0-d f4    U8 (the format counts half bytes, and a 0-d tensor has one number)
-// The entry `ttap.groups` tells of quantized tensors, whose parts are tensors of the file; see safetensors_groups.h.
+// The entry `ttap.groups` tells of quantized tensors, whose parts are tensors of the file; see group_note.h.
 namespace ttap {
 
 // Tensors in the order of the header. Enforces the format's own rules (no holes, no overlaps, no duplicates,

@@ -86,6 +86,7 @@ class GraphExport {
     for (size_t i = 0; i < pass_.tensor_count(); ++i) told_.tensors.push_back(stored(pass_.tensor(i)));
     for (uint32_t i = 0; i < pass_.event_count(); ++i) told_.events.push_back(stored(pass_, i));
     list_records();
+    list_parts();
     TTAP_TRY(make_folders());
     for (uint32_t i = 0; i < pass_.event_count(); ++i)
       if (told_.events[i].kind == kNodeKind) TTAP_TRY(write_node(i));
@@ -109,6 +110,17 @@ class GraphExport {
       if (const StoredTensor& tensor = told_.tensors[i];
           tensor.event < told_.events.size() && tensor.name == told_.events[tensor.event].name)
         records_of_[tensor.event].push_back(i);
+  }
+
+  void list_parts() {
+    for (size_t i = 0; i < told_.tensors.size(); ++i) {
+      if (told_.tensors[i].group.empty()) continue;
+      const auto parts = group_of(pass_, i);
+      if (!parts.ok()) continue;
+      // What was widened before has no other form.
+      for (const std::optional<size_t> part : parts->all())
+        if (part) told_.tensors[*part].codes = npy_lacks(told_.tensors[*part].dtype) && !pass_.tensor(*part).true_dtype;
+    }
   }
 
   Status make_folders() {
@@ -183,7 +195,7 @@ class GraphExport {
   Status write_others() {
     std::unordered_map<std::string, uint32_t> by_content;
     const auto content = [&](const StoredTensor& tensor) {
-      return fmt::format("{}{}{}", to_string(tensor.fingerprint->hash), name(tensor.dtype),
+      return fmt::format("{}{}{}{}", to_string(tensor.fingerprint->hash), name(tensor.dtype), tensor.codes ? "c" : "v",
                          fmt::join(tensor.shape, ","));
     };
     for (uint32_t i = 0; i < told_.tensors.size(); ++i)
@@ -235,13 +247,18 @@ class GraphExport {
     std::error_code failure = std::make_error_code(std::errc::no_such_file_or_directory);
     if (!tensor.file.empty()) fs::create_hard_link(partial_of(tensor.file), place, failure);
     if (failure) {
-      TTAP_ASSIGN(const TensorView view, pass_.read(record));
+      TTAP_ASSIGN(TensorView view, pass_.read(record));
+      if (tensor.codes) view.dtype = npy_bytes_dtype(tensor.dtype);
       TTAP_TRY(write_npy(place, view));
     }
     if (tensor.file.empty()) tensor.file = folder.path / file;
-    const DType stored_as = npy_stored_dtype(tensor.dtype);
-    GraphFile entry{file, std::string(name), target, role, path, record, stored_as, {}};
-    if (stored_as != tensor.dtype) entry.true_dtype = tensor.dtype;
+    GraphFile entry{file, std::string(name), target, role, path, record, npy_stored_dtype(tensor.dtype), {}, {}};
+    if (tensor.codes) {
+      entry.dtype = npy_bytes_dtype(tensor.dtype);
+      entry.bytes_of = tensor.dtype;
+    } else if (npy_lacks(tensor.dtype)) {
+      entry.true_dtype = tensor.dtype;
+    }
     folder.files.push_back(std::move(entry));
     return {};
   }

@@ -27,7 +27,8 @@ struct GraphFile {
   std::string path = {};
   uint32_t record = kNoNumber;
   DType dtype = DType::kF32;
-  std::optional<DType> true_dtype = {};
+  std::optional<DType> true_dtype = {};  // that the values were widened from
+  std::optional<DType> bytes_of = {};    // whose bytes these are
 };
 
 // What one folder's index says of itself.

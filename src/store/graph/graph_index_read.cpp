@@ -211,7 +211,9 @@ class IndexReader {
     if (!file.empty()) {
       if (!is_in_rank(file)) return corrupt(fmt::format("'{}' is not a file of this rank", printable(file)));
       tensor.file = folder_.parent_path().parent_path() / file;
-      if (npy_stored_dtype(*dtype) != *dtype) {
+      const auto codes = json.find("codes");
+      tensor.codes = codes != json.end() && *codes == true;
+      if (npy_lacks(*dtype) && !tensor.codes) {
         tensor.true_dtype = *dtype;
         tensor.dtype = npy_stored_dtype(*dtype);
         tensor.shape = npy_stored_shape(*dtype, tensor.shape);

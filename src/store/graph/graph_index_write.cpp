@@ -90,6 +90,7 @@ Json json_of(const StoredTensor& tensor) {
     json["group"] = embedded(tensor.group);
   }
   if (!tensor.file.empty()) json["file"] = tensor.file.generic_string();
+  if (tensor.codes) json["codes"] = true;
   if (tensor.fingerprint) {
     json["hash"] = to_string(tensor.fingerprint->hash);
     json["statistics"] = json_of(tensor.fingerprint->stats);
@@ -103,6 +104,7 @@ Json json_of(const GraphFile& file) {
   if (file.record != kNoNumber) json["record"] = file.record;
   json["dtype"] = name(file.dtype);
   if (file.true_dtype) json["true_dtype"] = name(*file.true_dtype);
+  if (file.bytes_of) json["bytes_of"] = name(*file.bytes_of);
   return json;
 }
 

@@ -55,6 +55,7 @@ struct StoredTensor {
   uint32_t value = 0;
   std::string group = {};           // see TensorRecord
   std::filesystem::path file = {};  // empty: no bytes
+  bool codes = false;               // a part of a quantized tensor: what NumPy lacks is there as bytes, not as values
 };
 
 struct StoredPass {

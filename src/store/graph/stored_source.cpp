@@ -97,8 +97,10 @@ class StoredSource final : public Pass::Source {
   Result<Opened> open(const StoredTensor& tensor) const {
     auto known = files_.find(tensor.file.string());
     if (known == files_.end()) {
-      TTAP_ASSIGN(ForeignTensors file, read_npy(tensor.file));
-      auto opened = std::make_shared<const ForeignTensors>(std::move(file));
+      TTAP_ASSIGN(ForeignTensors read, read_npy(tensor.file));
+      DType& dtype = read.tensors.front().dtype;
+      if (tensor.codes && npy_lacks(tensor.dtype) && dtype == npy_bytes_dtype(tensor.dtype)) dtype = tensor.dtype;
+      auto opened = std::make_shared<const ForeignTensors>(std::move(read));
       known = files_.emplace(tensor.file.string(), OpenedFile{.tensors = std::move(opened)}).first;
     }
     OpenedFile& file = known->second;

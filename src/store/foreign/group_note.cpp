@@ -1,4 +1,6 @@
-#include "store/foreign/safetensors_groups.h"
+#include "store/foreign/group_note.h"
+
+#include <algorithm>
 
 #include "quant/format_json.h"
 
@@ -7,8 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The list and its items are around the descriptions.
-constexpr int kDeepestNote = kDeepestDescription + 2;
+static_assert(kDeepestNote == kDeepestDescription + 2, "the list and its items are around the descriptions");
 
 // The description is an object there, so that nobody has to read JSON in a text in JSON in a text.
 Json json_of(const TensorRecord& record) {
@@ -35,9 +36,12 @@ std::string make_groups_note(std::span<const TensorRecord> groups) {
   return list.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Result<std::vector<ForeignTensor>> parse_groups_note(std::string_view text) {
-  const Error corrupt{ErrorCode::kCorrupt, "what the metadata says of quantized tensors does not hold"};
-  const Json list = parse_shallow(text, kDeepestNote);
+Status add_groups(std::string_view text, ForeignTensors& tensors) {
+  return add_groups(parse_shallow(text, kDeepestNote), tensors);
+}
+
+Status add_groups(const Json& list, ForeignTensors& tensors) {
+  const Error corrupt{ErrorCode::kCorrupt, "what the file says of quantized tensors does not hold"};
   if (!list.is_array()) return corrupt;
   std::vector<ForeignTensor> groups;
   for (const Json& item : list) {
@@ -63,7 +67,8 @@ Result<std::vector<ForeignTensor>> parse_groups_note(std::string_view text) {
     if (!sound) return corrupt;
     groups.push_back(std::move(group));
   }
-  return groups;
+  std::ranges::move(groups, std::back_inserter(tensors.tensors));
+  return {};
 }
 
 }  // namespace ttap
