@@ -53,7 +53,7 @@ class TensorCapture:
             if is_plain(tensor):
                 if self._live_rows is not None:
                     tensor = self._live_rows.on_host(tensor)
-                self._captured(core.capture(event, tensor, role, path, "cpu", value, "", stable))
+                self._captured(core.capture(event, tensor, role, path, "cpu", value=value, stable=stable))
                 return
             stream = stream_of(tensor)
             if stream is not None:
@@ -91,9 +91,10 @@ class TensorCapture:
                     self._capture_gpu(core, event, part.tensor, role, part_path, stream, rows, value, stable=stable)
                 )
             elif part.has_bytes:
-                self._captured(core.capture(event, part.tensor, role, part_path, part.device, value, "", stable))
+                device = part.device
+                self._captured(core.capture(event, part.tensor, role, part_path, device, value=value, stable=stable))
             else:
-                self._captured(core.capture_meta(event, part.tensor, role, part_path, part.device, value))
+                self._captured(core.capture_meta(event, part.tensor, role, part_path, part.device, value=value))
             value = 0  # a use refers to one record: the first part's
             if spread is not None and event is not None:
                 keys = [_core.key_text(name, event.call, role, part_path) for name in names]
@@ -124,12 +125,12 @@ class TensorCapture:
         if why:
             self._say(why, names, role, path)
         if tensor is None:
-            error = core.capture_meta(event, part.tensor, role, path, part.device, value, description)
+            error = core.capture_meta(event, part.tensor, role, path, part.device, value=value, group=description)
         elif gpu is None:
-            error = core.capture(event, tensor, role, path, part.device, value, description)
+            error = core.capture(event, tensor, role, path, part.device, value=value, group=description)
         else:
             error = core.capture_gpu(
-                event, tensor, role, path, part.device, gpu.device, gpu.stream, None, value, description
+                event, tensor, role, path, part.device, gpu.device, gpu.stream, value=value, group=description
             )
         self._captured(error)
 
@@ -146,7 +147,9 @@ class TensorCapture:
         stream: int, rows: object, value: int, *, stable: bool,
     ) -> str | None:  # fmt: skip
         index = tensor.get_device()
-        return core.capture_gpu(event, tensor, role, path, f"cuda:{index}", index, stream, rows, value, "", stable)
+        return core.capture_gpu(
+            event, tensor, role, path, f"cuda:{index}", index, stream, rows=rows, value=value, stable=stable
+        )
 
     def _captured(self, error: str | None) -> None:
         # The recorder has counted it.

@@ -197,7 +197,8 @@ void init_recording(nb::module_& m) {
                 recorder, event, access.view(),
                 {.role = role, .path = path, .device = device, .value = value, .stable = stable, .group = group});
           },
-          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "value"_a = 0, "group"_a = "", "stable"_a = false,
+          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, nb::kw_only(), "value"_a = 0, "group"_a = "",
+          "stable"_a = false,
           "Copies a strided CPU tensor; with a `group`, the description of a quantized tensor with these values, only "
           "its fingerprint is taken. Returns None, or what went wrong.")
       .def(
@@ -220,7 +221,7 @@ void init_recording(nb::module_& m) {
                              .stable = stable,
                              .group = group});
           },
-          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "device_index"_a, "stream"_a,
+          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "device_index"_a, "stream"_a, nb::kw_only(),
           "rows"_a.none() = nb::none(), "value"_a = 0, "group"_a = "", "stable"_a = false,
           "Snapshots a strided CUDA tensor on the stream that made it, and does not wait. `rows`, an int or a CUDA "
           "tensor of one integer, limits its first axis. Returns None, or what went wrong.")
@@ -237,7 +238,7 @@ void init_recording(nb::module_& m) {
                              .value = value,
                              .group = group});
           },
-          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, "value"_a = 0, "group"_a = "",
+          "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, nb::kw_only(), "value"_a = 0, "group"_a = "",
           "Records dtype and shape of a tensor without bytes.")
       .def(
           "add_alias",
