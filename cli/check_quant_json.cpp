@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cmath>
-#include <ranges>
+#include <span>
 
 #include "cli/check_quant.h"
 #include "cli/describe.h"
@@ -71,25 +71,24 @@ void write_json(const QuantReport& report, Output& out, size_t most) {
   json.end();
   json.member("judged", report.found.size()).member("suffering", report.suffering());
   json.member("left_out", report.unwanted).member("not_real", report.not_real).member("parts", report.parts);
-  const auto listed = [most](const auto& list) { return static_cast<std::ptrdiff_t>(std::min(list.size(), most)); };
+  const auto listed = [most](const auto& list) { return std::span(list).first(std::min(list.size(), most)); };
   const auto not_listed = [&](std::string_view name, const auto& list) {
-    json.member(name, list.size() - static_cast<size_t>(listed(list)));
+    json.member(name, list.size() - listed(list).size());
   };
   json.key("not_listed").begin_line();
   not_listed("found", report.found);
   not_listed("without_twin", report.without_twin);
   not_listed("unjudged", report.unjudged);
   json.end().key("found").begin_array();
-  for (const QuantCheckedTensor& found : report.found | std::views::take(listed(report.found)))
-    write_found(json, found);
+  for (const QuantCheckedTensor& found : listed(report.found)) write_found(json, found);
   json.end().key("without_twin").begin_array();
-  for (const CheckedTensor& tensor : report.without_twin | std::views::take(listed(report.without_twin))) {
+  for (const CheckedTensor& tensor : listed(report.without_twin)) {
     json.begin_line();
     write_checked(json, tensor);
     json.end();
   }
   json.end().key("unjudged").begin_array();
-  for (const CheckTrouble& trouble : report.unjudged | std::views::take(listed(report.unjudged))) {
+  for (const CheckTrouble& trouble : listed(report.unjudged)) {
     json.begin_line();
     write_checked(json, trouble.tensor);
     json.key("error");

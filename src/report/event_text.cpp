@@ -72,7 +72,8 @@ void EventText::read_values(const EventRecord& event, uint32_t index) {
     values_.push_back({{.role = record.role, .path = record.path, .record = tensor}, record});
   }
   // Parameters are recorded first, and stand behind the arguments.
-  std::ranges::stable_partition(values_, [](const Value& value) { return !is_parameter(value.use.role); });
+  std::stable_partition(values_.begin(), values_.end(),
+                        [](const Value& value) { return !is_parameter(value.use.role); });
 }
 
 void EventText::write(const EventRecord& event, const Line& line) {
