@@ -73,6 +73,13 @@ void inspect(const std::filesystem::path& directory, uint32_t scale, Found& foun
   }
 }
 
+bool has_finished_pass(const std::filesystem::path& directory) {
+  if (!std::filesystem::exists(directory)) return false;
+  for (const auto& rank : std::filesystem::directory_iterator(directory))
+    if (std::filesystem::exists(rank.path() / "pass00000.ttap")) return true;
+  return false;
+}
+
 struct Load {
   int passes_at_a_time = 1;
   uint32_t scale = 1;
@@ -94,8 +101,12 @@ void kill_and_inspect(int rounds, const Load& load) {
       ::execl(TTAP_KILL_TARGET, TTAP_KILL_TARGET, directory.c_str(), at_a_time.c_str(), scale_text.c_str(), nullptr);
       ::_exit(127);
     }
-    // Mostly once it records, however busy the machine is; every tenth time while it starts.
-    while (round % 10 != 0 && !std::filesystem::exists(directory) && ::waitpid(child, nullptr, WNOHANG) == 0)
+    // Mostly once it records, and every other time once it has finished a pass, however slow the machine is; every
+    // tenth time while it starts.
+    const auto is_ready = [&] {
+      return round % 10 == 0 || (round % 2 == 0 ? std::filesystem::exists(directory) : has_finished_pass(directory));
+    };
+    while (!is_ready() && ::waitpid(child, nullptr, WNOHANG) == 0)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::microseconds(delay_us(random)));
     ASSERT_EQ(::kill(child, SIGKILL), 0);
