@@ -55,51 +55,57 @@ void OpLog::end(OpCall& call) {
   const auto use_count = static_cast<uint16_t>(std::min<size_t>(call.uses.size(), 0xFFFF));
   const auto tensor_count = static_cast<uint16_t>(std::min<size_t>(call.tensors.size(), 0xFFFF));
   const uint64_t duration = call.end_ns - call.start_ns;
-  calls_.append() = {
-      .number = call.number,
-      .name = call.name,
-      .parent = call.parent,
-      .forward = call.forward,
-      .stack = call.stack,
-      .arguments = call.arguments,
-      .results = call.results,
-      .notes = call.notes,
-      .thread = thread_of(call.thread),
-      .first_use = static_cast<uint32_t>(uses_.size()),
-      .first_tensor = static_cast<uint32_t>(tensors_.size()),
-      .use_count = use_count,
-      .tensor_count = tensor_count,
-      .kind = call.kind,
-      .graph = call.graph != nullptr ? graph_index(*call.graph) : uint16_t{0},
-      .duration_ns = static_cast<uint32_t>(std::min<uint64_t>(duration, std::numeric_limits<uint32_t>::max())),
-      .start_ns = call.start_ns};
-  for (size_t i = 0; i < use_count; ++i) {
-    const OpUse& use = call.uses[i];
-    uses_.append() = {use.place, use.tensor, use.value << 1 | (use.written ? 1U : 0U)};
-  }
+  Call& row = calls_.append();
+  row.number = call.number;
+  row.name = call.name;
+  row.parent = call.parent;
+  row.forward = call.forward;
+  row.stack = call.stack;
+  row.arguments = call.arguments;
+  row.results = call.results;
+  row.notes = call.notes;
+  row.thread = thread_of(call.thread);
+  row.first_use = static_cast<uint32_t>(uses_.size());
+  row.first_tensor = static_cast<uint32_t>(tensors_.size());
+  row.use_count = use_count;
+  row.tensor_count = tensor_count;
+  row.kind = call.kind;
+  row.graph = call.graph != nullptr ? graph_index(*call.graph) : uint16_t{0};
+  row.duration_ns = static_cast<uint32_t>(std::min<uint64_t>(duration, std::numeric_limits<uint32_t>::max()));
+  row.start_ns = call.start_ns;
+  const OpUse* const uses = call.uses.data();
+  for (size_t i = 0; i < use_count; ++i)
+    uses_.append() = {uses[i].place, uses[i].tensor, uses[i].value << 1 | (uses[i].written ? 1U : 0U)};
+  const OpTensor* const tensors = call.tensors.data();
   for (size_t i = 0; i < tensor_count; ++i) {
-    const OpTensor& tensor = call.tensors[i];
-    Tensor& row = tensors_.append();
-    row = {tensor.place, tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked, kNoTap};
-    if (tensor.group != 0) groups_.emplace(tensors_.size() - 1, tensor.group);
-    if (tensor.on_gpu != kNoNumber) {
-      const OpTensorOnGpu& on_gpu = call.on_gpu[tensor.on_gpu];
-      row.tap = on_gpu.tap;
-      if (on_gpu.later) awaited_.push_back({tensors_.size() - 1, on_gpu.later});
-    }
-    if (tensor.fingerprint != kNoNumber) {
-      row.fingerprint = static_cast<uint32_t>(fingerprints_.size());
-      fingerprints_.append() = call.fingerprints[tensor.fingerprint];
-      bytes_ += sizeof(Fingerprint);
-    }
-    if (tensor.blob != kNoNumber) {
-      row.bytes = static_cast<uint32_t>(blobs_.size());
-      bytes_ += call.blobs[tensor.blob].size();
-      blobs_.push_back(std::move(call.blobs[tensor.blob]));
-    }
+    const OpTensor& tensor = tensors[i];
+    Tensor& kept = tensors_.append();
+    kept = {tensor.place, tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked, kNoTap};
+    if (tensor.has_more()) [[unlikely]]
+      keep_more(call, tensor, kept);
   }
-  if (awaited_.size() >= kMostAwaited) take_what_has_arrived(Wait::kForNone);
   bytes_ += sizeof(Call) + use_count * sizeof(Use) + tensor_count * sizeof(Tensor);
+}
+
+// The tensor is the last row.
+void OpLog::keep_more(OpCall& call, const OpTensor& tensor, Tensor& row) {
+  if (tensor.group != 0) groups_.emplace(tensors_.size() - 1, tensor.group);
+  if (tensor.on_gpu != kNoNumber) {
+    const OpTensorOnGpu& on_gpu = call.on_gpu[tensor.on_gpu];
+    row.tap = on_gpu.tap;
+    if (on_gpu.later) awaited_.push_back({tensors_.size() - 1, on_gpu.later});
+    if (awaited_.size() >= kMostAwaited) take_what_has_arrived(Wait::kForNone);
+  }
+  if (tensor.fingerprint != kNoNumber) {
+    row.fingerprint = static_cast<uint32_t>(fingerprints_.size());
+    fingerprints_.append() = call.fingerprints[tensor.fingerprint];
+    bytes_ += sizeof(Fingerprint);
+  }
+  if (tensor.blob != kNoNumber) {
+    row.bytes = static_cast<uint32_t>(blobs_.size());
+    bytes_ += call.blobs[tensor.blob].size();
+    blobs_.push_back(std::move(call.blobs[tensor.blob]));
+  }
 }
 
 }  // namespace ttap

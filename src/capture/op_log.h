@@ -108,6 +108,7 @@ class TTAP_API OpLog : public OpSink {
     return !threads_.empty() && threads_[last_thread_] == number ? last_thread_ : find_thread(number);
   }
   uint32_t find_thread(uint64_t number);
+  void keep_more(OpCall& call, const OpTensor& tensor, Tensor& row);
   uint16_t graph_index(const GraphPass& graph);
   enum class Wait : uint8_t { kForNone, kForAll };
   void take_what_has_arrived(Wait wait);

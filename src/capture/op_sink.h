@@ -54,6 +54,9 @@ struct OpTensor {
   uint32_t blob = kNoNumber;         // index into OpCall::blobs
   uint32_t on_gpu = kNoNumber;       // index into OpCall::on_gpu
   TextId group = 0;                  // of the values of a quantized tensor: TensorRecord::group
+
+  // Than its dtype and shape.
+  bool has_more() const { return (fingerprint & blob & on_gpu) != kNoNumber || group != 0; }
 };
 
 // What becomes of a tensor on a GPU.
@@ -100,13 +103,16 @@ struct OpCall {
   Event event = {};            // the recorder's, from begin() on
   GraphPass* graph = nullptr;  // the call is captured into this graph; set before begin()
 
-  // As new, but for what is set in any case before begin(); the vectors keep their memory.
+  // As new, but for what is set in any case before begin(), and for what take() put aside; the vectors keep their
+  // memory.
   void clear() {
     parent = forward = kNoEvent;
     stack = 0;
     arguments = results = notes = 0;
     uses.clear();
     tensors.clear();
+  }
+  void clear_taken() {
     fingerprints.clear();
     blobs.clear();
     on_gpu.clear();

@@ -39,9 +39,10 @@ class RowBlocks {
   // The new row: whoever fills it where it lies need not copy it.
   Row& append() {
     if (next_ == end_) grow();
+    ++size_;
     return *next_++;
   }
-  size_t size() const { return blocks_.size() * kRows - static_cast<size_t>(end_ - next_); }
+  size_t size() const { return size_; }
   const Row& operator[](size_t index) const { return blocks_[index / kRows][index % kRows]; }
   Row& operator[](size_t index) { return blocks_[index / kRows][index % kRows]; }
 
@@ -58,6 +59,7 @@ class RowBlocks {
   std::vector<Row*> blocks_;
   Row* next_ = nullptr;
   Row* end_ = nullptr;
+  size_t size_ = 0;
 };
 
 }  // namespace ttap

@@ -27,7 +27,8 @@ inline bool is_number(const at::Tensor& tensor) {
 }
 
 // The tensors of `values`, if there are no lists among these: else false, and none.
-inline bool collect_lone_tensors(c10::ArrayRef<const c10::IValue> values, std::vector<TensorPlace>& places) {
+[[gnu::always_inline]] inline bool collect_lone_tensors(c10::ArrayRef<const c10::IValue> values,
+                                                        std::vector<TensorPlace>& places) {
   for (uint32_t i = 0; i < values.size(); ++i) {
     const c10::IValue& value = values[i];
     if (value.isTensor()) {

@@ -1,11 +1,11 @@
 #include "torch/callbacks.h"
 
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/thread_name.h>
 #include <pthread.h>
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <utility>
 
 #include "capture/process.h"
@@ -34,23 +34,26 @@ struct SlotState {
   uint64_t generation = 0;
   ThreadState state;
 };
-// What every callback asks for, in one place. Plain pointers: a variable with a destructor is asked for at twice the
-// cost.
-struct alignas(64) PerThread {
+using States = std::array<SlotState*, Callbacks::kSlots>;
+constexpr States kNoStates = {};
+
+// What every callback asks for, so it lies at a fixed distance from the thread's pointer: what a library that is loaded
+// later has for each thread is else found by a call, and what has a destructor by two. There is little room of this
+// kind in a process, hence the pointer.
+struct PerThread {
   ThreadFlags flags;
-  SlotState* states[Callbacks::kSlots];
+  const States* states = &kNoStates;
 };
-thread_local PerThread per_thread = {};
+[[gnu::tls_model("initial-exec")]] constinit thread_local PerThread per_thread = {};
+
 struct OwnedStates {
-  std::unique_ptr<SlotState> of_slot[Callbacks::kSlots];
-  ~OwnedStates() { std::fill(std::begin(per_thread.states), std::end(per_thread.states), nullptr); }
+  States states = {};
+  ~OwnedStates() {
+    per_thread.states = &kNoStates;
+    for (SlotState*& each : states) delete std::exchange(each, nullptr);
+  }
 };
 thread_local OwnedStates owned_states;
-
-// Autograd takes itself out of the way before it calls what an operator does.
-bool is_above_autograd() {
-  return !c10::impl::tls_local_dispatch_key_set().excluded_.has(c10::DispatchKey::AutogradFunctionality);
-}
 
 SlotState& refresh(int slot) {
   auto fresh = std::make_unique<SlotState>();
@@ -62,21 +65,32 @@ SlotState& refresh(int slot) {
   // Collectives copy on threads of their own: no operators of the program.
   if (c10::getThreadName().rfind("pt_gloo", 0) == 0) fresh->state.link = nullptr;
   fresh->state.thread = thread_number();
-  fresh->state.flags = &thread_flags();
-  per_thread.states[slot] = fresh.get();
-  owned_states.of_slot[slot] = std::move(fresh);
-  return *per_thread.states[slot];
+  fresh->state.flags = &per_thread.flags;
+  fresh->state.keys = &c10::impl::raw_local_dispatch_key_set;
+  per_thread.states = &owned_states.states;
+  const std::unique_ptr<SlotState> before(std::exchange(owned_states.states[slot], fresh.release()));
+  return *owned_states.states[slot];
 }
 
-ThreadState& state_of(int slot) {
-  const PerThread& here = per_thread;
-  SlotState* mine = here.states[slot];
+[[gnu::always_inline]] inline ThreadState& state_of(int slot) {
+  SlotState* mine = (*per_thread.states)[slot];
   const bool current = mine != nullptr && mine->generation == slots[slot].generation.load(std::memory_order_relaxed);
   // In code of our own somebody further up the stack still uses what is there.
-  if (!current && (mine == nullptr || here.flags.deaf == 0)) [[unlikely]]
+  if (!current && (mine == nullptr || per_thread.flags.deaf == 0)) [[unlikely]]
     mine = &refresh(slot);
   return mine->state;
 }
+
+// How a call was taken that is not ignored. PyTorch keeps it from the first callback to the last, and believes that it
+// owns it; there is one of each kind, for good.
+struct Taken final : at::ObserverContext {
+  enum class As : uint8_t { kFrame, kEngine, kFunction } as;
+  explicit Taken(As how) : as(how) {}
+  static void operator delete(Taken*, std::destroying_delete_t) {}
+};
+Taken* const kAsFrame = new Taken(Taken::As::kFrame);
+Taken* const kAsEngine = new Taken(Taken::As::kEngine);
+Taken* const kAsFunction = new Taken(Taken::As::kFunction);
 
 }  // namespace
 
@@ -87,9 +101,10 @@ Observer::ThreadState& Callbacks::state(int slot) { return state_of(slot); }
 // The friend of Observer that the functions below go through. No exception leaves them.
 struct CallbackBody {
   template <class Work>
-  static bool guarded(ThreadState& thread, const Work& work) noexcept {
-    std::unique_lock lock(thread.link->mutex);
-    Observer* observer = thread.link->observer;
+  [[gnu::always_inline]] static bool guarded(ThreadState& thread, const Work& work) noexcept {
+    Link& link = *thread.link;
+    std::unique_lock lock(link.mutex);
+    Observer* observer = link.observer;
     if (observer == nullptr) return true;
     bool done = false;
     ++thread.flags->deaf;
@@ -97,51 +112,41 @@ struct CallbackBody {
       work(*observer, lock);
       done = true;
     } catch (const std::exception& error) {
-      if (thread.link->observer == observer) observer->fail(error.what());
+      if (link.observer == observer) observer->fail(error.what());
     } catch (...) {
-      if (thread.link->observer == observer) observer->fail("an unknown exception");
+      if (link.observer == observer) observer->fail("an unknown exception");
     }
     --thread.flags->deaf;
     return done;
   }
 
-  static void begin(int slot, const at::RecordFunction& function) {
-    ThreadState& thread = state_of(slot);
-    // The common case inside a visible operator costs no lock.
-    const bool hidden = thread.opaque > 0 && !(thread.top().autograd && is_above_autograd());
-    if (hidden || thread.flags->deaf > 0 || thread.link == nullptr) {
-      thread.marks.push_back(ThreadState::Mark::kIgnored);
-      return;
-    }
+  static Taken* begin(ThreadState& thread, const at::RecordFunction& function) {
     const size_t depth = thread.depth;
     const size_t engine = thread.engine.size();
     bool is_function = false;
     const bool done = guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>& lock) {
       is_function = observer.begin(function, thread, lock);
     });
-    const bool visible = thread.depth > depth;
-    // A call that failed half way hides what it calls; what it has noted may point to arguments that will be gone.
-    if (visible && !done) thread.top().clear();
-    if (visible && thread.top().opaque) ++thread.opaque;
-    thread.marks.push_back(visible                         ? ThreadState::Mark::kFrame
-                           : thread.engine.size() > engine ? ThreadState::Mark::kEngine
-                           : is_function                   ? ThreadState::Mark::kFunction
-                                                           : ThreadState::Mark::kIgnored);
+    if (thread.depth > depth) {
+      // A call that failed half way hides what it calls; what it has noted may point to arguments that will be gone.
+      if (!done) thread.top().clear();
+      if (thread.top().opaque) ++thread.opaque;
+      return kAsFrame;
+    }
+    if (thread.engine.size() > engine) return kAsEngine;
+    return is_function ? kAsFunction : nullptr;
   }
 
-  static void end(int slot, const at::RecordFunction& function) {
-    ThreadState& thread = state_of(slot);
-    if (thread.marks.empty()) return;
-    const ThreadState::Mark mark = thread.marks.back();
-    thread.marks.pop_back();
-    if (mark == ThreadState::Mark::kEngine && !thread.engine.empty()) {
+  // The call may have begun with another observer in the slot; then there is nothing of it here.
+  static void end(ThreadState& thread, const at::RecordFunction& function, Taken::As as) {
+    if (as == Taken::As::kEngine && !thread.engine.empty()) {
       thread.nodes.resize(std::min(thread.nodes.size(), thread.engine.back()));
       thread.engine.pop_back();
     }
-    if (mark == ThreadState::Mark::kFunction)
+    if (as == Taken::As::kFunction && thread.link != nullptr)
       guarded(thread,
               [&](Observer& observer, std::unique_lock<SpinLock>&) { observer.end_function(function, thread); });
-    if (mark != ThreadState::Mark::kFrame || thread.depth == 0) return;
+    if (as != Taken::As::kFrame || thread.depth == 0) return;
     guarded(thread,
             [&](Observer& observer, std::unique_lock<SpinLock>& lock) { observer.end(function, thread, lock); });
     if (thread.top().opaque && thread.opaque > 0) --thread.opaque;
@@ -167,12 +172,13 @@ namespace {
 
 template <int kSlot>
 std::unique_ptr<at::ObserverContext> begin_call(const at::RecordFunction& function) {
-  CallbackBody::begin(kSlot, function);
-  return nullptr;
+  ThreadState& thread = state_of(kSlot);
+  if (thread.ignores_calls()) return nullptr;
+  return std::unique_ptr<at::ObserverContext>(CallbackBody::begin(thread, function));
 }
 template <int kSlot>
-void end_call(const at::RecordFunction& function, at::ObserverContext*) {
-  CallbackBody::end(kSlot, function);
+void end_call(const at::RecordFunction& function, at::ObserverContext* context) {
+  if (context != nullptr) CallbackBody::end(state_of(kSlot), function, static_cast<Taken*>(context)->as);
 }
 template <int kSlot>
 std::unique_ptr<at::ObserverContext> begin_node(const at::RecordFunction& function) {

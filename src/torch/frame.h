@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstdint>
 #include <map>
@@ -72,9 +73,10 @@ struct Observer::Frame {
 
   OpCall call;
   Operator* op = nullptr;
-  bool logged = false;    // false: only hides what it calls
-  bool opaque = true;     // hides what it calls
-  bool autograd = false;  // its kernel begins in autograd, where a dispatch mode still sees what it calls
+  bool logged = false;       // false: only hides what it calls
+  bool shapes_only = false;  // of all its tensors, and each use is a value of its own
+  bool opaque = true;        // hides what it calls
+  bool autograd = false;     // its kernel begins in autograd, where a dispatch mode still sees what it calls
   bool backward = false;
   bool trains = true;  // false: what it writes only when training, it does not write
   bool has_children = false;
@@ -96,7 +98,7 @@ struct Observer::Frame {
     pending.group = texts.text(record.group);
     return pending;
   }
-  void collect(c10::ArrayRef<const c10::IValue> values) {
+  [[gnu::always_inline]] void collect(c10::ArrayRef<const c10::IValue> values) {
     const bool lone = collect_lone_tensors(values, places);
     only_tensors = lone && places.size() == values.size();
     if (!lone) [[unlikely]]
@@ -117,7 +119,9 @@ struct Observer::Frame {
     logged = has_children = autograd = backward = false;
     opaque = true;
     places.clear();
-    if (std::exchange(has_rare, false)) rare_.clear();
+    if (!std::exchange(has_rare, false)) return;
+    call.clear_taken();  // by way of what was pending
+    rare_.clear();
   }
 
  private:
@@ -132,8 +136,6 @@ struct Observer::Scope {
 
 // What an observer knows of one thread.
 struct Observer::ThreadState {
-  // How each RecordFunction under way was taken.
-  enum class Mark : uint8_t { kIgnored, kFrame, kEngine, kFunction };
   struct Node {
     std::string name;
     TextId notes = 0;  // that say so
@@ -145,8 +147,8 @@ struct Observer::ThreadState {
 
   std::shared_ptr<Link> link;
   ThreadFlags* flags = nullptr;
+  const c10::impl::PODLocalDispatchKeySet* keys = nullptr;  // PyTorch's, of this thread
   uint64_t thread = 0;
-  std::vector<Mark> marks;
   std::vector<std::unique_ptr<Frame>> frames;
   size_t depth = 0;   // of frames in use
   size_t opaque = 0;  // of those, how many hide what they call
@@ -165,6 +167,12 @@ struct Observer::ThreadState {
   Frame& top() { return *frames[depth - 1]; }
   // Leaves it as clean as a new one.
   void pop() { frames[--depth]->clear(); }
+  // Autograd takes itself out of the way before it calls what an operator does.
+  bool is_above_autograd() const { return !keys->excluded().has(c10::DispatchKey::AutogradFunctionality); }
+  // Whether a call that begins now is of no interest: the common case inside a visible operator, found without a lock.
+  bool ignores_calls() {
+    return (opaque > 0 && !(top().autograd && is_above_autograd())) || flags->deaf > 0 || link == nullptr;
+  }
 };
 
 }  // namespace ttap::torch_source

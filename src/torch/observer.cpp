@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "torch/frame.h"
 #include "torch/link.h"
 #include "torch/notes.h"
+#include "torch/observer_inl.h"
 
 // A call from its first callback to its last.
 namespace ttap::torch_source {
@@ -31,11 +31,11 @@ struct Keys {
   c10::DispatchKeySet all;
   bool modes_off;  // no dispatch mode would be asked
 };
-Keys keys_of(const std::vector<TensorPlace>& places) {
-  c10::DispatchKeySet keys;
+Keys keys_of(const std::vector<TensorPlace>& places, const c10::impl::PODLocalDispatchKeySet& of_thread) {
+  c10::DispatchKeySet keys = of_thread.included();
   for (const TensorPlace& place : places) keys = keys | place.tensor->key_set();
-  const auto tls = c10::impl::tls_local_dispatch_key_set();
-  return {(keys | tls.included_) - tls.excluded_, tls.excluded_.has(c10::DispatchKey::Python)};
+  const c10::DispatchKeySet excluded = of_thread.excluded();
+  return {keys - excluded, excluded.has(c10::DispatchKey::Python)};
 }
 
 // A boxed call shows the whole stack, of which the arguments, and later the results, are the last.
@@ -73,6 +73,16 @@ void Observer::fail(const char* what) {
 
 // ---- names ----
 
+const Observer::Name* Observer::find_name(const Frame& frame, const std::string& op, uint64_t key,
+                                          std::unique_lock<SpinLock>& lock) {
+  const auto found = names_.find(key);
+  const Name* name = found != names_.end() ? &found->second : new_name(frame.scope, frame.backward, op, key, lock);
+  if (name == nullptr) return nullptr;
+  RecentName& recent = recent_name(key);
+  recent = {key, *name};
+  return &recent.name;
+}
+
 const Observer::Name* Observer::new_name(TextId scope, bool backward, const std::string& op, uint64_t key,
                                          std::unique_lock<SpinLock>& lock) {
   const std::string name = join_op_name({.scope = texts_.text(scope), .backward = backward, .op = op});
@@ -107,7 +117,7 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   const auto arguments = arguments_of(function, op);
   frame.collect(arguments);
   if (gpu_.is_watched()) launch_before(op, frame);
-  const auto [keys, modes_off] = keys_of(frame.places);
+  const auto [keys, modes_off] = keys_of(frame.places, *thread.keys);
   if (options_.view == OpView::kDispatch &&
       (modes_off || !op.computes || is_looked_through(op, keys) || at::in_parallel_region())) {
     thread.pop();
@@ -137,39 +147,15 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   if (op.group_argument >= 0) [[unlikely]]
     note_group(frame, arguments);
   if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, false, lock)) return false;
+  if (frame.shapes_only && !frame.has_rare && !op.writes) {  // so there are no lists among the arguments
+    for (const TensorPlace& place : frame.places)
+      use_shape(frame, *place.tensor, op.arguments[place.argument].place, false);
+    frame.places.clear();
+    return false;
+  }
   // What the call is about to write to was perhaps read just now.
   if (note_inputs(frame, lock) && op.writes && gpu_.waiting()) launch_before_writing(frame);
   return false;
-}
-
-const Observer::Name* Observer::place_call(Frame& frame, const ThreadState& thread, const std::string& operation,
-                                           uint64_t number, std::unique_lock<SpinLock>& lock) {
-  frame.backward = !thread.nodes.empty() && thread.scopes.size() <= thread.nodes.back().scopes_below;
-  frame.scope = frame.backward ? thread.nodes.back().scope : thread.scopes.empty() ? 0 : thread.scopes.back().name;
-  const uint64_t key = uint64_t{frame.scope} << 32 | number << 1 | (frame.backward ? 1 : 0);
-  const auto found = names_.find(key);
-  return found != names_.end() ? &found->second : new_name(frame.scope, frame.backward, operation, key, lock);
-}
-
-bool Observer::begin_call(Frame& frame, const ThreadState& thread, const Frame* parent, OpKind kind, const Name& name,
-                          size_t own_frames, std::unique_lock<SpinLock>& lock) {
-  frame.logged = true;
-  ++counts_.calls;
-  OpCall& call = frame.call;
-  call.kind = kind;
-  call.name = name.text;
-  call.level = *name.level;
-  call.thread = thread.thread;
-  call.pass = frame.backward && thread.pass < 0 ? thread.nodes.back().pass : thread.pass;
-  if (frame.backward && thread.nodes.back().pass == call.pass) call.forward = thread.nodes.back().forward;
-  call.parent = parent != nullptr && parent->logged ? parent->call.number
-                : thread.scopes.empty()             ? kNoEvent
-                                                    : thread.scopes.back().event;
-  if (options_.stacks && !take_stack(call, lock, own_frames)) return false;
-  call.graph = GpuTaps::is_capturing() ? graph_here() : nullptr;
-  call.start_ns = ticks_.now_ns();
-  sink_->begin(call);
-  return true;
 }
 
 bool Observer::take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t own_frames) {

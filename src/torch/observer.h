@@ -157,6 +157,10 @@ class Observer {
     TextId text;
     std::optional<Level> level;
   };
+  struct RecentName {
+    uint64_t key = ~uint64_t{0};
+    Name name = {};
+  };
   struct Scope;
   struct Forward {
     uint32_t event;
@@ -185,9 +189,12 @@ class Observer {
   void remember_forward(const at::RecordFunction& function, const Forward& forward);
   void end_function(const at::RecordFunction& function, const ThreadState& thread);
   void drop_values(Frame& frame);
+  RecentName& recent_name(uint64_t key) { return recent_names_[key * 0x9E3779B97F4A7C15 >> (64 - kRecentNameBits)]; }
+  const Name* find_name(const Frame& frame, const std::string& op, uint64_t key, std::unique_lock<SpinLock>& lock);
   const Name* new_name(TextId scope, bool backward, const std::string& op, uint64_t key,
                        std::unique_lock<SpinLock>& lock);
-  // Where a call stands, and its name; then its beginning, with what is the same for operators and kernels.
+  // Where a call stands, and its name, which is there until the next one is asked for; then its beginning, with what is
+  // the same for operators and kernels.
   const Name* place_call(Frame& frame, const ThreadState& thread, const std::string& operation, uint64_t number,
                          std::unique_lock<SpinLock>& lock);
   bool begin_call(Frame& frame, const ThreadState& thread, const Frame* parent, OpKind kind, const Name& name,
@@ -196,6 +203,7 @@ class Observer {
   void note_group(Frame& frame, c10::ArrayRef<const c10::IValue> arguments);
   bool note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock);
   bool note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
+  void note_results_text(Frame& frame, c10::ArrayRef<const c10::IValue> results, size_t first_result);
   bool take_pending(Frame& frame, std::unique_lock<SpinLock>& lock);
   bool wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
   bool describe_subclasses(Frame& frame, bool results, std::unique_lock<SpinLock>& lock);
@@ -203,6 +211,8 @@ class Observer {
   bool read_groups(Frame& frame, std::unique_lock<SpinLock>& lock);
   void add_part(Frame& frame, const OpTensor& whole, const PythonSide::Part& part);
   void use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how);
+  // Of a call that keeps names and shapes only, which should cost least.
+  void use_shape(Frame& frame, const at::Tensor& tensor, PlaceId place, bool written);
   void launch_before(const Operator& op, const Frame& frame);
   void launch_before_writing(Frame& frame);
   void send_to_gpu(Frame& frame);
@@ -234,6 +244,8 @@ class Observer {
   PythonStacks stacks_;
   Ticks ticks_;
   ska::flat_hash_map<uint64_t, Name> names_;  // by scope, backward and operator
+  static constexpr int kRecentNameBits = 8;
+  RecentName recent_names_[1 << kRecentNameBits];  // asked before the map
   std::unordered_map<std::string, uint64_t> kernel_numbers_;
   std::unordered_map<std::string, TextId> node_notes_;  // by the name of autograd's node
   std::unordered_map<uint64_t, Forwards> forwards_;     // by thread

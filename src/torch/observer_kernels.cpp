@@ -3,7 +3,7 @@
 #include "core/op_name.h"
 #include "torch/frame.h"
 #include "torch/link.h"
-#include "torch/observer.h"
+#include "torch/observer_inl.h"
 
 // Kernels that are launched past the dispatcher: every tensor argument before and after.
 namespace ttap::torch_source {

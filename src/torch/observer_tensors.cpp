@@ -4,7 +4,7 @@
 #include "torch/frame.h"
 #include "torch/link.h"
 #include "torch/notes.h"
-#include "torch/observer.h"
+#include "torch/observer_inl.h"
 #include "torch/tensor_bytes.h"
 
 // The tensors of a call: which they are, which value they hold, and reading them.
@@ -29,10 +29,8 @@ PlaceId Observer::place_of(const Operator& op, const TensorPlace& place) {
 }
 
 void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how) {
-  if (how.level == Level::kMeta && keeps_meta_ && !options_.ids) {  // names and shapes, which should cost least
-    const uint32_t value = next_value_++;
-    frame.call.uses.push_back({.place = place, .value = value, .written = how.written});
-    frame.call.tensors.push_back({.place = place, .meta = tensors_.meta_of(tensor), .value = value});
+  if (how.level == Level::kMeta && keeps_meta_ && !options_.ids) {
+    use_shape(frame, tensor, place, how.written);
     return;
   }
   OpUse& use = frame.call.uses.emplace_back(OpUse{.place = place, .written = how.written});
@@ -106,6 +104,13 @@ bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
   return attached;
 }
 
+inline void Observer::note_results_text(Frame& frame, c10::ArrayRef<const c10::IValue> results, size_t first_result) {
+  if (results.empty()) return;
+  frame.call.results = frame.op->result_texts.of(frame.signature_of(results) + first_result, [&] {
+    return texts_.intern(results_text(*frame.op, results, first_result));
+  });
+}
+
 bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock) {
   Operator& op = *frame.op;
   if (op.is_c10d && !wait_for_collective(frame, results, lock)) return false;
@@ -114,7 +119,15 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   const size_t first_result = frame.call.uses.size();
   frame.collect(results);
   frame.result_count = static_cast<uint32_t>(results.size());
-  if (any_subclass(frame.places) && !describe_subclasses(frame, true, lock)) return false;
+  const bool has_subclasses = any_subclass(frame.places);
+  if (frame.shapes_only && !frame.has_rare && !has_subclasses && !op.is_collective) {  // nothing to be asked or read
+    for (const TensorPlace& place : frame.places)
+      use_shape(frame, *place.tensor, places_.of_result(place.argument, results.size(), -1), false);
+    note_results_text(frame, results, first_result);
+    frame.places.clear();
+    return true;
+  }
+  if (has_subclasses && !describe_subclasses(frame, true, lock)) return false;
   if (op.is_wait)
     for (const TensorPlace& place : frame.places) tensors_.written(*place.tensor);
   // The bytes of a view are its argument's: no result of this call.
@@ -133,9 +146,7 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   if (frame.has_rare)
     for (const Frame::Written& written : frame.rare().written)
       if (!written.returned) use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
-  if (!results.empty())
-    frame.call.results = op.result_texts.of(frame.signature_of(results) + first_result,
-                                            [&] { return texts_.intern(results_text(op, results, first_result)); });
+  note_results_text(frame, results, first_result);
   const bool attached = !frame.has_rare || take_pending(frame, lock);
   frame.forget_places();
   if (frame.has_rare) frame.rare().written.clear();

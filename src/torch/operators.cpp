@@ -2,28 +2,12 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <atomic>
 #include <string_view>
 
 namespace ttap::torch_source {
 namespace {
 
 using c10::DispatchKey;
-
-// How many operators of the process have been taken away.
-std::atomic<uint64_t> removals{0};
-
-class CountRemovals : public c10::OpRegistrationListener {
- public:
-  void onOperatorRegistered(const c10::OperatorHandle&) override {}
-  void onOperatorDeregistered(const c10::OperatorHandle&) override { removals.fetch_add(1, std::memory_order_relaxed); }
-};
-void count_removals() {
-  // Never destroyed: operators go after everything of ours.
-  static auto* const listening = new c10::RegistrationHandleRAII(
-      c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<CountRemovals>()));
-  (void)listening;
-}
 
 bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 
@@ -57,13 +41,6 @@ void describe_dispatch(Operator& op) {
                     op.handle->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutogradNestedTensor);
 }
 
-// Layers that call an operator again, after which a dispatch mode sees it.
-constexpr c10::DispatchKeySet kTransforms({DispatchKey::FuncTorchDynamicLayerFrontMode,
-                                           DispatchKey::FuncTorchDynamicLayerBackMode, DispatchKey::FuncTorchBatched,
-                                           DispatchKey::FuncTorchVmapMode, DispatchKey::FuncTorchGradWrapper,
-                                           DispatchKey::BatchedNestedTensor, DispatchKey::Batched,
-                                           DispatchKey::VmapMode});
-
 bool has_kernel_of_its_own(const c10::OperatorHandle& op, DispatchKey backend) {
   if (backend == DispatchKey::Undefined) return false;
   // The dispatcher prefers these to the composition; a formula for all of autograd comes after it.
@@ -74,19 +51,34 @@ bool has_kernel_of_its_own(const c10::OperatorHandle& op, DispatchKey backend) {
 
 }  // namespace
 
-OperatorTable::OperatorTable(PlaceTable& places) : places_(places) { count_removals(); }
+std::atomic<uint64_t> OperatorTable::removals_{0};
 
-Operator& OperatorTable::of(const at::RecordFunction& function) {
-  const char* name = function.name();
-  const uint64_t now = removals.load(std::memory_order_relaxed);
-  Found& found = by_name_[name];
-  if (found.op != nullptr && found.removals == now && found.op->dispatched) return *found.op;
-  const char* overload = function.overload_name();
-  if (found.op == nullptr || found.op->name != name || found.op->overload != overload) {
-    operators_.push_back(make(function, name, overload));
-    found.op = operators_.back().get();
+struct OperatorTable::CountRemovals : c10::OpRegistrationListener {
+  void onOperatorRegistered(const c10::OperatorHandle&) override {}
+  void onOperatorDeregistered(const c10::OperatorHandle&) override {
+    removals_.fetch_add(1, std::memory_order_relaxed);
   }
-  found.removals = now;
+};
+
+OperatorTable::OperatorTable(PlaceTable& places) : places_(places) {
+  // Never destroyed: operators go after everything of ours.
+  static auto* const listening = new c10::RegistrationHandleRAII(
+      c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<CountRemovals>()));
+  (void)listening;
+}
+
+Operator& OperatorTable::find(const at::RecordFunction& function, const char* name) {
+  const uint64_t now = removals_.load(std::memory_order_relaxed);
+  Found& found = by_name_[name];
+  if (found.op == nullptr || found.removals != now || !found.op->dispatched) {
+    const char* overload = function.overload_name();
+    if (found.op == nullptr || found.op->name != name || found.op->overload != overload) {
+      operators_.push_back(make(function, name, overload));
+      found.op = operators_.back().get();
+    }
+    found.removals = now;
+  }
+  if (found.op->dispatched) recent_of(name) = {name, found.op, now};
   return *found.op;
 }
 
@@ -110,6 +102,7 @@ std::unique_ptr<Operator> OperatorTable::make(const at::RecordFunction& function
   op->is_receive = op->is_c10d && op->name.find("recv") != std::string::npos;
   op->is_wait = op->name == "_c10d_functional::wait_tensor" || op->name == "c10d_functional::wait_tensor";
   op->result_comes_later = starts_with(op->name, "_c10d_functional::") && !op->is_wait;
+  op->is_collective = op->is_c10d || op->is_wait || op->result_comes_later;
   op->is_view = !op->writes && !op->schema->returns().empty();
   for (const c10::Argument& result : op->schema->returns())
     op->is_view = op->is_view && result.alias_info() != nullptr && !result.alias_info()->isWrite();
@@ -117,7 +110,7 @@ std::unique_ptr<Operator> OperatorTable::make(const at::RecordFunction& function
   return op;
 }
 
-bool is_looked_through(Operator& op, c10::DispatchKeySet keys) {
+bool decide_looked_through(Operator& op, c10::DispatchKeySet keys) {
   if (keys.has_any(kTransforms)) return true;
   if (keys.has_any(c10::autocast_dispatch_keyset) && op.handle) {
     const DispatchKey autocast = (keys & c10::autocast_dispatch_keyset).highestPriorityTypeId();

@@ -5,6 +5,7 @@
 #include <c10/core/DispatchKeySet.h>
 #include <c10/util/flat_hash_map.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -62,6 +63,7 @@ struct Operator {
   bool is_wait = false;             // that operator
   bool is_c10d = false;             // c10d:: collectives, whose result is a Work
   bool is_receive = false;          // one that nobody can wait for without perhaps waiting forever
+  bool is_collective = false;       // any of these
   int group_argument = -1;          // which argument is the group of a collective, or its name
   bool fills_nothing = false;       // empty(): whatever is in the memory
   bool is_view = false;             // its results are its arguments, seen otherwise
@@ -83,9 +85,23 @@ struct Operator {
 class OperatorTable {
  public:
   explicit OperatorTable(PlaceTable& places);
-  Operator& of(const at::RecordFunction& function);
+  Operator& of(const at::RecordFunction& function) {
+    const char* name = function.name();
+    const Recent& recent = recent_of(name);
+    const bool known = recent.name == name && recent.removals == removals_.load(std::memory_order_relaxed);
+    return known ? *recent.op : find(function, name);
+  }
 
  private:
+  struct Recent {
+    const char* name = nullptr;
+    Operator* op = nullptr;
+    uint64_t removals = 0;
+  };
+  Recent& recent_of(const char* name) {
+    return recent_[reinterpret_cast<uintptr_t>(name) * 0x9E3779B97F4A7C15 >> (64 - kRecentBits)];
+  }
+  Operator& find(const at::RecordFunction& function, const char* name);
   std::unique_ptr<Operator> make(const at::RecordFunction& function, const char* name, const char* overload);
 
   PlaceTable& places_;
@@ -97,11 +113,27 @@ class OperatorTable {
   };
   ska::flat_hash_map<const char*, Found> by_name_;
   std::vector<std::unique_ptr<Operator>> operators_;
+  static constexpr int kRecentBits = 8;
+  Recent recent_[1 << kRecentBits];  // asked before the map; none but those of the dispatcher
+
+  // How many operators of the process have been taken away.
+  struct CountRemovals;
+  static std::atomic<uint64_t> removals_;
 };
+
+// Layers that call an operator again, after which a dispatch mode sees it.
+inline constexpr c10::DispatchKeySet kTransforms(
+    {c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::FuncTorchDynamicLayerBackMode,
+     c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchVmapMode, c10::DispatchKey::FuncTorchGradWrapper,
+     c10::DispatchKey::BatchedNestedTensor, c10::DispatchKey::Batched, c10::DispatchKey::VmapMode});
 
 // Whether a dispatch mode would see the operators that this one calls, and not itself: it is composed of others, or a
 // layer above autograd (autocast, a transform of torch.func) calls it again. `keys` are those of its arguments and of
 // the thread.
-bool is_looked_through(Operator& op, c10::DispatchKeySet keys);
+bool decide_looked_through(Operator& op, c10::DispatchKeySet keys);
+inline bool is_looked_through(Operator& op, c10::DispatchKeySet keys) {
+  return (op.is_composite || keys.has_any(kTransforms | c10::autocast_dispatch_keyset)) &&
+         decide_looked_through(op, keys);
+}
 
 }  // namespace ttap::torch_source

@@ -31,6 +31,13 @@ class PlaceTable {
 
   // Of a result: the only one, or number `index` of several, or an item of a list.
   PlaceId of_result(size_t index, size_t results, int32_t item) {
+    return results == 1 && item < 0 && of_only_ ? *of_only_ : find_result(index, results, item);
+  }
+
+ private:
+  static constexpr size_t kCached = 8;
+
+  PlaceId find_result(size_t index, size_t results, int32_t item) {
     if (item < 0 && index < kCached) {
       std::optional<PlaceId>& known = results > 1 ? of_several_[index] : of_only_;
       if (!known) known = of(out_, results > 1 ? "/" + std::to_string(index) : std::string());
@@ -41,9 +48,6 @@ class PlaceTable {
     if (item >= 0) path += "/" + std::to_string(item);
     return of(out_, path);
   }
-
- private:
-  static constexpr size_t kCached = 8;
 
   TextTable& texts_;
   TextId in_, out_, after_;

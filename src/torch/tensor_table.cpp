@@ -4,7 +4,6 @@
 #include <c10/core/TensorImpl.h>
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 #include "core/mix64.h"
@@ -20,46 +19,10 @@ uint8_t marks_of(const at::Tensor& tensor) {
   return static_cast<uint8_t>((tensor.is_conj() ? 1 : 0) | (tensor.is_neg() ? 2 : 0));
 }
 
-constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;
-uint64_t stirred(uint64_t hash, uint64_t value) {
-  hash = (hash ^ value) * kOdd;
-  return hash ^ hash >> 29;
-}
-uint64_t hash_of(const at::Tensor& tensor, c10::IntArrayRef shape, c10::IntArrayRef strides) {
-  const c10::Device device = tensor.device();
-  uint64_t hash =
-      stirred(shape.size(), static_cast<uint64_t>(tensor.scalar_type()) << 32 | uint64_t{marks_of(tensor)} << 16 |
-                                static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
-  if (strides.empty()) {
-    for (const int64_t size : shape) hash = stirred(hash, static_cast<uint64_t>(size));
-  } else {
-    for (size_t i = 0; i < shape.size(); ++i)
-      hash = stirred(hash, static_cast<uint64_t>(shape[i]) ^ std::rotl(static_cast<uint64_t>(strides[i]) * kOdd, 32));
-  }
-  return hash;
-}
-
 bool has_sizes(const at::Tensor& tensor) {
   return !tensor.is_nested() && !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
 bool has_strides(const at::Tensor& tensor) { return tensor.layout() == c10::kStrided; }
-
-// Strided, and its sizes are numbers: the keys it is dispatched by say all else that a meta depends on.
-bool is_usual(const c10::TensorImpl& impl) {
-  constexpr c10::DispatchKeySet kUnusual({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
-                                          c10::DispatchKey::NestedTensor, c10::DispatchKey::Python,
-                                          c10::DispatchKey::FuncTorchBatched});
-  return !impl.key_set().has_any(kUnusual) && !impl.has_symbolic_sizes_strides() && !impl.is_mkldnn();
-}
-uint64_t usual_hash(const c10::TensorImpl& impl) {
-  const c10::IntArrayRef shape = impl.sizes(), strides = impl.strides();
-  uint64_t hash =
-      stirred(impl.key_set().raw_repr(), static_cast<uint64_t>(impl.dtype().toScalarType()) << 32 | shape.size() << 16 |
-                                             static_cast<uint8_t>(impl.device().index()));
-  for (size_t i = 0; i < shape.size(); ++i)
-    hash = stirred(hash, static_cast<uint64_t>(shape[i]) ^ std::rotl(static_cast<uint64_t>(strides[i]) * kOdd, 32));
-  return hash;
-}
 
 bool in_c_order(c10::IntArrayRef shape, c10::IntArrayRef strides) {
   int64_t expected = 1;
@@ -126,15 +89,18 @@ std::string_view unreadable(const at::Tensor& tensor) {
   return {};
 }
 
-MetaId TensorTable::meta_of(const at::Tensor& tensor) {
-  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  if (!is_usual(impl)) [[unlikely]]
-    return find_or_add_meta(tensor);
-  const uint64_t hash = usual_hash(impl);
-  RecentMeta& recent = recent_metas_[hash >> 56];
-  if (recent.hash != hash) [[unlikely]]
-    recent = {hash, find_or_add_meta(tensor)};
-  return recent.meta;
+uint64_t TensorTable::hash_of(const at::Tensor& tensor, c10::IntArrayRef shape, c10::IntArrayRef strides) {
+  const c10::Device device = tensor.device();
+  uint64_t hash =
+      stirred(shape.size(), static_cast<uint64_t>(tensor.scalar_type()) << 32 | uint64_t{marks_of(tensor)} << 16 |
+                                static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
+  if (strides.empty()) {
+    for (const int64_t size : shape) hash = stirred(hash, static_cast<uint64_t>(size));
+  } else {
+    for (size_t i = 0; i < shape.size(); ++i)
+      hash = stirred(hash, static_cast<uint64_t>(shape[i]) ^ std::rotl(static_cast<uint64_t>(strides[i]) * kOdd, 32));
+  }
+  return hash;
 }
 
 MetaId TensorTable::find_or_add_meta(const at::Tensor& tensor) {

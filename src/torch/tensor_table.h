@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/flat_hash_map.h>
 
+#include <bit>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -29,7 +30,16 @@ class TensorTable {
     bool is_read;  // more than dtype and shape of it were kept
   };
 
-  MetaId meta_of(const at::Tensor& tensor);
+  MetaId meta_of(const at::Tensor& tensor) {
+    const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+    if (!is_usual(impl)) [[unlikely]]
+      return find_or_add_meta(tensor);
+    const uint64_t hash = usual_hash(impl);
+    RecentMeta& recent = recent_metas_[hash >> 56];
+    if (recent.hash != hash) [[unlikely]]
+      recent = {hash, find_or_add_meta(tensor)};
+    return recent.meta;
+  }
   const std::deque<TensorMeta>& metas() const { return metas_; }
 
   uint32_t number_of(const at::Tensor& tensor);
@@ -113,6 +123,29 @@ class TensorTable {
     size_t next_ = 0;
   };
 
+  // Strided, and its sizes are numbers: the keys it is dispatched by say all else that a meta depends on.
+  static bool is_usual(const c10::TensorImpl& impl) {
+    constexpr c10::DispatchKeySet kUnusual({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
+                                            c10::DispatchKey::NestedTensor, c10::DispatchKey::Python,
+                                            c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::MkldnnCPU});
+    return !impl.key_set().has_any(kUnusual) && !impl.has_symbolic_sizes_strides();
+  }
+  static constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;
+  static uint64_t stirred(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * kOdd;
+    return hash ^ hash >> 29;
+  }
+  [[gnu::always_inline]] static uint64_t usual_hash(const c10::TensorImpl& impl) {
+    const c10::IntArrayRef shape = impl.sizes();
+    const int64_t* const strides = impl.strides().data();
+    uint64_t hash =
+        stirred(impl.key_set().raw_repr(), static_cast<uint64_t>(impl.dtype().toScalarType()) << 32 |
+                                               shape.size() << 16 | static_cast<uint8_t>(impl.device().index()));
+    for (size_t i = 0; i < shape.size(); ++i)
+      hash = stirred(hash, static_cast<uint64_t>(shape[i]) ^ std::rotl(static_cast<uint64_t>(strides[i]) * kOdd, 32));
+    return hash;
+  }
+  static uint64_t hash_of(const at::Tensor& tensor, c10::IntArrayRef shape, c10::IntArrayRef strides);
   MetaId find_or_add_meta(const at::Tensor& tensor);
   View* find_view(const at::Tensor& tensor, MetaId meta);
   Storage* storage_of(const at::Tensor& tensor);
