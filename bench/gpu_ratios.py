@@ -324,8 +324,8 @@ def of_decoding() -> list[Row]:
             sets = [quantized(name, height, columns, layout) for _ in range(4 if mib == 64 else 1)]
             outs = [torch.empty(height, columns, dtype=torch.bfloat16, device="cuda") for _ in sets]
             moved = outs[0].nbytes + sum(part.nbytes for part in sets[0][1] if part is not None)
-            # Up to a multiple of 512: copies of odd sizes are slower than they must be.
-            copied = -(-moved // 1024) * 512
+            # Up to a multiple of 64 KiB: copies of other sizes take half as long again.
+            copied = -(-moved // (128 << 10)) * (64 << 10)
             plain = [torch.empty(copied, dtype=torch.uint8, device="cuda") for _ in range(2 * len(sets))]
             decoding, copying = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
             with torch.cuda.graph(decoding):
