@@ -48,7 +48,7 @@ def test_the_extension_decodes_into_raw_memory_and_records_it(tmp_path, dtype):
     recorder = _core.Recorder.create(options)
     event = recorder.begin_event("w", "module", recorder.open_pass(), 1)
     for role, tensor in (("out", values), ("in", raw_of(values))):
-        assert recorder.capture(event, tensor, role, "", "cpu", 0, group.description) is None
+        assert recorder.capture(event, tensor, role, "", "cpu", group=group.description) is None
     recorder.close()
     plain, raw = tap.open(tmp_path).ranks[0].passes[0].records
     assert raw.hash == plain.hash and raw.stats == plain.stats and raw.shape == plain.shape and raw.dtype == plain.dtype
