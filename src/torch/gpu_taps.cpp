@@ -15,6 +15,7 @@ constexpr size_t kMostWaiting = 64;
 // of a prefill's tensors, so that they share the fixed time of a launch.
 constexpr uint64_t kMostWaitingBytes = 256 << 20;
 constexpr uint64_t kPartOfMemory = 512;
+constexpr uint64_t kLargeBytes = 1 << 20;
 
 // Without a look at whether it may be read: torch.compile forbids it for what a later replay has overwritten, by an
 // exception.
@@ -31,7 +32,7 @@ uint64_t GpuTaps::capture_of(int device) {
 
 // ---- a tensor ----
 
-cuda::PendingResult GpuTaps::fingerprint(const at::Tensor& tensor, const TensorView& view, bool hold, Deliver deliver) {
+cuda::PendingResult GpuTaps::fingerprint(const at::Tensor& tensor, const TensorView& view, Hold hold, Deliver deliver) {
   const int device = tensor.device().index();
   const cuda::Stream stream = CudaStreams::current(device);
   // What the batch needs is asked for once, by the first that comes.
@@ -54,7 +55,7 @@ cuda::PendingResult GpuTaps::fingerprint(const at::Tensor& tensor, const TensorV
 }
 
 Result<GraphPass::Tap> GpuTaps::tap(GraphPass& graph, const at::Tensor& tensor, const TensorView& view, Level level,
-                                    bool hold) {
+                                    Hold hold) {
   const int device = tensor.device().index();
   if (device != graph.memory().device())
     return Error{.code = ErrorCode::kUnsupported, .message = "the tensor is on another GPU than the graph"};
@@ -94,15 +95,23 @@ void GpuTaps::note_late(const Batch& batch) {
   if (std::find(late_.begin(), late_.end(), late) == late_.end()) late_.push_back(late);
 }
 
-void GpuTaps::add(Batch& batch, const at::Tensor& tensor, bool hold, Waiting waiting) {
-  const uint64_t bytes = byte_count(waiting.job.view);
-  if (hold) {
+// What the model's allocator has to do without: all of the storage, once.
+uint64_t GpuTaps::newly_held(const Batch& batch, const c10::Storage& storage) {
+  for (const Waiting& each : batch.jobs)
+    if (each.storage.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) return 0;
+  return storage.nbytes();
+}
+
+void GpuTaps::add(Batch& batch, const at::Tensor& tensor, Hold hold, Waiting waiting) {
+  const bool large = byte_count(waiting.job.view) >= kLargeBytes;
+  if (hold != Hold::kNo) {
     waiting.storage = tensor.storage();
     waiting.storage_data = data_of(waiting.storage);
+    batch.bytes += newly_held(batch, waiting.storage);
   }
   batch.jobs.push_back(std::move(waiting));
-  batch.bytes += bytes;
-  if (!hold || batch.jobs.size() >= kMostWaiting || batch.bytes >= batch.most_bytes) {
+  if (hold == Hold::kNo || (hold == Hold::kIfSmall && large) || batch.jobs.size() >= kMostWaiting ||
+      batch.bytes >= batch.most_bytes) {
     // What the program has made wait for this stream before now does not wait for those that were held back.
     if (batch.jobs.size() > 1) note_late(batch);
     launch(batch);

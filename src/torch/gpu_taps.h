@@ -43,14 +43,18 @@ class GpuTaps {
     return !view.shape.empty() && view.shape[0] == rows_.padded ? rows_.rows : cuda::Rows{};
   }
 
-  // A tensor's fingerprint, when its turn comes. `hold` is false where holding its storage would show: autograd adds
-  // up gradients in place only when nobody else has them.
+  // Whether a tensor may wait for others. Not where holding its storage would show: autograd adds up gradients in place
+  // only when nobody else has them. A large one only if it is new, and so not soon written to past all operators, as
+  // caches and gathered parameters are.
+  enum class Hold : uint8_t { kNo, kIfSmall, kYes };
+
+  // A tensor's fingerprint, when its turn comes.
   // `deliver` is told when it is launched, or when it cannot be (then with nothing).
   using Deliver = std::function<void(const cuda::PendingResult& pending)>;
-  cuda::PendingResult fingerprint(const at::Tensor& tensor, const TensorView& view, bool hold, Deliver deliver);
+  cuda::PendingResult fingerprint(const at::Tensor& tensor, const TensorView& view, Hold hold, Deliver deliver);
   // The same in the graph that is captured on the current stream.
   Result<GraphPass::Tap> tap(GraphPass& graph, const at::Tensor& tensor, const TensorView& view, Level level,
-                             bool hold);
+                             Hold hold);
 
   bool waiting() const { return !batches_.empty(); }
   // Whether the next operator may have to wait for anything of ours.
@@ -86,7 +90,8 @@ class GpuTaps {
   };
   Batch* find_batch(int device, cuda::Stream stream, uint64_t capture);
   Batch& make_batch(int device, cuda::Stream stream, uint64_t capture, void* scratch);
-  void add(Batch& batch, const at::Tensor& tensor, bool hold, Waiting waiting);
+  void add(Batch& batch, const at::Tensor& tensor, Hold hold, Waiting waiting);
+  static uint64_t newly_held(const Batch& batch, const c10::Storage& storage);
   void lose(const Waiting& waiting);
   void launch(Batch& batch);
   void note_late(const Batch& batch);

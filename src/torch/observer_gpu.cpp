@@ -12,6 +12,13 @@ namespace {
 constexpr std::string_view kNoTaps = "captured into a graph that cannot be tapped";
 constexpr std::string_view kNoPlace = "no room for results from the GPU";
 
+// Made by this call, and nobody else's: no view of another, nor written to since it was made.
+bool is_new(const at::Tensor& result) {
+  const c10::TensorImpl& tensor = *result.unsafeGetTensorImpl();
+  return tensor.version_counter().enabled() && tensor.version_counter().current_version() == 0 &&
+         tensor.has_storage() && tensor.storage().use_count() == 1;
+}
+
 }  // namespace
 
 // What waits to be read must be read before the call can change it, or give its memory to another.
@@ -51,7 +58,9 @@ void Observer::send_to_gpu(Frame& frame) {
       continue;
     }
     const TensorView view{tensor.const_data_ptr(), each.meta->dtype, each.meta->shape, each.meta->strides};
-    const bool hold = !frame.backward;
+    const GpuTaps::Hold hold = frame.backward                         ? GpuTaps::Hold::kNo
+                               : each.role == "out" && is_new(tensor) ? GpuTaps::Hold::kYes
+                                                                      : GpuTaps::Hold::kIfSmall;
     if (frame.call.graph != nullptr) {
       const auto tap = gpu_.tap(*frame.call.graph, tensor, view, each.record.asked, hold);
       if (!tap.ok()) {

@@ -49,6 +49,16 @@ bool has_kernel_of_its_own(const c10::OperatorHandle& op, DispatchKey backend) {
   return op.hasKernelForDispatchKey(c10::getAutogradKeyFromBackend(c10::toBackendComponent(backend)));
 }
 
+// One that was taken away and defined again may have got the same place for its name.
+bool is_another(Operator& op, const at::RecordFunction& function) {
+  if (!op.dispatched) return false;
+  const std::optional<c10::FunctionSchema> schema = function.operator_schema();
+  if (!schema || !(*schema == *op.schema)) return true;
+  describe_dispatch(op);
+  op.decided_for = DispatchKey::Undefined;
+  return false;
+}
+
 }  // namespace
 
 std::atomic<uint64_t> OperatorTable::removals_{0};
@@ -72,7 +82,8 @@ Operator& OperatorTable::find(const at::RecordFunction& function, const char* na
   Found& found = by_name_[name];
   if (found.op == nullptr || found.removals != now || !found.op->dispatched) {
     const char* overload = function.overload_name();
-    if (found.op == nullptr || found.op->name != name || found.op->overload != overload) {
+    if (found.op == nullptr || found.op->name != name || found.op->overload != overload ||
+        is_another(*found.op, function)) {
       operators_.push_back(make(function, name, overload));
       found.op = operators_.back().get();
     }

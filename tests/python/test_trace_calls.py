@@ -210,3 +210,21 @@ def test_in_every_view_each_tensor_has_its_shape(view):
     with tap.trace(view=view) as trace:
         nn.functional.linear(X, torch.ones(2, 3), torch.ones(2)).sum().item()
     assert all(use.record is not None for event in trace for use in event.uses)
+
+
+def test_an_operator_that_is_defined_again_is_the_new_one():
+    """Its name may well come to lie where the old one's was."""
+    x = torch.ones(4)
+    definitions = [
+        ("f(Tensor a) -> Tensor", lambda a: a + 1, [x]),
+        ("f(Tensor a, Tensor b) -> (Tensor, Tensor)", lambda a, b: (a + 1, b + 1), [x, x]),
+    ]
+    with tap.trace() as trace:
+        for schema, function, arguments in definitions * 3:
+            library = torch.library.Library("ttap_defined_again", "FRAGMENT")
+            library.define(schema)
+            library.impl("f", function, "CompositeExplicitAutograd")
+            torch.ops.ttap_defined_again.f(*arguments)
+            library._destroy()
+    lines = [line for line in str(trace).splitlines() if "ttap_defined_again" in line]
+    assert [line.count("f32[4]") for line in lines] == [2, 4] * 3

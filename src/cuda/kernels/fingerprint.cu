@@ -94,7 +94,9 @@ struct LargeJobs {
           std::max<uint64_t>(static_cast<uint64_t>(static_cast<double>(resident) * static_cast<double>(bytes) /
                                                    static_cast<double>(all_bytes)),
                              1);
-      job.blocks = blocks_for_large(bytes, share);
+      // No more than there is room for, with one for each that comes after.
+      const uint32_t left = kMostBlocks - blocks - (count - 1 - i);
+      job.blocks = static_cast<uint16_t>(std::min<uint32_t>(blocks_for_large(bytes, share), left));
       job.first_block = batch.first_block[i] = static_cast<uint16_t>(blocks);
       blocks += job.blocks;
     }
