@@ -5,7 +5,7 @@
 #include "cuda/kernels/lane_of_dtype.cuh"
 #include "cuda/kernels/launch.h"
 #include "cuda/kernels/launch_status.h"
-#include "cuda/kernels/single_launch.h"
+#include "cuda/kernels/launches.h"
 
 // Which launch takes which tensor: small ones in C order share one, large ones of a dtype do (large.cu), and those with
 // strides that are not of whole vectors get one each (strided.cu).

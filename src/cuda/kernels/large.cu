@@ -1,7 +1,7 @@
 #include <atomic>
 
 #include "cuda/kernels/lane_of_dtype.cuh"
-#include "cuda/kernels/single_launch.h"
+#include "cuda/kernels/launches.h"
 #include "cuda/kernels/work_by_pairs.cuh"
 
 // Large tensors of one dtype, several to a launch. Those of which whole vectors lie together (VectorLayout) are read

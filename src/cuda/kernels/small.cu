@@ -1,6 +1,6 @@
 #include "cuda/kernels/block_work.cuh"
 #include "cuda/kernels/lane_of_dtype.cuh"
-#include "cuda/kernels/single_launch.h"
+#include "cuda/kernels/launches.h"
 
 namespace ttap::cuda {
 namespace {
