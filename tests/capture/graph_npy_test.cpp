@@ -353,13 +353,17 @@ TEST(GraphsAsNpy, AFileThatWasChangedIsNoticed) {
   EXPECT_EQ(pass->read(*pass->find({.name = "%add"})).error().code, ErrorCode::kCorrupt);
 }
 
+fs::path folder_of_one_pass(const ScratchDirectory& scratch) {
+  auto recorder = make(as_npy(scratch.path()));
+  run_small_graph(*recorder, recorder->begin_pass(), 0);
+  EXPECT_TRUE(recorder->close().ok());
+  return recorder->rank_directory() / kGraph / "0";
+}
+
 // The first record is read before the second, which names the same file.
 TEST(GraphsAsNpy, EveryRecordIsHeldToTheFileItNames) {
   const ScratchDirectory scratch;
-  auto recorder = make(as_npy(scratch.path()));
-  run_small_graph(*recorder, recorder->begin_pass(), 0);
-  ASSERT_TRUE(recorder->close().ok());
-  const fs::path folder = recorder->rank_directory() / kGraph / "0";
+  const fs::path folder = folder_of_one_pass(scratch);
   const nlohmann::json good = index_of(folder);
   const auto code_with = [&](const std::function<void(nlohmann::json&)>& change) {
     nlohmann::json index = good, second = good["tensors"][0];
@@ -381,10 +385,7 @@ TEST(GraphsAsNpy, EveryRecordIsHeldToTheFileItNames) {
 
 TEST(GraphsAsNpy, AnIndexThatIsNotSoundIsAnError) {
   const ScratchDirectory scratch;
-  auto recorder = make(as_npy(scratch.path()));
-  run_small_graph(*recorder, recorder->begin_pass(), 0);
-  ASSERT_TRUE(recorder->close().ok());
-  const fs::path folder = recorder->rank_directory() / kGraph / "0";
+  const fs::path folder = folder_of_one_pass(scratch);
   const nlohmann::json good = index_of(folder);
   const auto code_with = [&](const std::function<void(nlohmann::json&)>& change) {
     nlohmann::json index = good;
