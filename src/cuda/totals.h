@@ -12,8 +12,8 @@ namespace ttap::cuda {
 
 // In the order of the columns that blocks write (kernels/columns.cuh). Sums are of distances from a centre.
 struct Totals {
-  DoubleSum sum;
-  DoubleSum squares;
+  DoubleSum sum = {};
+  DoubleSum squares = {};
   double l1 = 0;
   double min = 0;
   double minus_max = 0;

@@ -11,32 +11,32 @@ bool counter_is_even() {
   std::ifstream file("/sys/devices/system/clocksource/clocksource0/current_clocksource");
   std::string name;
   file >> name;
+#if defined(__x86_64__)
   return name == "tsc";
+#else
+  return name == "arch_sys_counter";
+#endif
 }
 
-#if defined(__x86_64__)
 // Measured over a millisecond, once per process: good to some 1e-4, which no duration of an operator needs better.
 double measured_ns_per_tick() {
   static const double rate = [] {
     if (!counter_is_even()) return 0.0;
-    const uint64_t ticks = __builtin_ia32_rdtsc();
+    const uint64_t ticks = Ticks::counter();
     const uint64_t begin = steady_ns();
     uint64_t end = begin;
     while (end - begin < 1000000) end = steady_ns();
-    return static_cast<double>(end - begin) / static_cast<double>(__builtin_ia32_rdtsc() - ticks);
+    return static_cast<double>(end - begin) / static_cast<double>(Ticks::counter() - ticks);
   }();
   return rate;
 }
-#endif
 
 }  // namespace
 
-Ticks::Ticks() : start_ns_(steady_ns()) {
-#if defined(__x86_64__)
-  ns_per_tick_ = static_cast<uint64_t>(measured_ns_per_tick() * static_cast<double>(uint64_t{1} << kFraction));
-  start_ticks_ = __builtin_ia32_rdtsc();
+Ticks::Ticks()
+    : ns_per_tick_(static_cast<uint64_t>(measured_ns_per_tick() * static_cast<double>(uint64_t{1} << kFraction))) {
+  start_ticks_ = counter();
   start_ns_ = steady_ns();
-#endif
 }
 
 }  // namespace ttap::torch_source

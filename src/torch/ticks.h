@@ -11,13 +11,22 @@ class Ticks {
  public:
   Ticks();
   uint64_t now_ns() const {
+    if (ns_per_tick_ == 0) return steady_ns();
+    return start_ns_ +
+           static_cast<uint64_t>(static_cast<__uint128_t>(counter() - start_ticks_) * ns_per_tick_ >> kFraction);
+  }
+
+  // The processor's; not in order with the instructions around it.
+  static uint64_t counter() {
 #if defined(__x86_64__)
-    if (ns_per_tick_ > 0)
-      return start_ns_ +
-             static_cast<uint64_t>(static_cast<__uint128_t>(__builtin_ia32_rdtsc() - start_ticks_) * ns_per_tick_ >>
-                                   kFraction);
+    return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    uint64_t ticks;
+    asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#else
+    return 0;
 #endif
-    return steady_ns();
   }
 
  private:

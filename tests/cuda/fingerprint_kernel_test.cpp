@@ -340,13 +340,13 @@ TEST(KernelLaunches, the_same_launch_gives_the_same_bits) {
   }
 }
 
-TEST(KernelLaunches, leave_the_tickets_zero) {
+TEST(KernelLaunches, leave_the_scratch_memory_zero) {
   TTAP_NEEDS_GPU();
   Gpu gpu;
   DeviceResult* results = gpu.results_on_device(100);
   const Tensors tensors = mixed_tensors(gpu, 100, results);
   gpu.launch(tensors.jobs);
-  EXPECT_EQ(gpu.download(gpu.scratch(), 4096), Bytes(4096));
+  EXPECT_EQ(gpu.download(gpu.scratch(), kScratchBytes), Bytes(kScratchBytes));
 }
 
 TEST(KernelLaunches, run_side_by_side_on_two_streams) {

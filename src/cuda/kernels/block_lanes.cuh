@@ -28,13 +28,16 @@ template <class F>
 struct ValueLane {
   // Sums of 16-bit values are good enough about zero.
   static constexpr bool kHasCentre = F::kBits > 16;
+  // Sums that threads leave: whether they have rests, or add up exactly or nearly so without; whether they may come
+  // near to what a double can hold.
+  static constexpr bool kHasRests = kHasCentre;
+  static constexpr bool kSumsMayBeHuge = F::kBits == 64 && F::kKind == LaneKind::kFloat;
   static constexpr LargePlan kLargePlan = F::kBits == 16                 ? kPlanOf16Bits
                                           : F::kBits == 32               ? kPlanOf32Bits
                                           : F::kKind == LaneKind::kFloat ? kPlanOfDoubles
                                                                          : kPlanOf64BitIntegers;
   struct Shared {};
   StatsOfLane<F> stats;
-  ScalarStats odd;
 
   __device__ ValueLane(Shared&, DType) {}
 
@@ -57,9 +60,12 @@ struct ValueLane {
     stats.add(vectors);
   }
 
-  // The first `valid` bytes of a vector.
-  __device__ void add_odd(const Vector& vector, uint32_t valid) {
+  __device__ LaneSums finish(double centre) const { return stats.finish(centre); }
+
+  // Of the first `valid` bytes of a vector.
+  __device__ static LaneSums sums_of_odd(const Vector& vector, uint32_t valid, DType, double centre) {
     constexpr uint32_t kSize = F::kBits / 8;
+    ScalarStats odd;
     // Shifted down value by value: an index that is not known when compiling would put the vector into local memory.
     uint64_t low = vector.word[0] | static_cast<uint64_t>(vector.word[1]) << 32;
     uint64_t high = vector.word[2] | static_cast<uint64_t>(vector.word[3]) << 32;
@@ -74,12 +80,7 @@ struct ValueLane {
         high >>= F::kBits;
       }
     }
-  }
-
-  __device__ LaneSums finish(double centre, bool has_odd) const {
-    LaneSums sums = stats.finish(centre);
-    if (has_odd) ttap::cuda::add(sums, odd.finish(centre));
-    return sums;
+    return odd.finish(centre);
   }
 };
 
@@ -88,6 +89,8 @@ struct ValueLane {
 template <uint32_t COPIES>
 struct ByteLane {
   static constexpr bool kHasCentre = false;
+  static constexpr bool kHasRests = false;
+  static constexpr bool kSumsMayBeHuge = false;
   static constexpr LargePlan kLargePlan = kPlanOfBytes;
   struct Shared {
     uint32_t counts[256 * COPIES];
@@ -112,23 +115,24 @@ struct ByteLane {
       for (int i = 0; i < 16; ++i) count(byte_of(vectors[v], i));
   }
 
-  __device__ void add_odd(const Vector& vector, uint32_t valid) {
-#pragma unroll
-    for (uint32_t i = 0; i < 16; ++i)
-      if (i < valid) count(byte_of(vector, i));
-  }
-
   // Each thread answers for one code.
-  __device__ LaneSums finish(double, bool) const {
+  __device__ LaneSums finish(double) const {
     __syncthreads();
     const uint32_t code = threadIdx.x;
     uint32_t count = 0;
 #pragma unroll
     for (uint32_t i = 0; i < COPIES; ++i) count += shared.counts[code * COPIES + (i + code) % COPIES];
-    // As long as the longest element, which is what the compiler sees value_of() read.
-    const uint8_t element[16] = {static_cast<uint8_t>(code)};
-    LaneSums sums = sums_of_code(value_of(dtype, element), dtype == DType::kF4E2M1FNx2 ? code & 0xF : code, count);
-    if (dtype == DType::kF4E2M1FNx2) ttap::cuda::add(sums, sums_of_code(value_of(dtype, element, 1), code >> 4, count));
+    return sums_of_byte(dtype, code, count);
+  }
+
+  __device__ static LaneSums sums_of_odd(const Vector& vector, uint32_t valid, DType dtype, double) {
+    LaneSums sums;
+#pragma unroll 1
+    for (uint32_t i = 0; i < valid; ++i) {
+      const uint64_t half = i < 8 ? vector.word[0] | static_cast<uint64_t>(vector.word[1]) << 32
+                                  : vector.word[2] | static_cast<uint64_t>(vector.word[3]) << 32;
+      ttap::cuda::add(sums, sums_of_byte(dtype, static_cast<uint32_t>(half >> (8 * (i % 8))) & 0xFF, 1));
+    }
     return sums;
   }
 
@@ -142,8 +146,17 @@ struct ByteLane {
     asm volatile("red.shared.add.u32 [%0], 1;" ::"r"(byte * (COPIES * 4) + own) : "memory");
   }
 
+  __device__ static LaneSums sums_of_byte(DType dtype, uint32_t code, uint32_t count) {
+    // As long as the longest element, which is what the compiler sees value_of() read.
+    const uint8_t element[16] = {static_cast<uint8_t>(code)};
+    if (dtype != DType::kF4E2M1FNx2) return sums_of_code(dtype, value_of(dtype, element), code, count);
+    LaneSums sums = sums_of_code(dtype, value_of(dtype, element), code & 0xF, count);
+    ttap::cuda::add(sums, sums_of_code(dtype, value_of(dtype, element, 1), code >> 4, count));
+    return sums;
+  }
+
   // By the format's own rule: no exponent, and some mantissa.
-  __device__ bool is_subnormal(uint32_t code) const {
+  __device__ static bool is_subnormal(DType dtype, uint32_t code) {
     switch (dtype) {
       case DType::kF8E4M3FN:
       case DType::kF8E4M3FNUZ: return (code & 0x78) == 0 && (code & 0x07) != 0;
@@ -155,7 +168,7 @@ struct ByteLane {
   }
 
   // Exact: a value has eight bits at most, its count 32.
-  __device__ LaneSums sums_of_code(double value, uint32_t code, uint32_t count) const {
+  __device__ static LaneSums sums_of_code(DType dtype, double value, uint32_t code, uint32_t count) {
     LaneSums sums;
     if (count == 0) return sums;
     if (isnan(value)) {
@@ -171,7 +184,7 @@ struct ByteLane {
         sums.zeros = count;
       else
         sums.min_abs_nonzero = magnitude;
-      if (is_subnormal(code)) sums.subnormals = count;
+      if (is_subnormal(dtype, code)) sums.subnormals = count;
       sums.l1 = magnitude * n;
       sums.sum.high = value * n;
       sums.squares.high = value * value * n;

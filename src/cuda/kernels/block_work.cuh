@@ -5,8 +5,9 @@
 #include "cuda/kernels/source.cuh"
 #include "cuda/kernels/warp_sum.cuh"
 
-// What a block does for a tensor: reads its share once, and either leaves a partial result or, being the last, merges
-// them all.
+// What a block does for a tensor, however it reads its share: the odd end, and the end. Blocks leave what they found
+// for the tensor's last one, which waits for the others and adds up. They are all at work, or done: blocks begin in the
+// order of their numbers.
 namespace ttap::cuda {
 
 // Sums of hash blocks, or of slices of them, that wait to be mixed: 32 for each warp.
@@ -16,25 +17,6 @@ struct HashShared {
   alignas(16) uint32_t keys[kHashKeyCount];
   HashPair sums[kSumsKept];
   HashPair odd[kWarps];
-};
-
-struct NoFeed {};
-
-// What the threads found takes the place of what they needed to find it.
-template <class Lane, class Feed = NoFeed>
-struct BlockShared {
-  struct Working {
-    HashShared hash;
-    typename Lane::Shared lane;
-    Feed feed;
-  };
-  union {
-    Working working;
-    ThreadRows rows;
-  };
-  Totals totals;
-  double centre;
-  bool is_last;
 };
 
 // Shared memory is not constructed: whoever reads a part of it has written it.
@@ -57,24 +39,27 @@ __device__ inline void load_keys(HashShared& shared) {
     to[kBlockThreads + threadIdx.x] = __ldg(from + kBlockThreads + threadIdx.x);
 }
 
+__device__ TTAP_APART inline uint64_t bytes_of_live_rows(const DeviceJob& job) {
+  const int64_t live = job.rows_are_64_bit ? *static_cast<const int64_t*>(job.rows)
+                                           : static_cast<int64_t>(*static_cast<const int32_t*>(job.rows));
+  if (live < 0) return 0;
+  const auto rows = static_cast<uint64_t>(live);
+  const uint64_t bytes = rows * job.row_bytes;
+  return __umul64hi(rows, job.row_bytes) != 0 || bytes > job.bytes ? job.bytes : bytes;
+}
 __device__ inline uint64_t live_bytes(const DeviceJob& job) {
-  int64_t rows = static_cast<int64_t>(job.row_count);
-  if (job.rows != nullptr) {
-    const int64_t live = job.rows_are_64_bit ? *static_cast<const int64_t*>(job.rows)
-                                             : static_cast<int64_t>(*static_cast<const int32_t*>(job.rows));
-    rows = live < 0 ? 0 : live < rows ? live : rows;
-  }
-  return static_cast<uint64_t>(rows) * job.row_bytes;
+  return job.rows == nullptr ? job.bytes : bytes_of_live_rows(job);
 }
 
 __device__ inline void store_copy(std::byte* copy_to, uint64_t at, const Vector& vector) {
   *reinterpret_cast<uint4*>(copy_to + at) = {vector.word[0], vector.word[1], vector.word[2], vector.word[3]};
 }
 
-// Up to a hash block's bytes from `start` on, a vector for each thread. Every thread of the block comes here.
+// Up to a hash block's bytes from `start` on, a vector for each thread. Every thread of the block comes here, and gets
+// the statistics of its values.
 template <class Lane, class Source>
-__device__ inline void take_odd_end(const DeviceJob& job, const Source& source, uint64_t start, uint32_t size,
-                                    Lane& lane, HashShared& shared) {
+__device__ TTAP_APART LaneSums take_odd_end(const DeviceJob& job, const Source& source, uint64_t start, uint32_t size,
+                                            double centre, HashShared& shared) {
   const uint32_t at = threadIdx.x * kVectorBytes;
   const uint32_t valid = at >= size ? 0 : size - at < kVectorBytes ? size - at : kVectorBytes;
   const Vector vector = source.partial(start + at, valid);
@@ -82,19 +67,18 @@ __device__ inline void take_odd_end(const DeviceJob& job, const Source& source, 
   // Zeros up to the next stripe are part of the hash.
   if (at < (size + kHashStripeBytes - 1) / kHashStripeBytes * kHashStripeBytes)
     add_to_hash(vector, shared.keys, threadIdx.x, sums);
-  lane.add_odd(vector, valid);
   if (job.copy_to != nullptr) {
 #pragma unroll
     for (uint32_t i = 0; i < kVectorBytes; ++i)
       if (i < valid) job.copy_to[start + at + i] = static_cast<std::byte>(vector.word[i / 4] >> (8 * (i % 4)));
   }
-  const uint64_t half = warp_sum_halves(sums);
-  if (threadIdx.x % 32 == 0) shared.odd[threadIdx.x / 32].a = half;
-  if (threadIdx.x % 32 == 16) shared.odd[threadIdx.x / 32].b = half;
+  const HashPair of_warp = warp_sum(sums);
+  if (threadIdx.x % 32 == 0) shared.odd[threadIdx.x / 32] = of_warp;
+  return Lane::sums_of_odd(vector, valid, job.dtype, centre);
 }
 
-// After a __syncthreads() that follows take_odd_end(); for one thread.
-__device__ inline HashPair digest_of_odd_end(uint64_t start, const HashShared& shared) {
+// After a barrier that follows take_odd_end(); for one thread.
+__device__ TTAP_APART inline HashPair digest_of_odd_end(uint64_t start, const HashShared& shared) {
   HashPair sums;
 #pragma unroll
   for (uint32_t i = 0; i < kWarps; ++i) {
@@ -106,159 +90,68 @@ __device__ inline HashPair digest_of_odd_end(uint64_t start, const HashShared& s
 
 // ---- the end of a block ----
 
-// The block's ticket, and with it what other blocks wrote before they took theirs; they see what this one wrote.
-__device__ inline uint32_t take_ticket(uint32_t* tickets) {
-  uint32_t before;
-  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(tickets) : "memory");
-  return before;
-}
+// The host works out what the totals mean (totals.h).
+struct ResultWriter {
+  const DeviceJob& job;
 
-// For the first warp, a number for each lane. The host works out what they mean (totals.h).
-__device__ inline void publish(const DeviceJob& job, uint64_t bytes, const Totals& totals, double centre) {
-  const uint32_t lane = threadIdx.x;
-  uint64_t number = bytes;
-  if (lane < kColumns) number = reinterpret_cast<const uint64_t*>(&totals)[lane];
-  if (lane == kColumns) number = detail::as_bits(centre);
-  if (lane == kColumns + 2) number = job.sequence;
-  auto* result = reinterpret_cast<uint64_t*>(job.result);
-  if (lane < kColumns + 2) result[lane] = number;
-  if (!job.is_watched) {  // the end of the kernel is soon enough for all of it
-    if (lane == kColumns + 2) result[lane] = number;
-    return;
+  __device__ uint64_t* numbers() const { return reinterpret_cast<uint64_t*>(job.result); }
+  __device__ void operator()(uint32_t column, uint64_t value, uint64_t count) const {
+    numbers()[column] = value;
+    if (is_counted(column)) numbers()[kValueColumns + count_of_column(column)] = count;
   }
-  __syncwarp();
-  if (lane == kColumns + 2) asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(result + lane), "l"(number) : "memory");
-}
+  // After all totals, by every thread of the block.
+  __device__ void end(uint64_t bytes, double centre) const {
+    if (job.is_watched) __syncthreads();  // else the end of the kernel is soon enough for all of it
+    if (threadIdx.x != kBlockThreads - 1) return;
+    numbers()[kColumns] = detail::as_bits(centre);
+    numbers()[kColumns + 1] = bytes;
+    uint64_t* const sequence = numbers() + kColumns + 2;
+    if (job.is_watched)
+      asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(sequence), "l"(job.sequence) : "memory");
+    else
+      *sequence = job.sequence;
+  }
+};
 static_assert(offsetof(DeviceResult, centre) == 8 * kColumns && offsetof(DeviceResult, bytes) == 8 * (kColumns + 1) &&
               offsetof(DeviceResult, sequence) == 8 * (kColumns + 2));
 
-// `mine` is what this thread found. The block that comes last adds up what all blocks of the job left, in their order.
-template <class Lane, class Shared>
-__device__ inline void finish_block(const DeviceJob& job, uint32_t ticket, uint64_t bytes, const LaneSums& mine,
-                                    const HashPair& digest, Scratch& scratch, Shared& shared) {
-  __syncthreads();  // who still needs what the rows take the place of
-  write_rows(mine, digest, shared.rows);
-  __syncthreads();
+// What a block's threads found, each `mine`: to the result when the block is the only one, else to its cells. `digest`
+// is called after the rows are written, by one warp (add_up_threads()).
+template <class Lane, class Digest>
+__device__ inline void finish_block(uint32_t warp, const DeviceJob& job, uint64_t bytes, const LaneSums& mine,
+                                    const Digest& digest, double centre, ThreadRows& rows, Scratch& scratch) {
+  write_rows<Lane>(mine, rows);
+  if (warp == kDigestWarp)
+    arrive_at<Barrier::kRows>();  // it does not read them
+  else
+    wait_at<Barrier::kRows>();
   const bool alone = job.blocks == 1;
-  auto* totals = reinterpret_cast<uint64_t*>(&shared.totals);
-  uint64_t* columns = &scratch.columns[0][job.first_block];
-  add_up<Lane::kHasCentre>(RowsOfThreads{shared.rows}, alone ? totals : columns + (blockIdx.x - job.first_block),
-                           alone ? 1 : kMostBlocks);
-  __syncthreads();
-  if (!alone) {
-    if (threadIdx.x == 0) shared.is_last = take_ticket(&scratch.tickets[ticket]) == job.blocks - 1u;
-    __syncthreads();
-    if (!shared.is_last) return;
-    add_up<true>(RowsOfBlocks{columns, job.blocks}, totals, 1);
-    __syncthreads();
-    if (threadIdx.x == 0) scratch.tickets[ticket] = 0;  // for the next launch
-  }
-  if (threadIdx.x < 32) publish(job, bytes, shared.totals, Lane::kHasCentre ? shared.centre : 0);
+  Cell* const cells = &scratch.cells[0][blockIdx.x];
+  const ResultWriter result{job};
+  add_up_threads<Lane>(warp, rows, digest, [&](uint32_t column, uint64_t value, uint32_t count) {
+    if (alone)
+      result(column, value, count);
+    else
+      store_cell(cells + size_t{column} * kMostBlocks, value, count);
+  });
+  if (!alone) return;
+  if (!Lane::kHasRests && threadIdx.x == kBlockThreads - 1) result.numbers()[1] = result.numbers()[3] = 0;
+  result.end(bytes, centre);
 }
 
-// ---- a block's share, two hash blocks at a time ----
-
-// For tensors that are small, or slow to gather: four warps share a hash block, so that every thread has only two
-// vectors to wait for. Block number `block` of `blocks` works here.
-template <class Lane, class Source>
-__device__ inline void work_by_slices(const DeviceJob& job, uint32_t ticket, const Source& source, Scratch& scratch,
-                                      BlockShared<Lane>& block_shared) {
-  HashShared& shared = block_shared.working.hash;
-  constexpr uint32_t kVectors = 2;
-  constexpr uint32_t kAtOnce = 2;                    // hash blocks
-  constexpr uint32_t kWarpsEach = kWarps / kAtOnce;  // warps of a hash block
-  constexpr uint32_t kRoundsKept = 32 / kAtOnce;     // as many as the first warp mixes at once
-  static_assert(kRoundsKept * kWarps <= kSumsKept);
-  const uint32_t warp = threadIdx.x / 32;
-  const uint32_t first_place = warp % kWarpsEach * (32 * kVectors) + threadIdx.x % 32;
-  const uint32_t block = blockIdx.x - job.first_block;
-  const uint64_t bytes = live_bytes(job);
-  const uint64_t whole = bytes / kHashBlockBytes;
-  const uint64_t step = uint64_t{job.blocks} * kAtOnce;
-  uint64_t round_start = uint64_t{block} * kAtOnce;
-
-  Vector ahead[Source::kRoundsAhead][kVectors] = {};
-  const auto load = [&](uint64_t hash_block, Vector(&into)[kVectors]) {
-    if (hash_block >= whole) return;
-#pragma unroll
-    for (uint32_t i = 0; i < kVectors; ++i)
-      into[i] = source.vector(hash_block * kHashBlockBytes + (first_place + 32 * i) * kVectorBytes);
-  };
-  uint64_t mine = round_start + warp / kWarpsEach;
-#pragma unroll
-  for (uint32_t i = 0; i < Source::kRoundsAhead; ++i) load(mine + i * step, ahead[i]);
-
-  if constexpr (Lane::kHasCentre)
-    if (threadIdx.x == 0) block_shared.centre = bytes == 0 ? 0 : Lane::centre_of(job.data);
-  Lane lane(block_shared.working.lane, job.dtype);
-  load_keys(shared);
-  __syncthreads();
-
-  HashPair digests;
-  // What the warps summed of the rounds since `kept_from`, for the threads of the first warp to mix.
-  uint32_t kept = 0;
-  uint64_t kept_from = round_start;
-  const auto mix_kept = [&] {
-    __syncthreads();
-    if (threadIdx.x < kept * kAtOnce) {
-      const uint64_t hash_block = kept_from + threadIdx.x / kAtOnce * step + threadIdx.x % kAtOnce;
-      if (hash_block < whole) {
-        HashPair sums;
-        for (uint32_t i = 0; i < kWarpsEach; ++i) {
-          const HashPair& slice = shared.sums[threadIdx.x * kWarpsEach + i];
-          sums.a += slice.a;
-          sums.b += slice.b;
-        }
-        const HashPair digest = hash_mix(sums, hash_block);
-        digests.a += digest.a;
-        digests.b += digest.b;
-      }
-    }
-    kept_from += kept * step;
-    kept = 0;
-  };
-
-  for (; round_start < whole; round_start += step) {
-    if (mine < whole) {
-      Vector now[kVectors];
-#pragma unroll
-      for (uint32_t i = 0; i < kVectors; ++i) now[i] = ahead[0][i];
-#pragma unroll
-      for (uint32_t round = 1; round < Source::kRoundsAhead; ++round)
-#pragma unroll
-        for (uint32_t i = 0; i < kVectors; ++i) ahead[round - 1][i] = ahead[round][i];
-      load(mine + Source::kRoundsAhead * step, ahead[Source::kRoundsAhead - 1]);
-      HashPair sums;
-#pragma unroll
-      for (uint32_t i = 0; i < kVectors; ++i) {
-        const uint32_t place = first_place + 32 * i;
-        add_to_hash(now[i], shared.keys, place, sums);
-        if (job.copy_to != nullptr) store_copy(job.copy_to, mine * kHashBlockBytes + place * kVectorBytes, now[i]);
-      }
-      lane.add(now);
-      const uint64_t half = warp_sum_halves(sums);
-      HashPair& slice = shared.sums[kept * kWarps + warp];
-      if (threadIdx.x % 32 == 0) slice.a = half;
-      if (threadIdx.x % 32 == 16) slice.b = half;
-    }
-    mine += step;
-    if (++kept == kRoundsKept) {
-      mix_kept();
-      __syncthreads();  // before others take their place
-    }
+// For the last block of a tensor: waits for the others, and adds up what all left.
+template <class Lane>
+__device__ inline void finish_tensor(uint32_t warp, const DeviceJob& job, uint64_t bytes, double centre,
+                                     Scratch& scratch) {
+  const ResultWriter result{job};
+  // The digests are there first. Who adds those up goes through it without any blocks before: then the instructions are
+  // there too when the others come, and the blocks done, or nearly.
+#pragma unroll 1
+  for (bool rehearses = warp >= kDigestWarp;; rehearses = false) {
+    add_up_blocks<Lane>(warp, {&scratch.cells[0][job.first_block], rehearses ? 0u : job.blocks}, result);
+    if (!rehearses) break;
   }
-  // The odd end goes to the block whose turn it would be.
-  const auto odd_bytes = static_cast<uint32_t>(bytes % kHashBlockBytes);
-  const bool has_odd_end = odd_bytes != 0 && whole / kAtOnce % job.blocks == block;
-  if (has_odd_end) take_odd_end(job, source, bytes - odd_bytes, odd_bytes, lane, shared);
-  mix_kept();
-  if (has_odd_end && threadIdx.x == kBlockThreads - 1) {
-    const HashPair digest = digest_of_odd_end(bytes - odd_bytes, shared);
-    digests.a += digest.a;
-    digests.b += digest.b;
-  }
-  const double centre = Lane::kHasCentre ? block_shared.centre : 0;
-  finish_block<Lane>(job, ticket, bytes, lane.finish(centre, has_odd_end), digests, scratch, block_shared);
+  result.end(bytes, centre);
 }
 
 }  // namespace ttap::cuda

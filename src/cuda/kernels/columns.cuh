@@ -2,45 +2,45 @@
 
 #include "cuda/kernels/device_job.h"
 #include "cuda/kernels/lane_sums.h"
+#include "cuda/kernels/warp_sum.cuh"
 #include "cuda/totals.h"
 
 // How the sums of threads become those of a block, and the sums of blocks those of a tensor: both are columns of
 // numbers, a row for each thread or block, and each warp adds up its own columns. In a fixed order, so results repeat.
 namespace ttap::cuda {
 
-inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
-
-// Told so that the compiler sees that it is the same for the whole warp.
-__device__ inline uint32_t warp_number() { return __shfl_sync(kAllLanes, threadIdx.x / 32, 0); }
-
-// Of the columns of Totals, the first kValueColumns have a row for each thread; the others are counts.
+// Of the columns of Totals the first are values, the others counts. Each count goes with a value: those of the first
+// six warps, of which the first two have a sum and its rest.
 inline constexpr uint32_t kColumns = sizeof(Totals) / sizeof(uint64_t);
-inline constexpr uint32_t kValueColumns = 10;
 inline constexpr uint32_t kCountColumns = kColumns - kValueColumns;
-static_assert(offsetof(Totals, nan) == 8 * kValueColumns);
+inline constexpr uint32_t kDigestColumn = 8;  // the first of the two
+inline constexpr uint32_t kDigestWarp = 6;    // adds those of threads up
+__device__ constexpr uint32_t column_of_warp(uint32_t warp) { return warp < 2 ? 2 * warp : warp + 2; }
+__device__ constexpr bool is_counted(uint32_t column) { return column < kDigestColumn && column != 1 && column != 3; }
+__device__ constexpr uint32_t count_of_column(uint32_t column) { return column < 4 ? column / 2 : column - 2; }
+static_assert(offsetof(Totals, nan) == 8 * kValueColumns && offsetof(Totals, digest_a) == 8 * kDigestColumn);
 
 struct ThreadRows {
-  uint64_t values[kValueColumns][kBlockThreads];
+  uint64_t values[kDigestColumn][kBlockThreads];
   uint32_t counts[kCountColumns][kWarps];  // warps add these up by themselves
 };
 
-__device__ inline void write_rows(const LaneSums& mine, const HashPair& digest, ThreadRows& rows) {
+template <class Lane>
+__device__ inline void write_rows(const LaneSums& mine, ThreadRows& rows) {
   const auto put = [&](uint32_t column, double value) {
     rows.values[column][threadIdx.x] = static_cast<uint64_t>(__double_as_longlong(value));
   };
   put(0, mine.sum.high);
-  put(1, mine.sum.rest);
+  if (Lane::kHasRests) put(1, mine.sum.rest);
   put(2, mine.squares.high);
-  put(3, mine.squares.rest);
+  if (Lane::kHasRests) put(3, mine.squares.rest);
   put(4, mine.l1);
   put(5, mine.min);
   put(6, -mine.max);
   put(7, mine.min_abs_nonzero);
-  rows.values[8][threadIdx.x] = digest.a;
-  rows.values[9][threadIdx.x] = digest.b;
   uint32_t rare[4] = {};
   // Most tensors have none of these, and lanes agree on that in one instruction.
-  if (__any_sync(kAllLanes, (mine.nan | mine.pos_inf | mine.neg_inf | mine.subnormals) != 0)) {
+  if (__any_sync(kAllLanes, (mine.nan | mine.pos_inf | mine.neg_inf | mine.subnormals) != 0)) [[unlikely]] {
     rare[0] = __reduce_add_sync(kAllLanes, mine.nan);
     rare[1] = __reduce_add_sync(kAllLanes, mine.pos_inf);
     rare[2] = __reduce_add_sync(kAllLanes, mine.neg_inf);
@@ -61,14 +61,11 @@ namespace detail {
 __device__ inline double as_double(uint64_t bits) { return __longlong_as_double(static_cast<long long>(bits)); }
 __device__ inline uint64_t as_bits(double value) { return static_cast<uint64_t>(__double_as_longlong(value)); }
 
-// As many rows for each lane as are fetched before the first is used.
-inline constexpr uint32_t kRowsAtOnce = 8;
+// As many rows for each lane as are fetched before the first is used: of threads, and of blocks.
+inline constexpr uint32_t kRowsAtOnce = kBlockThreads / 32;
+inline constexpr uint32_t kCellsAtOnce = 4;
 
 // What is done with the numbers of a column, and what does nothing to them.
-struct Add {
-  static constexpr uint64_t kNothing = 0;
-  __device__ uint64_t operator()(uint64_t a, uint64_t b) const { return as_bits(as_double(a) + as_double(b)); }
-};
 struct Least {
   static constexpr uint64_t kNothing = 0x7FF0000000000000u;  // infinity
   __device__ uint64_t operator()(uint64_t a, uint64_t b) const { return as_double(a) < as_double(b) ? a : b; }
@@ -79,114 +76,247 @@ struct Count {
 };
 
 // By halves, so that they need not wait for each other.
-template <class T, class Join>
-__device__ inline T joined(T (&some)[kRowsAtOnce], Join join) {
+template <class T, size_t N, class Join>
+__device__ inline T joined(T (&some)[N], Join join) {
 #pragma unroll
-  for (uint32_t step = kRowsAtOnce / 2; step > 0; step /= 2)
+  for (uint32_t step = N / 2; step > 0; step /= 2)
 #pragma unroll
     for (uint32_t i = 0; i < step; ++i) some[i] = join(some[i], some[i + step]);
   return some[0];
 }
 
-// Over all rows of a column, for every lane of a warp.
-template <class Rows, class Join>
-__device__ inline uint64_t total_of(const Rows& rows, uint32_t column, Join join) {
-  uint64_t total = Join::kNothing;
-#pragma unroll 1
-  for (uint32_t base = 0; base < rows.count(); base += 32 * kRowsAtOnce) {
-    uint64_t some[kRowsAtOnce];
-    rows.fetch(column, base, Join::kNothing, some);
-    total = join(total, joined(some, join));
-  }
+// Over the lanes of a warp, for every one of them.
+template <class Join>
+__device__ inline uint64_t joined_lanes(uint64_t total, Join join) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2)
     total = join(total, __shfl_xor_sync(kAllLanes, static_cast<unsigned long long>(total), step));
   return total;
 }
+// Of numbers below 2^51, in two instructions.
+__device__ inline uint64_t counted_lanes(uint64_t count) {
+  constexpr int kBits = 24;
+  const uint64_t high = __reduce_add_sync(kAllLanes, static_cast<uint32_t>(count >> kBits));
+  return (high << kBits) + __reduce_add_sync(kAllLanes, static_cast<uint32_t>(count) & ((1u << kBits) - 1));
+}
 
-template <class Rows>
-__device__ inline DoubleSum total_of_pairs(const Rows& rows, uint32_t column) {
-  DoubleSum total;
-#pragma unroll 1
-  for (uint32_t base = 0; base < rows.count(); base += 32 * kRowsAtOnce) {
-    uint64_t highs[kRowsAtOnce], rests[kRowsAtOnce];
-    rows.fetch(column, base, 0, highs);
-    rows.fetch(column + 1, base, 0, rests);
-    DoubleSum some[kRowsAtOnce];
+__device__ inline double added_lanes(double total) {
 #pragma unroll
-    for (uint32_t i = 0; i < kRowsAtOnce; ++i) some[i] = {as_double(highs[i]), as_double(rests[i])};
-    total = total + joined(some, [](const DoubleSum& a, const DoubleSum& b) { return a + b; });
+  for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(kAllLanes, total, step);
+  return total;
+}
+
+// The rows of all lanes, added up: nothing is lost but for what rounding takes off the rests. Each number is cut at a
+// place that all have in common, so high up that the parts above it add up without any rounding.
+template <size_t N>
+__device__ inline DoubleSum added_exactly(const uint64_t (&highs)[N], double rest) {
+  uint32_t greatest = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < N; ++i) {
+    const uint32_t magnitude = static_cast<uint32_t>(highs[i] >> 32) & 0x7FFFFFFFu;
+    greatest = magnitude > greatest ? magnitude : greatest;
   }
+  // A power of two, some bits above the sum of 256 such numbers.
+  constexpr uint32_t kBitsAbove = 11;
+  const uint32_t exponent = (__reduce_max_sync(kAllLanes, greatest) >> 20) + kBitsAbove;
+  const double cut = as_double(static_cast<uint64_t>(exponent) << 52);
+  double above[N], below[N];
+#pragma unroll
+  for (uint32_t i = 0; i < N; ++i) {
+    const double value = as_double(highs[i]);
+    above[i] = (cut + value) - cut;
+    below[i] = value - above[i];
+  }
+  const auto add = [](double a, double b) { return a + b; };
+  return exact_sum(added_lanes(joined(above, add)), added_lanes(joined(below, add) + rest));
+}
+
+// The same where numbers may be as large as doubles are.
+template <size_t N>
+__device__ inline DoubleSum added_in_pairs(const uint64_t (&highs)[N], double rest) {
+  DoubleSum some[N];
+#pragma unroll
+  for (uint32_t i = 0; i < N; ++i) some[i] = {as_double(highs[i]), 0};
+  DoubleSum total = joined(some, [](const DoubleSum& a, const DoubleSum& b) { return a + b; });
+  total.rest += rest;
 #pragma unroll
   for (int step = 16; step > 0; step /= 2)
     total =
         total + DoubleSum{__shfl_xor_sync(kAllLanes, total.high, step), __shfl_xor_sync(kAllLanes, total.rest, step)};
   return total;
 }
+
+template <class Lane, size_t N>
+__device__ inline DoubleSum added(const uint64_t (&highs)[N], double rest) {
+  if constexpr (Lane::kSumsMayBeHuge)
+    return added_in_pairs(highs, rest);
+  else
+    return added_exactly(highs, rest);
+}
+template <size_t N>
+__device__ inline double added_plainly(const uint64_t (&rows)[N]) {
+  double some[N];
+#pragma unroll
+  for (uint32_t i = 0; i < N; ++i) some[i] = as_double(rows[i]);
+  return joined(some, [](double a, double b) { return a + b; });
+}
 }  // namespace detail
 
 // Instructions have to be fetched too, and each is needed once: what is known of the rows beforehand keeps them few.
+// In what follows every thread of the block takes part, each warp with its columns.
 
-struct RowsOfThreads {
-  const ThreadRows& rows;
-  __device__ static constexpr uint32_t count() { return kBlockThreads; }
-  __device__ void fetch(uint32_t column, uint32_t, uint64_t, uint64_t (&into)[detail::kRowsAtOnce]) const {
-    static_assert(32 * detail::kRowsAtOnce == kBlockThreads);
+// ---- from threads to a block ----
+
+// Calls put(column, value, count) for every column that has a value, in one lane. `digest` is called by one warp, and
+// gives each lane's part.
+template <class Lane, class Digest, class Put>
+__device__ inline void add_up_threads(uint32_t warp, const ThreadRows& rows, const Digest& digest, const Put& put) {
+  static_assert(kWarps == 8 && 32 * detail::kRowsAtOnce == kBlockThreads);
+  const uint32_t lane = threadIdx.x % 32;
+  const auto fetch = [&](uint32_t column, uint64_t(&into)[detail::kRowsAtOnce]) {
 #pragma unroll
-    for (uint32_t i = 0; i < detail::kRowsAtOnce; ++i) into[i] = rows.values[column][threadIdx.x % 32 + 32 * i];
-  }
-  __device__ uint64_t total_count(uint32_t column) const {
-    const uint32_t lane = threadIdx.x % 32;
-    return __reduce_add_sync(kAllLanes, lane < kWarps ? rows.counts[column][lane] : 0);
-  }
-};
-
-// Of the blocks that work on a tensor, in the scratch memory.
-struct RowsOfBlocks {
-  const uint64_t* first;
-  uint32_t blocks;
-  __device__ uint32_t count() const { return blocks; }
-  __device__ void fetch(uint32_t column, uint32_t base, uint64_t nothing, uint64_t (&into)[detail::kRowsAtOnce]) const {
-    const uint32_t row = base + threadIdx.x % 32;
-    const uint64_t* from = first + size_t{column} * kMostBlocks + row;
-#pragma unroll
-    for (uint32_t i = 0; i < detail::kRowsAtOnce; ++i) {
-      into[i] = nothing;
-      if (row + 32 * i < blocks) into[i] = __ldcg(reinterpret_cast<const unsigned long long*>(from + 32 * i));
-    }
-  }
-  __device__ uint64_t total_count(uint32_t column) const {
-    return detail::total_of(*this, kValueColumns + column, detail::Count());
-  }
-};
-
-// The totals go to `totals`, one every `stride` numbers. Every thread of the block comes here, and each warp has its
-// columns; whoever reads the totals waits for all. HAS_RESTS is false where no row has a rest, and the highs add up
-// exactly or nearly so.
-template <bool HAS_RESTS, class Rows>
-__device__ inline void add_up(const Rows& rows, uint64_t* totals, uint32_t stride) {
-  static_assert(kWarps == 8);
-  const uint32_t warp = warp_number();
-  const auto put = [&](uint32_t column, uint64_t total) {
-    if (threadIdx.x % 32 == 0) totals[size_t{column} * stride] = total;
+    for (uint32_t i = 0; i < detail::kRowsAtOnce; ++i) into[i] = rows.values[column][lane + 32 * i];
   };
-  if (HAS_RESTS && warp < 2) {
-    const DoubleSum total = detail::total_of_pairs(rows, 2 * warp);
-    put(2 * warp, detail::as_bits(total.high));
-    put(2 * warp + 1, detail::as_bits(total.rest));
+  if (warp > kDigestWarp) return;
+  if (warp == kDigestWarp) {
+    const HashPair total = warp_sum(digest());
+    if (lane < 2) put(kDigestColumn + lane, lane == 0 ? total.a : total.b, 0);
     return;
   }
-  const uint32_t column = warp < 2 ? 2 * warp : warp + 2;
-  if (warp <= 2)
-    put(column, detail::total_of(rows, column, detail::Add()));
-  else if (warp < 6)
-    put(column, detail::total_of(rows, column, detail::Least()));
+  const uint32_t column = column_of_warp(warp);
+  uint64_t some[detail::kRowsAtOnce];
+  fetch(column, some);
+  const uint32_t count = __reduce_add_sync(kAllLanes, lane < kWarps ? rows.counts[warp][lane] : 0);
+  if (Lane::kHasRests && warp < 2) {
+    uint64_t rests[detail::kRowsAtOnce];
+    fetch(column + 1, rests);
+    const DoubleSum total = detail::added<Lane>(some, detail::added_plainly(rests));
+    if (lane == 0) put(column, detail::as_bits(total.high), count);
+    if (lane == 0) put(column + 1, detail::as_bits(total.rest), 0);
+    return;
+  }
+  const uint64_t total = warp <= 2 ? detail::as_bits(detail::added_lanes(detail::added_plainly(some)))
+                                   : detail::joined_lanes(detail::joined(some, detail::Least()), detail::Least());
+  if (lane == 0) put(column, total, count);
+}
+
+// ---- from blocks to a tensor ----
+
+__device__ inline void store_cell(Cell* to, uint64_t value, uint32_t count) {
+  asm volatile(
+      "{\n.reg .b128 whole;\n.reg .b64 high;\nmov.b64 high, {%2, 1};\nmov.b128 whole, {%1, high};\n"
+      "st.relaxed.gpu.global.b128 [%0], whole;\n}" ::"l"(to),
+      "l"(value), "r"(count)
+      : "memory");
+}
+__device__ inline Cell load_cell(const Cell* from) {
+  Cell cell;
+  asm volatile(
+      "{\n.reg .b128 whole;\n.reg .b64 high;\nld.relaxed.gpu.global.b128 whole, [%3];\nmov.b128 {%0, high}, whole;\n"
+      "mov.b64 {%1, %2}, high;\n}"
+      : "=l"(cell.value), "=r"(cell.count), "=r"(cell.is_there)
+      : "l"(from)
+      : "memory");
+  return cell;
+}
+
+// What the blocks of a tensor leave.
+struct BlockCells {
+  Cell* first;
+  uint32_t blocks;
+
+  // Some rows of a column, and none where there are no more.
+  struct Rows {
+    const Cell* from;
+    Cell cells[detail::kCellsAtOnce];
+
+    __device__ Rows(const BlockCells& all, uint32_t column, uint32_t base, uint64_t nothing)
+        : from(all.first + size_t{column} * kMostBlocks + base + threadIdx.x % 32) {
+#pragma unroll
+      for (uint32_t i = 0; i < detail::kCellsAtOnce; ++i)
+        cells[i] = {nothing, 0, base + threadIdx.x % 32 + 32 * i < all.blocks ? 0u : 1u};
+    }
+    // Those that were not there before.
+    __device__ void load() {
+#pragma unroll
+      for (uint32_t i = 0; i < detail::kCellsAtOnce; ++i)
+        if (cells[i].is_there == 0) cells[i] = load_cell(from + 32 * i);
+    }
+    __device__ bool all_there() const {
+      uint32_t there = 1;
+#pragma unroll
+      for (uint32_t i = 0; i < detail::kCellsAtOnce; ++i) there &= cells[i].is_there;
+      return there != 0;
+    }
+    __device__ uint32_t count() const {
+      uint32_t count = 0;
+#pragma unroll
+      for (uint32_t i = 0; i < detail::kCellsAtOnce; ++i) count += cells[i].count;
+      return count;
+    }
+    __device__ void values(uint64_t (&into)[detail::kCellsAtOnce]) const {
+#pragma unroll
+      for (uint32_t i = 0; i < detail::kCellsAtOnce; ++i) into[i] = cells[i].value;
+    }
+  };
+
+  // As they were before the blocks came.
+  __device__ void clear(uint32_t column) const {
+#pragma unroll 1
+    for (uint32_t row = threadIdx.x % 32; row < blocks; row += 32)
+      *reinterpret_cast<uint4*>(first + size_t{column} * kMostBlocks + row) = {0, 0, 0, 0};
+  }
+};
+
+// The same of blocks, which are waited for; digests are two columns like the others here. Without blocks it does
+// nothing but fetch its instructions.
+template <class Lane, class Put>
+__device__ inline void add_up_blocks(uint32_t warp, const BlockCells& cells, const Put& put) {
+  static_assert(kWarps == 8);
+  const bool is_sum = warp <= 2, is_least = warp > 2 && warp < 6;
+  const bool has_rest = Lane::kHasRests && warp < 2;
+  const uint32_t column = column_of_warp(warp);
+  const uint64_t nothing = is_least ? detail::Least::kNothing : 0;
+  DoubleSum sum;
+  uint64_t total = nothing;
+  uint64_t count = 0;
+  uint32_t base = 0;
+#pragma unroll 1
+  do {
+    BlockCells::Rows rows(cells, column, base, nothing);
+    BlockCells::Rows rests({cells.first, has_rest ? cells.blocks : 0}, column + 1, base, 0);
+    do {
+      rows.load();
+      if (has_rest) rests.load();
+    } while (!rows.all_there() || !rests.all_there());
+    count += rows.count();
+    uint64_t some[detail::kCellsAtOnce];
+    rows.values(some);
+    if (is_sum) {
+      uint64_t below[detail::kCellsAtOnce];
+      rests.values(below);
+      sum = sum + detail::added<Lane>(some, Lane::kHasRests ? detail::added_plainly(below) : 0);
+    } else if (is_least) {
+      total = detail::Least()(total, detail::joined(some, detail::Least()));
+    } else {
+      total += detail::joined(some, detail::Count());
+    }
+    base += 32 * detail::kCellsAtOnce;
+  } while (base < cells.blocks);
+  if (is_sum)
+    total = detail::as_bits(sum.high);
+  else if (is_least)
+    total = detail::joined_lanes(total, detail::Least());
   else
-    put(column, detail::total_of(rows, column, detail::Count()));
-  if (warp < 2)
-    put(column + 1, 0);
-  else
-    put(kValueColumns + warp - 2, rows.total_count(warp - 2));
+    total = detail::joined_lanes(total, detail::Count());
+  count = detail::counted_lanes(count);
+  if (cells.blocks == 0) return;
+  if (threadIdx.x % 32 == 0) {
+    put(column, total, count);
+    if (warp < 2) put(column + 1, detail::as_bits(sum.rest), 0);
+  }
+  cells.clear(column);
+  if (has_rest) cells.clear(column + 1);
 }
 
 }  // namespace ttap::cuda

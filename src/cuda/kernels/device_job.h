@@ -16,11 +16,13 @@ namespace ttap::cuda {
 inline constexpr uint32_t kBlockThreads = 256;
 inline constexpr uint32_t kWarps = kBlockThreads / 32;
 
+inline constexpr uint64_t kSliceRoundBytes = 2 * kHashBlockBytes;  // what a block of work_by_slices() takes at a time
+
 struct DeviceJob {
   const std::byte* data = nullptr;
-  uint64_t row_bytes = 0;
-  uint64_t row_count = 0;
+  uint64_t bytes = 0;
   const void* rows = nullptr;
+  uint64_t row_bytes = 0;
   std::byte* copy_to = nullptr;
   DeviceResult* result = nullptr;
   uint64_t sequence = 0;
@@ -65,8 +67,8 @@ StridedLayout strided_layout(const TensorView& view);
 struct VectorLayout {
   static constexpr uint32_t kMost = 4;
   uint32_t dims = 1;
-  Divisor shape[kMost - 1];  // that of the outermost is not needed
-  int64_t strides[kMost];    // in bytes
+  Divisor shape[kMost - 1] = {};  // that of the outermost is not needed
+  int64_t strides[kMost] = {};    // in bytes
 
   TTAP_HD int64_t offset(uint32_t vector) const {
     int64_t offset = 0;
@@ -91,13 +93,18 @@ static_assert(sizeof(StridedBatch) <= 4000);
 
 // ---- scratch ----
 
-// What blocks leave for the last one: a number of each kind, side by side for all blocks.
-inline constexpr size_t kTicketBytes = 4096;
-inline constexpr uint32_t kMostBlocks = (kScratchBytes - kTicketBytes) / (16 * sizeof(uint64_t));
-struct Scratch {
-  uint32_t tickets[kTicketBytes / sizeof(uint32_t)];  // one for each job of a launch; zero between launches
-  uint64_t columns[16][kMostBlocks];
+// What a block leaves of one column for the block that adds up, which waits for it: stored whole and read whole, so
+// that who finds it there has all of it.
+struct alignas(16) Cell {
+  uint64_t value = 0;
+  uint32_t count = 0;
+  uint32_t is_there = 0;
 };
-static_assert(sizeof(Scratch) == kScratchBytes);
+inline constexpr uint32_t kValueColumns = 10;  // of Totals
+inline constexpr uint32_t kMostBlocks = kScratchBytes / (kValueColumns * sizeof(Cell));
+struct Scratch {
+  Cell cells[kValueColumns][kMostBlocks];  // zero between launches
+};
+static_assert(sizeof(Scratch) <= kScratchBytes);
 
 }  // namespace ttap::cuda

@@ -2,18 +2,13 @@
 
 #include <cstdint>
 
+#include "cuda/kernels/compiler.h"
 #include "ttap/api.h"
-
-#if defined(__CUDACC__)
-#define TTAP_NOT_INLINE __noinline__
-#else
-#define TTAP_NOT_INLINE
-#endif
 
 namespace ttap::cuda {
 
-// Kept out of line: long, and for numbers of 2^31 and more.
-TTAP_NOT_INLINE TTAP_HD inline uint64_t divide_large(uint64_t number, uint64_t by) { return number / by; }
+// For numbers of 2^31 and more.
+TTAP_APART TTAP_HD inline uint64_t divide_large(uint64_t number, uint64_t by) { return number / by; }
 
 // Division by a number that is known beforehand: by a multiplication where both are below 2^31.
 struct Divisor {

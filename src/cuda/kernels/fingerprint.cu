@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "cuda/kernels/block_work.cuh"
 #include "cuda/kernels/lane_of_dtype.cuh"
 #include "cuda/kernels/launch.h"
 #include "cuda/kernels/launch_status.h"
 #include "cuda/kernels/launches.h"
+#include "cuda/kernels/work_by_slices.cuh"
 
 // Which launch takes which tensor: small ones in C order share one, large ones of a dtype do (large.cu), and those with
 // strides that are not of whole vectors get one each (strided.cu).
@@ -13,38 +13,36 @@ namespace ttap::cuda {
 namespace {
 
 constexpr uint64_t kSmallBytes = uint64_t{4} << 20;
-constexpr uint64_t kVectorsBytes = uint64_t{1} << 20;       // of vectors with strides: from here on as large ones
-constexpr uint64_t kSliceRoundBytes = 2 * kHashBlockBytes;  // what a block of work_by_slices() takes at a time
+constexpr uint64_t kVectorsBytes = uint64_t{1} << 20;  // of vectors with strides: from here on as large ones
 constexpr uint64_t kMostRounds = 16;
 constexpr int kSmallBlocksPerMultiprocessor = 2;
-// Where the end of a launch counts: no more blocks than the last one adds up in one go (columns.cuh).
+// Where the end of a launch counts: no more blocks than the last one adds up in two goes (columns.cuh).
 constexpr uint64_t kMediumBytes = uint64_t{64} << 20;
-constexpr uint64_t kMediumBlocks = 32 * detail::kRowsAtOnce;
+constexpr uint64_t kMediumBlocks = 2 * 32 * detail::kCellsAtOnce;
 // Of a large tensor, for each warp: plain sums of short squares are good for some thousands of values.
 constexpr uint64_t kHashBlocksPerWarp = 256;
 
 __global__ void __launch_bounds__(kBlockThreads, kSmallBlocksPerMultiprocessor)
     fingerprint_small(const __grid_constant__ Batch batch, Scratch* scratch) {
-  __shared__ Unconstructed<BlockShared<ByteLane<8>>> shared;  // the largest, for every lane
+  __shared__ Unconstructed<SlicesShared<ByteLane<8>>> shared;  // the largest, for every lane
   const uint32_t number = batch.job_of_block[blockIdx.x];
   const DeviceJob& job = batch.jobs[number];
   const PackedSource source{job.data};
   with_lane<ByteLane<8>>(job.dtype, [&]<class Lane>(Lane*) {
-    static_assert(sizeof(BlockShared<Lane>) <= sizeof shared);
-    work_by_slices<Lane>(job, number, source, *scratch, reinterpret_cast<BlockShared<Lane>&>(shared));
+    static_assert(sizeof(SlicesShared<Lane>) <= sizeof shared);
+    work_by_slices<Lane, false>(job, source, *scratch, reinterpret_cast<SlicesShared<Lane>&>(shared));
   });
 }
 
 constexpr uint64_t parts(uint64_t whole, uint64_t size) { return (whole + size - 1) / size; }
 
-uint64_t bytes_of(const DeviceJob& job) { return job.row_count * job.row_bytes; }
-
 DeviceJob device_job(const FingerprintJob& job) {
   const TensorView& view = job.view;
   DeviceJob made;
   made.data = static_cast<const std::byte*>(view.data);
-  made.row_count = view.ndim() == 0 ? 1 : static_cast<uint64_t>(view.shape[0]);
-  made.row_bytes = made.row_count == 0 ? 0 : byte_count(view) / made.row_count;
+  made.bytes = byte_count(view);
+  const auto row_count = view.ndim() == 0 ? uint64_t{1} : static_cast<uint64_t>(view.shape[0]);
+  made.row_bytes = row_count == 0 ? 0 : made.bytes / row_count;
   made.rows = job.rows.count;
   made.rows_are_64_bit = job.rows.is_64_bit;
   made.copy_to = static_cast<std::byte*>(job.copy_to);
@@ -84,12 +82,12 @@ struct LargeJobs {
     const uint64_t resident = multiprocessors * (has_layouts ? static_cast<uint64_t>(kStridedBlocksPerMultiprocessor)
                                                              : blocks_per_multiprocessor(dtype()));
     uint64_t all_bytes = 0;
-    for (uint32_t i = 0; i < count; ++i) all_bytes += bytes_of(batch.jobs[i]);
+    for (uint32_t i = 0; i < count; ++i) all_bytes += batch.jobs[i].bytes;
     std::fill_n(batch.first_block, kLargePerLaunch, kNoBlock);
     uint32_t blocks = 0;
     for (uint32_t i = 0; i < count; ++i) {
       DeviceJob& job = batch.jobs[i];
-      const uint64_t bytes = bytes_of(job);
+      const uint64_t bytes = job.bytes;
       const uint64_t share =
           std::max<uint64_t>(static_cast<uint64_t>(static_cast<double>(resident) * static_cast<double>(bytes) /
                                                    static_cast<double>(all_bytes)),
@@ -111,7 +109,7 @@ class Launcher {
 
   Status add(const FingerprintJob& asked) {
     DeviceJob job = device_job(asked);
-    const uint64_t bytes = bytes_of(job);
+    const uint64_t bytes = job.bytes;
     const uint64_t rounds = std::max<uint64_t>(parts(bytes, kSliceRoundBytes), 1);
     if (bytes != 0 && !is_packed(asked.view)) {
       const StridedLayout layout = strided_layout(asked.view);
@@ -169,7 +167,7 @@ class Launcher {
     for (uint32_t i = 0; i < count_; ++i) {
       DeviceJob& job = batch_.jobs[i];
       job.first_block = static_cast<uint16_t>(blocks);
-      job.blocks = static_cast<uint16_t>(std::max<uint64_t>(parts(bytes_of(job), kSliceRoundBytes * per_block), 1));
+      job.blocks = static_cast<uint16_t>(std::max<uint64_t>(parts(job.bytes, kSliceRoundBytes * per_block), 1));
       std::fill_n(batch_.job_of_block + blocks, job.blocks, static_cast<uint8_t>(i));
       blocks += job.blocks;
     }

@@ -2,14 +2,9 @@
 
 #include <cstdint>
 
+#include "cuda/kernels/compiler.h"
 #include "fingerprint/hash128.h"
 #include "ttap/api.h"
-
-#if defined(__CUDACC__)
-#define TTAP_UNROLL _Pragma("unroll")
-#else
-#define TTAP_UNROLL
-#endif
 
 namespace ttap::cuda {
 

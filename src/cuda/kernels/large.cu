@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kBlockThreads, Lane::kLargePlan.blocks_per_mul
   extern __shared__ __align__(128) unsigned char shared[];
   const uint32_t number = job_of_block(batch);
   const DeviceJob& job = batch.jobs[number];
-  work_by_pairs(job, number, PackedSource{job.data}, *scratch, *reinterpret_cast<PairsShared<Lane, Feed>*>(shared));
+  work_by_pairs(job, PackedSource{job.data}, *scratch, *reinterpret_cast<PairsShared<Lane, Feed>*>(shared));
 }
 
 template <class Lane>
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kBlockThreads, kStridedBlocksPerMultiprocessor
   __shared__ Unconstructed<PairsShared<Lane, RegisterFeed>> shared;
   const uint32_t number = job_of_block(strided.batch);
   const DeviceJob& job = strided.batch.jobs[number];
-  work_by_pairs(job, number, VectorSource{job.data, strided.layouts[number]}, *scratch, shared.get());
+  work_by_pairs(job, VectorSource{job.data, strided.layouts[number]}, *scratch, shared.get());
 }
 
 constexpr size_t kUsualSharedBytes = 48 << 10;  // more has to be asked for

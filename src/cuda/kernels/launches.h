@@ -4,7 +4,7 @@
 
 namespace ttap::cuda {
 
-// One small tensor in C order, on a multiple of 16: job.blocks blocks.
+// One small tensor in C order, on a multiple of 16.
 void launch_small(const DeviceJob& job, Scratch* scratch, Stream stream);
 // One tensor with any strides.
 void launch_strided(const DeviceJob& job, const StridedLayout& layout, Scratch* scratch, Stream stream);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "cuda/kernels/compiler.h"
 #include "cuda/kernels/lane_format.h"
 #include "cuda/kernels/lane_hash.h"
 #include "cuda/kernels/lane_sums.h"
@@ -9,12 +10,6 @@
 // The statistics of formats of 16 bits, two values a word. Squares are short (32 bits at most, 22 of a float): their
 // plain sums are exact, or the values so far apart that nothing cancels, as long as a lane takes some thousands.
 namespace ttap::cuda {
-
-#if defined(__CUDACC__)
-#define TTAP_APART __noinline__
-#else
-#define TTAP_APART
-#endif
 
 template <class F>
 struct PackedStats {
@@ -46,7 +41,7 @@ struct PackedStats {
       TTAP_UNROLL
       for (int i = 0; i < 4 * N; ++i) smallest = F::min_magnitude(smallest, word(vectors, i));
       smallest &= kMagnitudes;
-      if ((is_small(smallest) | is_infinite) == 0) {
+      if ((is_small(smallest) | is_infinite) == 0) [[likely]] {
         least = min_u16x2(least, smallest - twice(1));
       } else {
         if (is_infinite != 0) take_apart(vectors, min_before, max_before);
@@ -70,12 +65,12 @@ struct PackedStats {
     done.pos_inf = pos_inf;
     done.neg_inf = neg_inf;
     done.finite = values - nan - pos_inf - neg_inf;
-    if (done.finite == 0) return done;
+    if (!kFloat && values == 0) return done;  // no integer stands for "none"
     done.zeros = zeros - nan - pos_inf - neg_inf;
     done.subnormals = subnormals;
     done.min = extreme(F::min(min, (min >> 16) | (min << 16)));
     done.max = extreme(F::max(max, (max >> 16) | (max << 16)));
-    if (zeros != values) {
+    if (kFloat || zeros != values) {
       const uint32_t low = least & 0xFFFF;
       const uint32_t high = least >> 16;
       done.min_abs_nonzero = value_of_magnitude<F>((low < high ? low : high) + 1);

@@ -1,6 +1,6 @@
-#include "cuda/kernels/block_work.cuh"
 #include "cuda/kernels/lane_of_dtype.cuh"
 #include "cuda/kernels/launches.h"
+#include "cuda/kernels/work_by_slices.cuh"
 
 namespace ttap::cuda {
 namespace {
@@ -9,8 +9,8 @@ template <class Lane>
 __global__ void __launch_bounds__(kBlockThreads)
     fingerprint_strided(const __grid_constant__ DeviceJob job, const __grid_constant__ StridedLayout layout,
                         Scratch* scratch) {
-  __shared__ Unconstructed<BlockShared<Lane>> shared;
-  work_by_slices<Lane>(job, 0, StridedSource{job.data, layout}, *scratch, shared.get());
+  __shared__ Unconstructed<SlicesShared<Lane>> shared;
+  work_by_slices<Lane, false>(job, StridedSource{job.data, layout}, *scratch, shared.get());
 }
 
 }  // namespace

@@ -1,21 +1,39 @@
 #pragma once
 
-#include "cuda/kernels/columns.cuh"
+#include <cstdint>
+
+#include "cuda/kernels/device_job.h"
 #include "fingerprint/hash128.h"
 
-// Both sums of a hash over the lanes of a warp.
+// Warps, and both sums of a hash over the lanes of one.
 namespace ttap::cuda {
 
-// Both at once, each in half of the lanes: `a` ends up in lane 0, `b` in lane 16.
-__device__ inline uint64_t warp_sum_halves(const HashPair& pair) {
-  const bool upper = (threadIdx.x & 16) != 0;
-  unsigned long long kept = upper ? pair.b : pair.a;
-  const unsigned long long sent = upper ? pair.a : pair.b;
-  kept += __shfl_xor_sync(kAllLanes, sent, 16);
-#pragma unroll
-  for (int step = 8; step > 0; step /= 2) kept += __shfl_xor_sync(kAllLanes, kept, step);
-  return kept;
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
+
+// Told so that the compiler sees that it is the same for the whole warp.
+__device__ inline uint32_t warp_number() { return __shfl_sync(kAllLanes, threadIdx.x / 32, 0); }
+
+// Barriers of the block besides that of __syncthreads(): to pass by, and to wait for all.
+enum class Barrier : uint32_t { kHashSums = 1, kRows = 2 };
+template <Barrier BARRIER>
+__device__ inline void arrive_at() {
+  asm volatile("bar.arrive %0, %1;" ::"n"(static_cast<uint32_t>(BARRIER)), "n"(kBlockThreads) : "memory");
 }
+template <Barrier BARRIER>
+__device__ inline void wait_at() {
+  asm volatile("bar.sync %0, %1;" ::"n"(static_cast<uint32_t>(BARRIER)), "n"(kBlockThreads) : "memory");
+}
+
+// For every lane, in pieces that an instruction adds up for a whole warp.
+__device__ inline uint64_t warp_sum(uint64_t value) {
+  constexpr int kBits = 27;  // 32 such numbers fit a word
+  constexpr uint32_t kPiece = (1u << kBits) - 1;
+  const uint64_t low = __reduce_add_sync(kAllLanes, static_cast<uint32_t>(value) & kPiece);
+  const uint64_t middle = __reduce_add_sync(kAllLanes, static_cast<uint32_t>(value >> kBits) & kPiece);
+  const uint64_t high = __reduce_add_sync(kAllLanes, static_cast<uint32_t>(value >> (2 * kBits)));
+  return low + (middle << kBits) + (high << (2 * kBits));
+}
+__device__ inline HashPair warp_sum(const HashPair& pair) { return {warp_sum(pair.a), warp_sum(pair.b)}; }
 
 // Those of two at once, each in a quarter of the lanes: `first` in lanes 0 and 8, `second` in lanes 16 and 24.
 __device__ inline uint64_t warp_sum_quarters(const HashPair& first, const HashPair& second) {

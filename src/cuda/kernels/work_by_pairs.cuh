@@ -6,11 +6,24 @@
 // A block's share of a large tensor: two hash blocks for each warp at a time.
 namespace ttap::cuda {
 
+// What the threads found takes the place of what they needed to find it.
 template <class Lane, class Feed>
-struct PairsShared : BlockShared<Lane, typename Feed::Shared> {};
+struct PairsShared {
+  struct Working {
+    HashShared hash;
+    typename Lane::Shared lane;
+    typename Feed::Shared feed;
+  };
+  union {
+    Working working;
+    ThreadRows rows;
+  };
+  HashPair digests[kWarps];
+  double centre;
+};
 
 template <class Lane, class Feed, class Source>
-__device__ inline void work_by_pairs(const DeviceJob& job, uint32_t ticket, const Source& source, Scratch& scratch,
+__device__ inline void work_by_pairs(const DeviceJob& job, const Source& source, Scratch& scratch,
                                      PairsShared<Lane, Feed>& block_shared) {
   HashShared& shared = block_shared.working.hash;
   const uint32_t in_warp = threadIdx.x % 32;
@@ -18,7 +31,8 @@ __device__ inline void work_by_pairs(const DeviceJob& job, uint32_t ticket, cons
   const uint64_t pairs = bytes / kPairBytes;
   const uint64_t step = uint64_t{job.blocks} * kWarps;
   const uint32_t block = blockIdx.x - job.first_block;
-  uint64_t pair = uint64_t{block} * kWarps + warp_number();
+  const uint32_t warp = warp_number();
+  uint64_t pair = uint64_t{block} * kWarps + warp;
 
   uint64_t here = pair * kPairBytes;
   Feed feed(block_shared.working.feed, source, here, pair < pairs);
@@ -80,13 +94,13 @@ __device__ inline void work_by_pairs(const DeviceJob& job, uint32_t ticket, cons
     if (++count == 16) mix_kept(pair + step);
   }
   mix_kept(pair);
+  const double centre = Lane::kHasCentre ? block_shared.centre : 0;
+  LaneSums mine = lane.finish(centre);
   // What is left goes to the last block, which has the fewest pairs: a hash block at most, and the odd end.
-  bool has_rest = false;
   if (block == job.blocks - 1u)
     for (uint64_t start = pairs * kPairBytes; start < bytes; start += kHashBlockBytes) {
-      has_rest = true;
       const uint64_t size = bytes - start < kHashBlockBytes ? bytes - start : kHashBlockBytes;
-      take_odd_end(job, source, start, static_cast<uint32_t>(size), lane, shared);
+      add(mine, take_odd_end<Lane>(job, source, start, static_cast<uint32_t>(size), centre, shared));
       __syncthreads();
       if (threadIdx.x == 0) {
         const HashPair digest = digest_of_odd_end(start, shared);
@@ -95,8 +109,12 @@ __device__ inline void work_by_pairs(const DeviceJob& job, uint32_t ticket, cons
       }
       __syncthreads();
     }
-  const double centre = Lane::kHasCentre ? block_shared.centre : 0;
-  finish_block<Lane>(job, ticket, bytes, lane.finish(centre, has_rest), digests, scratch, block_shared);
+  const HashPair of_warp = warp_sum(digests);
+  if (in_warp == 0) block_shared.digests[threadIdx.x / 32] = of_warp;
+  __syncthreads();  // who still needs what the rows take the place of
+  const auto digest = [&] { return in_warp < kWarps ? block_shared.digests[in_warp] : HashPair{}; };
+  finish_block<Lane>(warp, job, bytes, mine, digest, centre, block_shared.rows, scratch);
+  if (job.blocks > 1 && block == job.blocks - 1u) finish_tensor<Lane>(warp, job, bytes, centre, scratch);
 }
 
 }  // namespace ttap::cuda
