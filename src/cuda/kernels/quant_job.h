@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/kernels/compiler.h"
 #include "cuda/kernels/divisor.h"
 #include "quant/code_value.h"
 #include "ttap/quant.h"
@@ -78,7 +79,7 @@ struct QuantJob {
 // ---- one value ----
 
 // Kept out of line: it is long, and rarely asked for.
-TTAP_NOT_INLINE TTAP_HD inline float float_of_any(DType dtype, const uint8_t* at) {
+TTAP_APART TTAP_HD inline float float_of_any(DType dtype, const uint8_t* at) {
   return static_cast<float>(value_of(dtype, at));
 }
 
