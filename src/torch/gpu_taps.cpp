@@ -95,28 +95,37 @@ void GpuTaps::note_late(const Batch& batch) {
   if (std::find(late_.begin(), late_.end(), late) == late_.end()) late_.push_back(late);
 }
 
-// What the model's allocator has to do without: all of the storage, once.
-uint64_t GpuTaps::newly_held(const Batch& batch, const c10::Storage& storage) {
-  for (const Waiting& each : batch.jobs)
-    if (each.storage.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) return 0;
-  return storage.nbytes();
+// The memory that the model's allocator has to do without is all of the storage, once.
+void GpuTaps::take_storage(Batch& batch, const at::Tensor& tensor, Waiting& waiting) {
+  waiting.storage = tensor.storage();
+  waiting.storage_data = data_of(waiting.storage);
+  bool is_held = false;
+  for (const Waiting& each : batch.jobs) {
+    if (each.storage.unsafeGetStorageImpl() != waiting.storage.unsafeGetStorageImpl()) continue;
+    is_held = true;
+    waiting.is_new |= each.is_new;
+  }
+  if (!is_held) batch.bytes += waiting.storage.nbytes();
 }
 
 void GpuTaps::add(Batch& batch, const at::Tensor& tensor, Hold hold, Waiting waiting) {
-  const bool large = byte_count(waiting.job.view) >= kLargeBytes;
-  if (hold != Hold::kNo) {
-    waiting.storage = tensor.storage();
-    waiting.storage_data = data_of(waiting.storage);
-    batch.bytes += newly_held(batch, waiting.storage);
+  waiting.is_new = hold == Hold::kYes;
+  if (hold != Hold::kNo) take_storage(batch, tensor, waiting);
+  const auto forget = [&] { std::erase_if(batches_, [&](const auto& each) { return each.get() == &batch; }); };
+  const bool is_large = byte_count(waiting.job.view) >= kLargeBytes;
+  if (hold == Hold::kNo || (is_large && !waiting.is_new)) {
+    std::vector<Waiting> alone;
+    alone.push_back(std::move(waiting));
+    launch(batch, std::move(alone));
+    if (batch.jobs.empty()) forget();
+    return;
   }
   batch.jobs.push_back(std::move(waiting));
-  if (hold == Hold::kNo || (hold == Hold::kIfSmall && large) || batch.jobs.size() >= kMostWaiting ||
-      batch.bytes >= batch.most_bytes) {
-    // What the program has made wait for this stream before now does not wait for those that were held back.
-    if (batch.jobs.size() > 1) note_late(batch);
-    launch(batch);
-    std::erase_if(batches_, [&](const auto& each) { return each.get() == &batch; });
-  }
+  if (batch.jobs.size() < kMostWaiting && batch.bytes < batch.most_bytes) return;
+  // What the program has made wait for this stream before now does not wait for those that were held back.
+  note_late(batch);
+  launch(batch, std::exchange(batch.jobs, {}));
+  forget();
 }
 
 // ---- launching ----
@@ -151,9 +160,8 @@ void GpuTaps::lose(const Waiting& waiting) {
   std::atomic_ref(result.sequence).store(waiting.pending.sequence, std::memory_order_release);
 }
 
-void GpuTaps::launch(Batch& batch) {
+void GpuTaps::launch(const Batch& batch, std::vector<Waiting> waiting) {
   std::vector<cuda::FingerprintJob> jobs;
-  const std::vector<Waiting> waiting = std::exchange(batch.jobs, {});
   const cuda::OnDevice on(batch.device);
   // A capture that nobody told us of: its replays would write to memory that is somebody else's by then.
   const bool sound = cuda::capture_number(batch.stream) == batch.capture;
@@ -186,7 +194,7 @@ void GpuTaps::make_wait(int device, cuda::Stream waits, cuda::Stream other) {
 
 void GpuTaps::launch_all() {
   for (const auto& batch : batches_) {
-    launch(*batch);
+    launch(*batch, std::exchange(batch->jobs, {}));
     note_late(*batch);
   }
   batches_.clear();
@@ -198,7 +206,7 @@ void GpuTaps::end_capture(int device, cuda::Stream stream) {
   const uint64_t capture = cuda::capture_number(stream);
   for (const auto& batch : batches_)
     if (batch->capture == capture) {
-      launch(*batch);
+      launch(*batch, std::exchange(batch->jobs, {}));
       if (batch->device == device) make_wait(device, stream, batch->stream);
     }
   std::erase_if(batches_, [](const auto& batch) { return batch->jobs.empty(); });

@@ -44,8 +44,8 @@ class GpuTaps {
   }
 
   // Whether a tensor may wait for others. Not where holding its storage would show: autograd adds up gradients in place
-  // only when nobody else has them. A large one only if it is new, and so not soon written to past all operators, as
-  // caches and gathered parameters are.
+  // only when nobody else has them. A large one only if it is new, or a view of a new one that waits still, and so not
+  // soon written to past all operators, as caches and gathered parameters are.
   enum class Hold : uint8_t { kNo, kIfSmall, kYes };
 
   // A tensor's fingerprint, when its turn comes.
@@ -75,6 +75,7 @@ class GpuTaps {
   struct Waiting {
     c10::Storage storage = {};
     const void* storage_data = nullptr;
+    bool is_new = false;
     cuda::FingerprintJob job;
     cuda::PendingResult pending = {};  // none: a tap in a graph
     Deliver deliver = {};
@@ -91,9 +92,9 @@ class GpuTaps {
   Batch* find_batch(int device, cuda::Stream stream, uint64_t capture);
   Batch& make_batch(int device, cuda::Stream stream, uint64_t capture, void* scratch);
   void add(Batch& batch, const at::Tensor& tensor, Hold hold, Waiting waiting);
-  static uint64_t newly_held(const Batch& batch, const c10::Storage& storage);
+  void take_storage(Batch& batch, const at::Tensor& tensor, Waiting& waiting);
   void lose(const Waiting& waiting);
-  void launch(Batch& batch);
+  void launch(const Batch& batch, std::vector<Waiting> waiting);
   void note_late(const Batch& batch);
   static void make_wait(int device, cuda::Stream waits, cuda::Stream other);
 

@@ -139,8 +139,9 @@ __device__ inline void finish_block(uint32_t warp, const DeviceJob& job, uint64_
   result.end(bytes, centre);
 }
 
-// For the last block of a tensor: waits for the others, and adds up what all left.
-template <class Lane>
+// For the last block of a tensor: waits for the others, and adds up what all left, a certain number at once.
+inline constexpr uint32_t kFewCells = 4, kManyCells = 8;  // for each lane
+template <class Lane, uint32_t CELLS>
 __device__ inline void finish_tensor(uint32_t warp, const DeviceJob& job, uint64_t bytes, double centre,
                                      Scratch& scratch) {
   const ResultWriter result{job};
@@ -148,7 +149,7 @@ __device__ inline void finish_tensor(uint32_t warp, const DeviceJob& job, uint64
   // there too when the others come, and the blocks done, or nearly.
 #pragma unroll 1
   for (bool rehearses = warp >= kDigestWarp;; rehearses = false) {
-    add_up_blocks<Lane>(warp, {&scratch.cells[0][job.first_block], rehearses ? 0u : job.blocks}, result);
+    add_up_blocks<Lane, CELLS>(warp, {&scratch.cells[0][job.first_block], rehearses ? 0u : job.blocks}, result);
     if (!rehearses) break;
   }
   result.end(bytes, centre);

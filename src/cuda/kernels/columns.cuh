@@ -61,9 +61,8 @@ namespace detail {
 __device__ inline double as_double(uint64_t bits) { return __longlong_as_double(static_cast<long long>(bits)); }
 __device__ inline uint64_t as_bits(double value) { return static_cast<uint64_t>(__double_as_longlong(value)); }
 
-// As many rows for each lane as are fetched before the first is used: of threads, and of blocks.
+// As many rows for each lane as are fetched before the first is used.
 inline constexpr uint32_t kRowsAtOnce = kBlockThreads / 32;
-inline constexpr uint32_t kCellsAtOnce = 4;
 
 // What is done with the numbers of a column, and what does nothing to them.
 struct Least {
@@ -226,37 +225,37 @@ struct BlockCells {
   uint32_t blocks;
 
   // Some rows of a column, and none where there are no more.
+  template <uint32_t N>
   struct Rows {
     const Cell* from;
-    Cell cells[detail::kCellsAtOnce];
+    Cell cells[N];
 
     __device__ Rows(const BlockCells& all, uint32_t column, uint32_t base, uint64_t nothing)
         : from(all.first + size_t{column} * kMostBlocks + base + threadIdx.x % 32) {
 #pragma unroll
-      for (uint32_t i = 0; i < detail::kCellsAtOnce; ++i)
-        cells[i] = {nothing, 0, base + threadIdx.x % 32 + 32 * i < all.blocks ? 0u : 1u};
+      for (uint32_t i = 0; i < N; ++i) cells[i] = {nothing, 0, base + threadIdx.x % 32 + 32 * i < all.blocks ? 0u : 1u};
     }
     // Those that were not there before.
     __device__ void load() {
 #pragma unroll
-      for (uint32_t i = 0; i < detail::kCellsAtOnce; ++i)
+      for (uint32_t i = 0; i < N; ++i)
         if (cells[i].is_there == 0) cells[i] = load_cell(from + 32 * i);
     }
     __device__ bool all_there() const {
       uint32_t there = 1;
 #pragma unroll
-      for (uint32_t i = 0; i < detail::kCellsAtOnce; ++i) there &= cells[i].is_there;
+      for (uint32_t i = 0; i < N; ++i) there &= cells[i].is_there;
       return there != 0;
     }
     __device__ uint32_t count() const {
       uint32_t count = 0;
 #pragma unroll
-      for (uint32_t i = 0; i < detail::kCellsAtOnce; ++i) count += cells[i].count;
+      for (uint32_t i = 0; i < N; ++i) count += cells[i].count;
       return count;
     }
-    __device__ void values(uint64_t (&into)[detail::kCellsAtOnce]) const {
+    __device__ void values(uint64_t (&into)[N]) const {
 #pragma unroll
-      for (uint32_t i = 0; i < detail::kCellsAtOnce; ++i) into[i] = cells[i].value;
+      for (uint32_t i = 0; i < N; ++i) into[i] = cells[i].value;
     }
   };
 
@@ -268,9 +267,9 @@ struct BlockCells {
   }
 };
 
-// The same of blocks, which are waited for; digests are two columns like the others here. Without blocks it does
-// nothing but fetch its instructions.
-template <class Lane, class Put>
+// The same of blocks, which are waited for, 32 times N at once; digests are two columns like the others here. Without
+// blocks it does nothing but fetch its instructions.
+template <class Lane, uint32_t N, class Put>
 __device__ inline void add_up_blocks(uint32_t warp, const BlockCells& cells, const Put& put) {
   static_assert(kWarps == 8);
   const bool is_sum = warp <= 2, is_least = warp > 2 && warp < 6;
@@ -283,17 +282,17 @@ __device__ inline void add_up_blocks(uint32_t warp, const BlockCells& cells, con
   uint32_t base = 0;
 #pragma unroll 1
   do {
-    BlockCells::Rows rows(cells, column, base, nothing);
-    BlockCells::Rows rests({cells.first, has_rest ? cells.blocks : 0}, column + 1, base, 0);
+    BlockCells::Rows<N> rows(cells, column, base, nothing);
+    BlockCells::Rows<N> rests({cells.first, has_rest ? cells.blocks : 0}, column + 1, base, 0);
     do {
       rows.load();
       if (has_rest) rests.load();
     } while (!rows.all_there() || !rests.all_there());
     count += rows.count();
-    uint64_t some[detail::kCellsAtOnce];
+    uint64_t some[N];
     rows.values(some);
     if (is_sum) {
-      uint64_t below[detail::kCellsAtOnce];
+      uint64_t below[N];
       rests.values(below);
       sum = sum + detail::added<Lane>(some, Lane::kHasRests ? detail::added_plainly(below) : 0);
     } else if (is_least) {
@@ -301,7 +300,7 @@ __device__ inline void add_up_blocks(uint32_t warp, const BlockCells& cells, con
     } else {
       total += detail::joined(some, detail::Count());
     }
-    base += 32 * detail::kCellsAtOnce;
+    base += 32 * N;
   } while (base < cells.blocks);
   if (is_sum)
     total = detail::as_bits(sum.high);

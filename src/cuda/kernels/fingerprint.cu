@@ -16,9 +16,9 @@ constexpr uint64_t kSmallBytes = uint64_t{4} << 20;
 constexpr uint64_t kVectorsBytes = uint64_t{1} << 20;  // of vectors with strides: from here on as large ones
 constexpr uint64_t kMostRounds = 16;
 constexpr int kSmallBlocksPerMultiprocessor = 2;
-// Where the end of a launch counts: no more blocks than the last one adds up in two goes (columns.cuh).
+// Where the end of a launch counts: no more blocks than the last one adds up in one go.
 constexpr uint64_t kMediumBytes = uint64_t{64} << 20;
-constexpr uint64_t kMediumBlocks = 2 * 32 * detail::kCellsAtOnce;
+constexpr uint64_t kMediumBlocks = 32 * kManyCells;
 // Of a large tensor, for each warp: plain sums of short squares are good for some thousands of values.
 constexpr uint64_t kHashBlocksPerWarp = 256;
 

@@ -150,7 +150,8 @@ __device__ inline void work_by_slices(const DeviceJob& job, const Source& source
     return all;
   };
   finish_block<Lane>(warp, job, bytes, found, digest, centre, block_shared.rows, scratch);
-  if (job.blocks > 1 && block == job.blocks - 1u) finish_tensor<Lane>(warp, job, bytes, centre, scratch);
+  if (job.blocks > 1 && block == job.blocks - 1u)
+    finish_tensor<Lane, ONE_ROUND ? kFewCells : kManyCells>(warp, job, bytes, centre, scratch);
 }
 
 }  // namespace ttap::cuda
