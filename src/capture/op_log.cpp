@@ -11,6 +11,7 @@ namespace ttap {
 namespace {
 
 constexpr uint64_t kReplayRingBytes = uint64_t{64} << 20;
+constexpr size_t kMostRows = 0xFFFF;    // of a call
 constexpr size_t kMostAwaited = 16384;  // before those that have arrived are taken
 
 }  // namespace
@@ -23,7 +24,9 @@ OpLog::OpLog(const TextTable& texts, const std::deque<TensorMeta>& metas, const 
       options_(options),
       started_unix_ns_(unix_ns()),
       started_ns_(steady_ns()),
-      graphs_([this](GraphPass& graph) { return take_replay(graph); }, {.bytes = kReplayRingBytes}, 0) {}
+      graphs_([this](GraphPass& graph) { return take_replay(graph); }, {.bytes = kReplayRingBytes}, 0) {
+  add_bytes(0);
+}
 
 uint32_t OpLog::find_thread(uint64_t number) {
   const auto index = static_cast<uint32_t>(std::find(threads_.begin(), threads_.end(), number) - threads_.begin());
@@ -52,8 +55,6 @@ void OpLog::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& sou
 }
 
 void OpLog::end(OpCall& call) {
-  const auto use_count = static_cast<uint16_t>(std::min<size_t>(call.uses.size(), 0xFFFF));
-  const auto tensor_count = static_cast<uint16_t>(std::min<size_t>(call.tensors.size(), 0xFFFF));
   const uint64_t duration = call.end_ns - call.start_ns;
   Call& row = calls_.append();
   row.number = call.number;
@@ -65,26 +66,46 @@ void OpLog::end(OpCall& call) {
   row.results = call.results;
   row.notes = call.notes;
   row.thread = thread_of(call.thread);
-  row.first_use = static_cast<uint32_t>(uses_.size());
-  row.first_tensor = static_cast<uint32_t>(tensors_.size());
-  row.use_count = use_count;
-  row.tensor_count = tensor_count;
   row.kind = call.kind;
   row.graph = call.graph != nullptr ? graph_index(*call.graph) : uint16_t{0};
   row.duration_ns = static_cast<uint32_t>(std::min<uint64_t>(duration, std::numeric_limits<uint32_t>::max()));
   row.start_ns = call.start_ns;
-  const OpUse* const uses = call.uses.data();
-  for (size_t i = 0; i < use_count; ++i)
-    uses_.append() = {uses[i].place, uses[i].tensor, uses[i].value << 1 | (uses[i].written ? 1U : 0U)};
-  const OpTensor* const tensors = call.tensors.data();
-  for (size_t i = 0; i < tensor_count; ++i) {
-    const OpTensor& tensor = tensors[i];
+  row.only_shapes = call.uses.empty() && call.tensors.empty();
+  if (!row.only_shapes) [[unlikely]]
+    return keep_uses(call, row);
+  const auto count = static_cast<uint16_t>(std::min(call.shapes.size(), kMostRows));
+  row.first_use = static_cast<uint32_t>(shapes_.size());
+  row.first_tensor = 0;
+  row.use_count = row.tensor_count = count;
+  const OpShape* const shapes = call.shapes.data();
+  for (size_t i = 0; i < count; ++i) shapes_.append() = shapes[i];
+  add_bytes(sizeof(Call) + count * sizeof(OpShape));
+}
+
+void OpLog::keep_uses(OpCall& call, Call& row) {
+  row.first_use = static_cast<uint32_t>(uses_.size());
+  row.first_tensor = static_cast<uint32_t>(tensors_.size());
+  const size_t shapes = std::min(call.shapes.size(), kMostRows);
+  for (size_t i = 0; i < shapes; ++i) {
+    const OpShape& shape = call.shapes[i];
+    uses_.append() = {shape.place, kNoNumber, shape.value << 1};
+    tensors_.append() = {shape.place, shape.meta, shape.value, kNoNumber, kNoNumber, Level::kMeta, kNoTap};
+  }
+  const size_t uses = std::min(call.uses.size(), kMostRows - shapes);
+  const size_t tensors = std::min(call.tensors.size(), kMostRows - shapes);
+  for (size_t i = 0; i < uses; ++i) {
+    const OpUse& use = call.uses[i];
+    uses_.append() = {use.place, use.tensor, use.value << 1 | (use.written ? 1U : 0U)};
+  }
+  for (size_t i = 0; i < tensors; ++i) {
+    const OpTensor& tensor = call.tensors[i];
     Tensor& kept = tensors_.append();
     kept = {tensor.place, tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked, kNoTap};
-    if (tensor.has_more()) [[unlikely]]
-      keep_more(call, tensor, kept);
+    if (tensor.has_more()) keep_more(call, tensor, kept);
   }
-  bytes_ += sizeof(Call) + use_count * sizeof(Use) + tensor_count * sizeof(Tensor);
+  row.use_count = static_cast<uint16_t>(shapes + uses);
+  row.tensor_count = static_cast<uint16_t>(shapes + tensors);
+  add_bytes(sizeof(Call) + row.use_count * sizeof(Use) + row.tensor_count * sizeof(Tensor));
 }
 
 // The tensor is the last row.
@@ -99,11 +120,11 @@ void OpLog::keep_more(OpCall& call, const OpTensor& tensor, Tensor& row) {
   if (tensor.fingerprint != kNoNumber) {
     row.fingerprint = static_cast<uint32_t>(fingerprints_.size());
     fingerprints_.append() = call.fingerprints[tensor.fingerprint];
-    bytes_ += sizeof(Fingerprint);
+    add_bytes(sizeof(Fingerprint));
   }
   if (tensor.blob != kNoNumber) {
     row.bytes = static_cast<uint32_t>(blobs_.size());
-    bytes_ += call.blobs[tensor.blob].size();
+    add_bytes(call.blobs[tensor.blob].size());
     blobs_.push_back(std::move(call.blobs[tensor.blob]));
   }
 }

@@ -19,8 +19,8 @@ struct OpLogOptions {
   uint64_t limit_bytes = uint64_t{4} << 30;  // of memory for everything that is logged
 };
 
-// Operator calls in memory, about 100 bytes each; save() makes a run of them The lock is the
-// source's: one thread at a time, but for take().
+// Operator calls in memory, about 100 bytes each; save() makes a run of them. The lock is the source's: one thread at a
+// time, but for take().
 class TTAP_API OpLog : public OpSink {
  public:
   // What the tables hold is the source's.
@@ -33,10 +33,9 @@ class TTAP_API OpLog : public OpSink {
   bool keeps_meta() const override { return true; }
   GraphPass* graph(int device, cuda::Stream stream) override;
   void end_capture(cuda::Stream stream) override;
-  bool full() const override { return bytes_ >= options_.limit_bytes; }
 
   uint64_t size() const { return calls_.size(); }
-  uint64_t tensor_count() const { return tensors_.size(); }
+  uint64_t tensor_count() const { return shapes_.size() + tensors_.size(); }
   // Of memory; texts and metas, which are the source's, not counted.
   uint64_t bytes() const { return bytes_; }
   uint64_t under_way() const { return begun_ - calls_.size(); }
@@ -74,7 +73,8 @@ class TTAP_API OpLog : public OpSink {
     uint16_t use_count;
     uint16_t tensor_count;
     OpKind kind;
-    uint16_t graph;  // graph_index(), or 0
+    bool only_shapes;  // first_use is of shapes_, each of which is both
+    uint16_t graph;    // graph_index(), or 0
     uint32_t duration_ns;
     uint64_t start_ns;
   };
@@ -108,7 +108,12 @@ class TTAP_API OpLog : public OpSink {
     return !threads_.empty() && threads_[last_thread_] == number ? last_thread_ : find_thread(number);
   }
   uint32_t find_thread(uint64_t number);
+  void keep_uses(OpCall& call, Call& row);
   void keep_more(OpCall& call, const OpTensor& tensor, Tensor& row);
+  void add_bytes(uint64_t bytes) {
+    bytes_ += bytes;
+    full_ = bytes_ >= options_.limit_bytes;
+  }
   uint16_t graph_index(const GraphPass& graph);
   enum class Wait : uint8_t { kForNone, kForAll };
   void take_what_has_arrived(Wait wait);
@@ -126,6 +131,7 @@ class TTAP_API OpLog : public OpSink {
   uint64_t bytes_ = 0;
   RowMemory memory_;
   RowBlocks<Call> calls_{memory_};  // in the order in which they ended
+  RowBlocks<OpShape> shapes_{memory_};
   RowBlocks<Use> uses_{memory_};
   RowBlocks<Tensor> tensors_{memory_};
   std::unordered_map<size_t, TextId> groups_;  // of tensors, by index: few have one

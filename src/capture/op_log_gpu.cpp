@@ -22,7 +22,7 @@ void OpLog::take_what_has_arrived(Wait wait) {
     }
     tensors_[awaited.tensor].fingerprint = static_cast<uint32_t>(fingerprints_.size());
     fingerprints_.append() = cuda::to_fingerprint(*result);
-    bytes_ += sizeof(Fingerprint);
+    add_bytes(sizeof(Fingerprint));
   }
 }
 

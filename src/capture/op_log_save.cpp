@@ -60,11 +60,26 @@ class OpLog::Saving {
                             .time_ns = call.start_ns - log_.started_ns_,
                             .stack = stack_of(call)};
     writer_.add_event(call.number, event);
-    for (uint32_t i = 0; i < call.tensor_count; ++i) {
-      const size_t index = call.first_tensor + i;
-      if (!unchanged_.contains(log_.tensors_[index].value)) add_tensor(call, event, index);
-    }
+    for (uint32_t i = 0; i < call.tensor_count; ++i)
+      if (const Tensor tensor = tensor_of(call, i); !unchanged_.contains(tensor.value))
+        add_tensor(call, event, tensor, group_of(call, i));
     add_call(call);
+  }
+
+  Tensor tensor_of(const Call& call, uint32_t i) const {
+    if (!call.only_shapes) return log_.tensors_[call.first_tensor + i];
+    const OpShape& shape = log_.shapes_[call.first_use + i];
+    return {shape.place, shape.meta, shape.value, kNoNumber, kNoNumber, Level::kMeta, kNoTap};
+  }
+  OpLog::Use use_of(const Call& call, uint32_t i) const {
+    if (!call.only_shapes) return log_.uses_[call.first_use + i];
+    const OpShape& shape = log_.shapes_[call.first_use + i];
+    return {shape.place, kNoNumber, shape.value << 1};
+  }
+  std::string_view group_of(const Call& call, uint32_t i) const {
+    if (call.only_shapes) return {};
+    const auto found = log_.groups_.find(call.first_tensor + i);
+    return found == log_.groups_.end() ? std::string_view{} : log_.texts_.text(found->second);
   }
 
   // Null when it has none: it was not asked for, or has not come.
@@ -85,14 +100,14 @@ class OpLog::Saving {
     for (const uint32_t index : order) {
       const Call& call = log_.calls_[index];
       for (uint32_t i = 0; i < call.tensor_count; ++i) {
-        const Tensor& tensor = log_.tensors_[call.first_tensor + i];
+        const Tensor tensor = tensor_of(call, i);
         if (const Fingerprint* found = fingerprint_of(tensor)) known.emplace(tensor.value, found);
       }
       if (call.kind != OpKind::kKernel) continue;
       for (uint32_t i = 0; i < call.use_count; ++i) {
-        const OpLog::Use& before = log_.uses_[call.first_use + i];
+        const OpLog::Use before = use_of(call, i);
         for (uint32_t j = i + 1; j < call.use_count; ++j) {
-          const OpLog::Use& after = log_.uses_[call.first_use + j];
+          const OpLog::Use after = use_of(call, j);
           const bool same_place = log_.places_[before.place].path == log_.places_[after.place].path;
           if (!same_place || log_.texts_.text(log_.places_[after.place].role) != "after") continue;
           const uint32_t was = value_of(before);
@@ -111,11 +126,12 @@ class OpLog::Saving {
     return found == unchanged_.end() ? use.value_written >> 1 : found->second;
   }
   // Of a kernel's argument, as it came: whether it left as something else.
-  bool is_written(const Call& call, const OpLog::Use& use) const {
+  bool is_written(const Call& call, uint32_t number) const {
+    const OpLog::Use use = use_of(call, number);
     if (call.kind == OpKind::kKernel)
       for (uint32_t i = 0; i < call.use_count; ++i) {
-        const OpLog::Use& after = log_.uses_[call.first_use + i];
-        if (&after != &use && log_.places_[after.place].path == log_.places_[use.place].path &&
+        const OpLog::Use after = use_of(call, i);
+        if (i != number && log_.places_[after.place].path == log_.places_[use.place].path &&
             unchanged_.contains(after.value_written >> 1))
           return false;
       }
@@ -126,8 +142,7 @@ class OpLog::Saving {
     return call.stack == 0 || call.stack > stacks_.size() ? std::string_view{} : stacks_[call.stack - 1];
   }
 
-  void add_tensor(const Call& call, const EventRecord& event, size_t index) {
-    const Tensor& tensor = log_.tensors_[index];
+  void add_tensor(const Call& call, const EventRecord& event, const Tensor& tensor, std::string_view group) {
     const TensorMeta& meta = log_.metas_[tensor.meta];
     const OpPlace& place = log_.places_[tensor.place];
     TensorRecord record{.name = event.name,
@@ -150,8 +165,7 @@ class OpLog::Saving {
       record.has_fingerprint = true;
       record.fingerprint = *found;
     }
-    if (const auto group = log_.groups_.find(index); group != log_.groups_.end())
-      record.group = log_.texts_.text(group->second);
+    record.group = group;
     // Where its rows were limited the statistics know how many values there were.
     std::vector<int64_t> live_shape;
     const uint64_t values = meta.byte_count / size_of(meta.dtype) * info(meta.dtype).values;
@@ -173,13 +187,13 @@ class OpLog::Saving {
   void add_call(const Call& call) {
     uses_.clear();
     for (uint32_t i = 0; i < call.use_count; ++i) {
-      const OpLog::Use& use = log_.uses_[call.first_use + i];
+      const OpLog::Use use = use_of(call, i);
       const OpPlace& place = log_.places_[use.place];
       uses_.push_back({.role = or_out(log_.texts_.text(place.role)),
                        .path = log_.texts_.text(place.path),
                        .tensor = use.tensor,
                        .value = value_of(use),
-                       .written = is_written(call, use)});
+                       .written = is_written(call, i)});
     }
     writer_.add_call(call.number, {.arguments = log_.texts_.text(call.arguments),
                                    .results = log_.texts_.text(call.results),

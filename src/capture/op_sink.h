@@ -44,6 +44,13 @@ struct OpUse {
   bool written = false;
 };
 
+// A tensor of which only dtype and shape are kept, and whose value is its own: a use and what is kept of it in one.
+struct OpShape {
+  PlaceId place;
+  MetaId meta;
+  uint32_t value;
+};
+
 // A tensor that is kept with its call.
 struct OpTensor {
   PlaceId place = 0;
@@ -94,7 +101,8 @@ struct OpCall {
   TextId arguments = 0;
   TextId results = 0;
   TextId notes = 0;
-  int64_t pass = -1;  // the recorder's; -1: none is open
+  int64_t pass = -1;                 // the recorder's; -1: none is open
+  std::vector<OpShape> shapes = {};  // of a sink that keeps_meta(); they come before the others
   std::vector<OpUse> uses = {};
   std::vector<OpTensor> tensors = {};  // taken, and not yet handed over
   std::vector<Fingerprint> fingerprints = {};
@@ -109,6 +117,7 @@ struct OpCall {
     parent = forward = kNoEvent;
     stack = 0;
     arguments = results = notes = 0;
+    shapes.clear();
     uses.clear();
     tensors.clear();
   }
@@ -127,7 +136,8 @@ class OpSink {
   virtual void end(OpCall& call) = 0;
   // Takes what `tensor.asked` says of the tensor, now; called between begin() and end(), perhaps without the lock.
   virtual void take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) = 0;
-  // Whether a tensor of which only dtype and shape are kept may be put into OpCall::tensors without asking.
+  // Whether a tensor of which only dtype and shape are kept may be put into OpCall::tensors, or OpCall::shapes, without
+  // asking.
   virtual bool keeps_meta() const { return false; }
   // Whether it wants a tensor whose fingerprint is on its way only when that has been launched: then by deliver(), with
   // the lock held, instead of take(). What is put in line before could hold up those behind it for ever.
@@ -140,7 +150,10 @@ class OpSink {
   // The capture is about to end there.
   virtual void end_capture(cuda::Stream stream) = 0;
   // Whether there is no room for more: the source then counts and does not ask further.
-  virtual bool full() const = 0;
+  bool full() const { return full_; }
+
+ protected:
+  bool full_ = false;
 };
 
 }  // namespace ttap

@@ -25,7 +25,6 @@ class TTAP_API RecorderOpSink : public OpSink {
   bool copies_from_gpu() const override { return true; }
   GraphPass* graph(int device, cuda::Stream stream) override;
   void end_capture(cuda::Stream stream) override { (void)recorder_.end_capture(stream); }
-  bool full() const override { return false; }
 
   // The text of stack number N, which must be known before the first call that has it begins.
   void set_stack(uint32_t number, std::string text);

@@ -148,8 +148,7 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
     note_group(frame, arguments);
   if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, false, lock)) return false;
   if (frame.shapes_only && !frame.has_rare && !op.writes) {  // so there are no lists among the arguments
-    for (const TensorPlace& place : frame.places)
-      use_shape(frame, *place.tensor, op.arguments[place.argument].place, false);
+    for (const TensorPlace& place : frame.places) use_shape(frame, *place.tensor, op.arguments[place.argument].place);
     frame.places.clear();
     return false;
   }

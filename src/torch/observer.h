@@ -212,7 +212,7 @@ class Observer {
   void add_part(Frame& frame, const OpTensor& whole, const PythonSide::Part& part);
   void use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how);
   // Of a call that keeps names and shapes only, which should cost least.
-  void use_shape(Frame& frame, const at::Tensor& tensor, PlaceId place, bool written);
+  void use_shape(Frame& frame, const at::Tensor& tensor, PlaceId place);
   void launch_before(const Operator& op, const Frame& frame);
   void launch_before_writing(Frame& frame);
   void send_to_gpu(Frame& frame);

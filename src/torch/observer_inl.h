@@ -38,18 +38,9 @@ inline bool Observer::begin_call(Frame& frame, const ThreadState& thread, const 
   return true;
 }
 
-[[gnu::always_inline]] inline void Observer::use_shape(Frame& frame, const at::Tensor& tensor, PlaceId place,
-                                                       bool written) {
-  const uint32_t value = next_value_++;
-  OpUse& use = frame.call.uses.emplace_back();
-  use.place = place;
-  use.value = value;
-  use.written = written;
+[[gnu::always_inline]] inline void Observer::use_shape(Frame& frame, const at::Tensor& tensor, PlaceId place) {
   const MetaId meta = tensors_.meta_of(tensor);
-  OpTensor& kept = frame.call.tensors.emplace_back();
-  kept.place = place;
-  kept.meta = meta;
-  kept.value = value;
+  frame.call.shapes.push_back({place, meta, next_value_++});
 }
 
 }  // namespace ttap::torch_source

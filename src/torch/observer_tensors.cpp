@@ -29,10 +29,6 @@ PlaceId Observer::place_of(const Operator& op, const TensorPlace& place) {
 }
 
 void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how) {
-  if (how.level == Level::kMeta && keeps_meta_ && !options_.ids) {
-    use_shape(frame, tensor, place, how.written);
-    return;
-  }
   OpUse& use = frame.call.uses.emplace_back(OpUse{.place = place, .written = how.written});
   tensors_.set_pass(frame.call.pass);  // another thread may have been here meanwhile
   const MetaId meta = tensors_.meta_of(tensor);
@@ -116,13 +112,13 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   if (op.is_c10d && !wait_for_collective(frame, results, lock)) return false;
   if (options_.ids && frame.has_rare)
     for (const Frame::Written& written : frame.rare().written) tensors_.written(written.tensor);
-  const size_t first_result = frame.call.uses.size();
+  const size_t first_result = frame.call.shapes.size() + frame.call.uses.size();
   frame.collect(results);
   frame.result_count = static_cast<uint32_t>(results.size());
   const bool has_subclasses = any_subclass(frame.places);
   if (frame.shapes_only && !frame.has_rare && !has_subclasses && !op.is_collective) {  // nothing to be asked or read
     for (const TensorPlace& place : frame.places)
-      use_shape(frame, *place.tensor, places_.of_result(place.argument, results.size(), -1), false);
+      use_shape(frame, *place.tensor, places_.of_result(place.argument, results.size(), -1));
     note_results_text(frame, results, first_result);
     frame.places.clear();
     return true;

@@ -167,6 +167,27 @@ def test_a_storage_that_is_emptied_past_any_operator_is_counted_not_read():
     assert trace.run.record("aten::add.Tensor").hash is None
 
 
+def test_a_large_tensor_that_is_not_new_is_read_at_once():
+    old = torch.ones(1 << 20, device="cuda")
+    with tap.trace(hashes=True) as trace:
+        old.view(1024, 1024)
+        old.untyped_storage().resize_(0)  # as FSDP does with parameters that it gathered
+    assert trace.counts["lost"] == 0
+    assert trace.run.record("aten::view").stats["min"] == 1
+
+
+def test_views_of_a_large_tensor_that_waits_wait_too():
+    old = torch.ones(1 << 20, device="cuda")
+    with tap.trace(hashes=True) as trace:
+        new = old + 1
+        new[::2]
+        new.untyped_storage().resize_(0)
+    records = {record.key: record for record in trace.run.records}
+    assert records["aten::add.Tensor@in/0"].stats["max"] == 1
+    assert records["aten::add.Tensor"].hash is None and records["aten::slice.Tensor"].hash is None
+    assert trace.counts["lost"] == 2
+
+
 def test_complex_views_that_are_read_as_conjugates():
     x = torch.randn(8, dtype=torch.complex64, device="cuda")
     with tap.trace(hashes=True) as on_device:

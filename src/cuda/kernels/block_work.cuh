@@ -39,7 +39,8 @@ __device__ inline void load_keys(HashShared& shared) {
     to[kBlockThreads + threadIdx.x] = __ldg(from + kBlockThreads + threadIdx.x);
 }
 
-__device__ TTAP_APART inline uint64_t bytes_of_live_rows(const DeviceJob& job) {
+__device__ inline uint64_t live_bytes(const DeviceJob& job) {
+  if (job.rows == nullptr) return job.bytes;
   const int64_t live = job.rows_are_64_bit ? *static_cast<const int64_t*>(job.rows)
                                            : static_cast<int64_t>(*static_cast<const int32_t*>(job.rows));
   if (live < 0) return 0;
@@ -47,10 +48,6 @@ __device__ TTAP_APART inline uint64_t bytes_of_live_rows(const DeviceJob& job) {
   const uint64_t bytes = rows * job.row_bytes;
   return __umul64hi(rows, job.row_bytes) != 0 || bytes > job.bytes ? job.bytes : bytes;
 }
-__device__ inline uint64_t live_bytes(const DeviceJob& job) {
-  return job.rows == nullptr ? job.bytes : bytes_of_live_rows(job);
-}
-
 __device__ inline void store_copy(std::byte* copy_to, uint64_t at, const Vector& vector) {
   *reinterpret_cast<uint4*>(copy_to + at) = {vector.word[0], vector.word[1], vector.word[2], vector.word[3]};
 }
@@ -58,8 +55,8 @@ __device__ inline void store_copy(std::byte* copy_to, uint64_t at, const Vector&
 // Up to a hash block's bytes from `start` on, a vector for each thread. Every thread of the block comes here, and gets
 // the statistics of its values.
 template <class Lane, class Source>
-__device__ TTAP_APART LaneSums take_odd_end(const DeviceJob& job, const Source& source, uint64_t start, uint32_t size,
-                                            double centre, HashShared& shared) {
+__device__ inline LaneSums take_odd_end(const DeviceJob& job, const Source& source, uint64_t start, uint32_t size,
+                                        double centre, HashShared& shared) {
   const uint32_t at = threadIdx.x * kVectorBytes;
   const uint32_t valid = at >= size ? 0 : size - at < kVectorBytes ? size - at : kVectorBytes;
   const Vector vector = source.partial(start + at, valid);
@@ -78,7 +75,7 @@ __device__ TTAP_APART LaneSums take_odd_end(const DeviceJob& job, const Source& 
 }
 
 // After a barrier that follows take_odd_end(); for one thread.
-__device__ TTAP_APART inline HashPair digest_of_odd_end(uint64_t start, const HashShared& shared) {
+__device__ inline HashPair digest_of_odd_end(uint64_t start, const HashShared& shared) {
   HashPair sums;
 #pragma unroll
   for (uint32_t i = 0; i < kWarps; ++i) {

@@ -42,8 +42,20 @@ __device__ inline HashPair mixed(const HashShared& shared, HashPair digests, con
   const HashPair digest = hash_mix(sums, hash_block);
   return {digests.a + digest.a, digests.b + digest.b};
 }
+
+// What few tensors need, out of line. Not for the loops of large tensors: where there are calls, the compiler does not
+// see any more that the lanes of a warp are together.
 __device__ TTAP_APART inline HashPair mixed_apart(const HashShared& shared, const HashPair& digests, const Kept& kept) {
   return mixed(shared, digests, kept);
+}
+__device__ TTAP_APART inline uint64_t bytes_of_live_rows(const DeviceJob& job) { return live_bytes(job); }
+template <class Lane, class Source>
+__device__ TTAP_APART LaneSums odd_end_apart(const DeviceJob& job, const Source& source, uint64_t start, uint32_t size,
+                                             double centre, HashShared& shared) {
+  return take_odd_end<Lane>(job, source, start, size, centre, shared);
+}
+__device__ TTAP_APART inline HashPair digest_of_odd_end_apart(uint64_t start, const HashShared& shared) {
+  return digest_of_odd_end(start, shared);
 }
 
 }  // namespace slices
@@ -77,7 +89,7 @@ __device__ inline void work_by_slices(const DeviceJob& job, const Source& source
   double centre = 0;
   if constexpr (Lane::kHasCentre)
     if (job.bytes != 0) centre = Lane::centre_of(job.data);
-  const uint64_t bytes = live_bytes(job);
+  const uint64_t bytes = job.rows == nullptr ? job.bytes : bytes_of_live_rows(job);
   const uint64_t whole = bytes / kHashBlockBytes;
   Lane lane(block_shared.lane, job.dtype);
   __syncthreads();
@@ -136,14 +148,14 @@ __device__ inline void work_by_slices(const DeviceJob& job, const Source& source
   if (!has_odd_end) sums_are_there();
   LaneSums found = lane.finish(centre);
   if (has_odd_end) {
-    add(found, take_odd_end<Lane>(job, source, bytes - odd_bytes, odd_bytes, centre, shared));
+    add(found, odd_end_apart<Lane>(job, source, bytes - odd_bytes, odd_bytes, centre, shared));
     sums_are_there();
   }
   const auto digest = [&] {
     wait_at<Barrier::kHashSums>();
     HashPair all = mixed(shared, digests, kept);
     if (has_odd_end && threadIdx.x % 32 == 0) {
-      const HashPair of_odd_end = digest_of_odd_end(bytes - odd_bytes, shared);
+      const HashPair of_odd_end = digest_of_odd_end_apart(bytes - odd_bytes, shared);
       all.a += of_odd_end.a;
       all.b += of_odd_end.b;
     }
