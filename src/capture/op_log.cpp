@@ -38,7 +38,7 @@ void OpLog::begin(OpCall& call) { call.number = begun_++; }
 
 void OpLog::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) {
   OpTensor& taken = call.tensors.emplace_back(tensor);
-  if (tensor.asked == Level::kMeta) return;
+  if (tensor.asked == Level::kMeta || tensor.same_as != 0) return;
   if (source.later || source.tap != kNoTap) {
     taken.on_gpu = static_cast<uint32_t>(call.on_gpu.size());
     call.on_gpu.push_back({source.later, source.tap});
@@ -111,6 +111,7 @@ void OpLog::keep_uses(OpCall& call, Call& row) {
 // The tensor is the last row.
 void OpLog::keep_more(OpCall& call, const OpTensor& tensor, Tensor& row) {
   if (tensor.group != 0) groups_.emplace(tensors_.size() - 1, tensor.group);
+  if (tensor.same_as != 0) twins_.push_back({tensors_.size() - 1, tensor.same_as});
   if (tensor.on_gpu != kNoNumber) {
     const OpTensorOnGpu& on_gpu = call.on_gpu[tensor.on_gpu];
     row.tap = on_gpu.tap;

@@ -31,6 +31,7 @@ class TTAP_API OpLog : public OpSink {
   void end(OpCall& call) override;
   void take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) override;
   bool keeps_meta() const override { return true; }
+  bool shares_fingerprints() const override { return true; }
   GraphPass* graph(int device, cuda::Stream stream) override;
   void end_capture(cuda::Stream stream) override;
 
@@ -96,6 +97,10 @@ class TTAP_API OpLog : public OpSink {
     uint64_t tensor;  // index
     cuda::PendingResult result;
   };
+  struct Twin {
+    uint64_t tensor;  // index
+    uint32_t same_as;
+  };
   struct Replay {
     uint16_t graph;  // as Call::graph
     uint64_t unix_ns;
@@ -117,6 +122,7 @@ class TTAP_API OpLog : public OpSink {
   uint16_t graph_index(const GraphPass& graph);
   enum class Wait : uint8_t { kForNone, kForAll };
   void take_what_has_arrived(Wait wait);
+  void settle_twins();
   bool take_replay(GraphPass& graph);
   Status save_pass(const std::filesystem::path& path, uint32_t number, const std::string& metadata_json,
                    const SaveOptions& options, const Replay* replay, Report& report) const;
@@ -140,6 +146,7 @@ class TTAP_API OpLog : public OpSink {
   std::vector<uint64_t> threads_;
   uint32_t last_thread_ = 0;
   std::deque<Awaited> awaited_;  // in the order in which they were asked for
+  std::vector<Twin> twins_;      // of those
   uint64_t lost_fingerprints_ = 0;
 
   mutable std::mutex replays_mutex_;   // guards the next three: replays are taken by a thread of their own

@@ -26,8 +26,21 @@ void OpLog::take_what_has_arrived(Wait wait) {
   }
 }
 
+// One that was lost has none, nor has its twin.
+void OpLog::settle_twins() {
+  std::unordered_map<uint32_t, uint32_t> fingerprints;  // by value
+  for (const Twin& twin : twins_) fingerprints.emplace(twin.same_as, kNoNumber);
+  for (size_t i = 0; i < tensors_.size() && !twins_.empty(); ++i)
+    if (const auto found = fingerprints.find(tensors_[i].value);
+        found != fingerprints.end() && tensors_[i].fingerprint != kNoNumber)
+      found->second = tensors_[i].fingerprint;
+  for (const Twin& twin : twins_) tensors_[twin.tensor].fingerprint = fingerprints[twin.same_as];
+  twins_.clear();
+}
+
 void OpLog::settle() {
   take_what_has_arrived(Wait::kForAll);
+  settle_twins();
   graphs_.stop();
 }
 

@@ -61,9 +61,10 @@ struct OpTensor {
   uint32_t blob = kNoNumber;         // index into OpCall::blobs
   uint32_t on_gpu = kNoNumber;       // index into OpCall::on_gpu
   TextId group = 0;                  // of the values of a quantized tensor: TensorRecord::group
+  uint32_t same_as = 0;              // the value whose fingerprint it has, if that is still on its way
 
   // Than its dtype and shape.
-  bool has_more() const { return (fingerprint & blob & on_gpu) != kNoNumber || group != 0; }
+  bool has_more() const { return (fingerprint & blob & on_gpu) != kNoNumber || (group | same_as) != 0; }
 };
 
 // What becomes of a tensor on a GPU.
@@ -143,6 +144,8 @@ class OpSink {
   // the lock held, instead of take(). What is put in line before could hold up those behind it for ever.
   virtual bool takes_at_launch() const { return false; }
   virtual void deliver(const Event& /*event*/, const OpTensor& /*tensor*/, const OpTensorSource& /*source*/) {}
+  // Whether tensors may have the fingerprint of another that is on its way: OpTensor::same_as, or the same tap.
+  virtual bool shares_fingerprints() const { return false; }
   // Whether it copies the bytes of tensors on a GPU itself (OpTensorSource::gpu).
   virtual bool copies_from_gpu() const { return false; }
   // The taps of this sink in the graph that is captured on a stream; null when it cannot have any. With the lock held.

@@ -27,6 +27,7 @@ struct Observer::Frame {
     kLater,      // its fingerprint is on its way from a GPU
     kDelivered,  // the same, and the sink is told when it is launched
     kTapped,     // in the graph of the call
+    kTwin,       // its fingerprint is another's, which is on its way
     kCopied,     // from a GPU, by the sink
   };
   struct Pending {

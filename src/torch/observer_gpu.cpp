@@ -58,6 +58,17 @@ void Observer::send_to_gpu(Frame& frame) {
       continue;
     }
     const TensorView view{tensor.const_data_ptr(), each.meta->dtype, each.meta->shape, each.meta->strides};
+    const bool shares = options_.ids && sink_->shares_fingerprints() && each.record.asked == Level::kFingerprint &&
+                        gpu_.rows_of(view).count == nullptr;
+    if (shares) {
+      const auto twin = tensors_.on_its_way(tensor, each.record.meta, frame.call.graph);
+      if (twin.value != 0) {
+        each.way = twin.graph != nullptr ? Frame::Way::kTapped : Frame::Way::kTwin;
+        each.tap = twin.tap;
+        if (twin.graph == nullptr) each.record.same_as = twin.value;
+        continue;
+      }
+    }
     const GpuTaps::Hold hold = frame.backward                         ? GpuTaps::Hold::kNo
                                : each.role == "out" && is_new(tensor) ? GpuTaps::Hold::kYes
                                                                       : GpuTaps::Hold::kIfSmall;
@@ -70,6 +81,8 @@ void Observer::send_to_gpu(Frame& frame) {
       each.way = Frame::Way::kTapped;
       each.tap = tap->place.number;
       each.record.asked = tap->level;
+      if (shares && tap->level == Level::kFingerprint)
+        tensors_.set_on_its_way(tensor, each.record.meta, {each.record.value, frame.call.graph, each.tap});
     } else if (GpuTaps::capture_of(tensor.device().index()) != 0) {
       not_read(kNoTaps);
     } else if (each.record.asked == Level::kFingerprint) {
@@ -88,7 +101,10 @@ void Observer::send_to_gpu(Frame& frame) {
         };
       each.way = sink_->takes_at_launch() ? Frame::Way::kDelivered : Frame::Way::kLater;
       each.later = gpu_.fingerprint(tensor, view, hold, std::move(deliver));
-      if (!each.later) not_read(kNoPlace);
+      if (!each.later)
+        not_read(kNoPlace);
+      else if (shares)
+        tensors_.set_on_its_way(tensor, each.record.meta, {.value = each.record.value});
     } else if (sink_->copies_from_gpu()) {
       each.way = Frame::Way::kCopied;
     }

@@ -206,7 +206,8 @@ void TensorTable::set_value(const at::Tensor& tensor, MetaId meta, uint32_t valu
                             .fingerprint = {}});
 }
 
-const Fingerprint* TensorTable::fingerprint_of(const at::Tensor& tensor, MetaId meta) {
+template <class IsWanted>
+const TensorTable::View* TensorTable::find_same_bytes(const at::Tensor& tensor, MetaId meta, IsWanted is_wanted) {
   Storage* storage = storage_of(tensor);
   if (storage == nullptr) return nullptr;
   const TensorMeta& wanted = metas_[meta];
@@ -214,13 +215,24 @@ const Fingerprint* TensorTable::fingerprint_of(const at::Tensor& tensor, MetaId 
   const uint32_t version = version_of(*tensor.unsafeGetTensorImpl());
   for (size_t i = storage->views.size(); i-- > 0;) {
     const View& view = storage->views[i];
-    if (!view.has_fingerprint || view.offset != offset || view.version != version) continue;
+    if (!is_wanted(view) || view.offset != offset || view.version != version) continue;
     const TensorMeta& known = metas_[view.meta];
     if (view.meta == meta || (known.dtype == wanted.dtype && known.marks == wanted.marks &&
                               known.byte_count == wanted.byte_count && known.strides.empty() && wanted.strides.empty()))
-      return &view.fingerprint;
+      return &view;
   }
   return nullptr;
+}
+
+const Fingerprint* TensorTable::fingerprint_of(const at::Tensor& tensor, MetaId meta) {
+  const View* view = find_same_bytes(tensor, meta, [](const View& each) { return each.has_fingerprint; });
+  return view != nullptr ? &view->fingerprint : nullptr;
+}
+
+TensorTable::OnItsWay TensorTable::on_its_way(const at::Tensor& tensor, MetaId meta, const GraphPass* graph) {
+  const View* view = find_same_bytes(
+      tensor, meta, [&](const View& each) { return each.on_its_way.value != 0 && each.on_its_way.graph == graph; });
+  return view != nullptr ? view->on_its_way : OnItsWay{};
 }
 
 void TensorTable::set_fingerprint(const at::Tensor& tensor, MetaId meta, const Fingerprint& fingerprint) {

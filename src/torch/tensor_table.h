@@ -57,6 +57,18 @@ class TensorTable {
   const Fingerprint* fingerprint_of(const at::Tensor& tensor, MetaId meta);
   void set_fingerprint(const at::Tensor& tensor, MetaId meta, const Fingerprint& fingerprint);
 
+  // Where the fingerprint of those bytes is on its way from a GPU already: the value that it is for, and the tap if
+  // they were tapped in a graph. None: a value of 0.
+  struct OnItsWay {
+    uint32_t value = 0;
+    const GraphPass* graph = nullptr;
+    uint32_t tap = kNoTap;
+  };
+  OnItsWay on_its_way(const at::Tensor& tensor, MetaId meta, const GraphPass* graph);
+  void set_on_its_way(const at::Tensor& tensor, MetaId meta, const OnItsWay& where) {
+    if (View* view = find_view(tensor, meta)) view->on_its_way = where;
+  }
+
   // Values are those of one pass; -1 when there are no passes. Fingerprints hold for all.
   void set_pass(int64_t pass) { pass_ = pass; }
 
@@ -99,6 +111,7 @@ class TensorTable {
     bool is_read;
     bool has_fingerprint;
     Fingerprint fingerprint;
+    OnItsWay on_its_way = {};
   };
   struct Storage {
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
@@ -148,6 +161,9 @@ class TensorTable {
   static uint64_t hash_of(const at::Tensor& tensor, c10::IntArrayRef shape, c10::IntArrayRef strides);
   MetaId find_or_add_meta(const at::Tensor& tensor);
   View* find_view(const at::Tensor& tensor, MetaId meta);
+  // One of the same bytes in the same order for which `is_wanted` holds, the newest of them.
+  template <class IsWanted>
+  const View* find_same_bytes(const at::Tensor& tensor, MetaId meta, IsWanted is_wanted);
   Storage* storage_of(const at::Tensor& tensor);
   void drop_dead();
 

@@ -98,6 +98,60 @@ TEST_F(OpLogTest, SavesCallsWithTheirTensorsAndWhoMadeThem) {
   EXPECT_EQ(pass.tensor(use.record).event, 0U);
 }
 
+TEST_F(OpLogTest, KeepsShapesAloneAsUsesAndTensors) {
+  OpCall relu = call("aten::relu");
+  log_.begin(relu);
+  relu.shapes = {{in_, two_, 1}, {out_, two_, 2}};
+  log_.end(relu);
+  const Pass pass = saved();
+  ASSERT_EQ(pass.tensor_count(), 2U);
+  EXPECT_EQ(log_.tensor_count(), 2U);
+  EXPECT_EQ(pass.tensor(0).role, "in");
+  EXPECT_EQ(pass.tensor(0).level, Level::kMeta);
+  EXPECT_EQ(pass.tensor(1).shape.size(), 1U);
+  EXPECT_EQ(pass.use(0, 1).record, 1U);
+  EXPECT_FALSE(pass.use(0, 1).written);
+}
+
+TEST_F(OpLogTest, KeepsShapesBeforeWhatElseThereIs) {
+  OpCall mixed = call("aten::mixed");
+  log_.begin(mixed);
+  mixed.shapes = {{in_, two_, 1}};
+  take(mixed, out_, 2, Level::kFingerprint, {3, 4});
+  log_.end(mixed);
+  OpCall after = call("aten::relu");
+  log_.begin(after);
+  after.shapes = {{in_, two_, 3}};
+  log_.end(after);
+  const Pass pass = saved();
+  ASSERT_EQ(pass.tensor_count(), 3U);
+  EXPECT_EQ(pass.tensor(0).role, "in");
+  EXPECT_FALSE(pass.tensor(0).has_fingerprint);
+  EXPECT_EQ(pass.tensor(1).fingerprint.stats.max, 4);
+  EXPECT_EQ(pass.use(0, 1).record, 1U);
+  EXPECT_EQ(pass.tensor(2).event, 1U);
+}
+
+TEST_F(OpLogTest, TwinsHaveOneFingerprint) {
+  OpCall mm = call("aten::mm");
+  log_.begin(mm);
+  take(mm, out_, 1, Level::kFingerprint, {3, 4});
+  log_.end(mm);
+  OpCall view = call("aten::_unsafe_view");
+  log_.begin(view);
+  log_.take(view, {.place = out_, .meta = two_, .value = 2, .asked = Level::kFingerprint, .same_as = 1},
+            {.view = {nullptr, DType::kF32, {}, {}}, .role = {}, .path = {}, .device = {}});
+  log_.take(view, {.place = in_, .meta = two_, .value = 3, .asked = Level::kFingerprint, .same_as = 9},
+            {.view = {nullptr, DType::kF32, {}, {}}, .role = {}, .path = {}, .device = {}});
+  log_.end(view);
+  log_.settle();
+  const Pass pass = saved();
+  ASSERT_EQ(pass.tensor_count(), 3U);
+  EXPECT_EQ(pass.tensor(1).fingerprint.hash, pass.tensor(0).fingerprint.hash);
+  EXPECT_EQ(pass.tensor(1).level, Level::kFingerprint);
+  EXPECT_FALSE(pass.tensor(2).has_fingerprint);  // nobody has value 9
+}
+
 TEST_F(OpLogTest, OrdersCallsByTheirBeginning) {
   OpCall module = call("m", OpKind::kModule);
   log_.begin(module);

@@ -188,6 +188,25 @@ def test_views_of_a_large_tensor_that_waits_wait_too():
     assert trace.counts["lost"] == 2
 
 
+def test_the_same_bytes_in_another_shape_are_read_once():
+    x = torch.randn(64, 96, device="cuda")
+    with tap.trace(hashes=True) as trace:
+        y = x + 1
+        y.view(96, 64)
+        torch.ops.aten._unsafe_view(y, [-1])
+        y.t()
+        y.mul_(2)
+        y.view(96, 64)
+    seen = {record.key: record.hash for record in trace.run.records}
+    assert all(seen.values()) and trace.counts["lost"] == 0
+    assert seen["aten::view"] == seen["aten::_unsafe_view"] == seen["aten::add.Tensor"]
+    assert seen["aten::t"] != seen["aten::add.Tensor"]
+    assert seen["aten::view::call2"] == seen["aten::mul_.Tensor"] != seen["aten::add.Tensor"]
+    with tap.trace(hashes=True) as on_host:
+        x.cpu().add(1).view(96, 64)
+    assert on_host.run.record("aten::view").hash == seen["aten::view"]
+
+
 def test_complex_views_that_are_read_as_conjugates():
     x = torch.randn(8, dtype=torch.complex64, device="cuda")
     with tap.trace(hashes=True) as on_device:
