@@ -5,6 +5,10 @@
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
+#elif defined(__aarch64__)
+#include <arm_acle.h>
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace ttap {
@@ -24,18 +28,31 @@ constexpr std::array<std::array<uint32_t, 256>, 8> make_tables() {
 
 constexpr auto kTables = make_tables();
 
+// By the processor's own instructions, where it has them.
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) uint32_t crc32c_sse42(std::span<const std::byte> bytes, uint32_t seed) {
-  uint64_t crc = ~seed;
+#define TTAP_HAS_CRC __attribute__((target("sse4.2")))
+bool has_crc() { return __builtin_cpu_supports("sse4.2"); }
+TTAP_HAS_CRC uint32_t add_word(uint32_t crc, uint64_t word) { return static_cast<uint32_t>(_mm_crc32_u64(crc, word)); }
+TTAP_HAS_CRC uint32_t add_byte(uint32_t crc, uint8_t byte) { return _mm_crc32_u8(crc, byte); }
+#elif defined(__aarch64__)
+#define TTAP_HAS_CRC __attribute__((target("+crc")))
+bool has_crc() { return (::getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
+TTAP_HAS_CRC uint32_t add_word(uint32_t crc, uint64_t word) { return __crc32cd(crc, word); }
+TTAP_HAS_CRC uint32_t add_byte(uint32_t crc, uint8_t byte) { return __crc32cb(crc, byte); }
+#endif
+
+#if defined(TTAP_HAS_CRC)
+TTAP_HAS_CRC uint32_t crc32c_native(std::span<const std::byte> bytes, uint32_t seed) {
+  uint32_t crc = ~seed;
   const std::byte* p = bytes.data();
   size_t left = bytes.size();
   for (; left >= 8; left -= 8, p += 8) {
     uint64_t word = 0;
     std::memcpy(&word, p, 8);
-    crc = _mm_crc32_u64(crc, word);
+    crc = add_word(crc, word);
   }
-  for (; left > 0; --left, ++p) crc = _mm_crc32_u8(static_cast<uint32_t>(crc), static_cast<uint8_t>(*p));
-  return ~static_cast<uint32_t>(crc);
+  for (; left > 0; --left, ++p) crc = add_byte(crc, static_cast<uint8_t>(*p));
+  return ~crc;
 }
 #endif
 
@@ -57,8 +74,9 @@ uint32_t crc32c_portable(std::span<const std::byte> bytes, uint32_t seed) {
 }
 
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t crc) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("sse4.2")) return crc32c_sse42(bytes, crc);
+#if defined(TTAP_HAS_CRC)
+  static const bool native = has_crc();
+  if (native) return crc32c_native(bytes, crc);
 #endif
   return crc32c_portable(bytes, crc);
 }

@@ -122,7 +122,7 @@ StatsPart stats_by_lanes(const Bytes& bytes, size_t blocks) {
     std::vector<LaneSums> rows;
     for (size_t lane = 0; lane < kLanes; ++lane) {
       rows.push_back(lanes[block][lane].finish(centre));
-      if (block == blocks - 1) add(rows.back(), odd[lane].finish(centre));
+      if (block == blocks - 1) add(rows.back(), odd[lane].template finish<F>(centre));
     }
     of_blocks.push_back(added_up(rows));
   }
@@ -184,6 +184,20 @@ TEST(Lanes, take_values_whose_squares_are_beyond_double) {
   const int64_t shape[] = {20000};
   EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(stats_by_lanes<LaneF64, 4>(bytes, 2))},
                            fingerprint({bytes.data(), DType::kF64, shape})));
+}
+
+// The sum is a double, though the number of a lane's values times one of them is not. (Of distances from such a value,
+// as they are summed where it is the first, it is none.)
+TEST(Lanes, take_one_value_near_the_largest_double) {
+  for (const size_t count : {size_t{126}, size_t{20000}})
+    for (const size_t place : {8, 9, 101}) {
+      const auto value = [&](size_t i) { return test::bits_of(DType::kF64, i == place ? -1.2e308 : 1e10); };
+      const Bytes bytes = test::values_of(DType::kF64, count, value);
+      const int64_t shape[] = {static_cast<int64_t>(count)};
+      EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(stats_by_lanes<LaneF64, 4>(bytes, 2))},
+                               fingerprint({bytes.data(), DType::kF64, shape})))
+          << count << " " << place;
+    }
 }
 
 TEST(DoubleSums, keep_what_doubles_lose) {

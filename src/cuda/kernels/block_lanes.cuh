@@ -31,7 +31,7 @@ struct ValueLane {
   // Sums that threads leave: whether they have rests, or add up exactly or nearly so without; whether they may come
   // near to what a double can hold.
   static constexpr bool kHasRests = kHasCentre;
-  static constexpr bool kSumsMayBeHuge = F::kBits == 64 && F::kKind == LaneKind::kFloat;
+  static constexpr bool kSumsMayBeHuge = F::kMayBeHuge;
   static constexpr LargePlan kLargePlan = F::kBits == 16                 ? kPlanOf16Bits
                                           : F::kBits == 32               ? kPlanOf32Bits
                                           : F::kKind == LaneKind::kFloat ? kPlanOfDoubles
@@ -80,7 +80,7 @@ struct ValueLane {
         high >>= F::kBits;
       }
     }
-    return odd.finish(centre);
+    return odd.finish<F>(centre);
   }
 };
 

@@ -17,11 +17,13 @@ struct FloatLane {
   static constexpr uint64_t kSign = uint64_t{1} << (BITS - 1);
   static constexpr uint64_t kInfinite = INFINITE;  // the smallest magnitude that is not finite
   static constexpr uint64_t kMantissa = MANTISSA;  // the largest subnormal
+  static constexpr bool kMayBeHuge = BITS == 64;   // sums may come near to what a double can hold
 };
 template <int BITS, LaneKind KIND>
 struct IntegerLane {
   static constexpr LaneKind kKind = KIND;
   static constexpr int kBits = BITS;
+  static constexpr bool kMayBeHuge = false;
 };
 
 // kHighest and kLowest, twice: what every value of the format takes the place of.

@@ -51,9 +51,10 @@ struct ScalarStats {
     squares += offset * offset;
   }
 
+  template <class F>
   TTAP_HD LaneSums finish(double centre) const {
     LaneSums done = sums;
-    if (sums.finite != 0) set_sums_about(done, centre, shift, sum, squares);
+    if (sums.finite != 0) set_sums_about<F::kMayBeHuge>(done, centre, shift, sum, squares);
     return done;
   }
 };
@@ -139,7 +140,7 @@ struct WideStats {
     done.max = static_cast<double>(max);
     if (zeros != finite) done.min_abs_nonzero = static_cast<double>(least);
     done.l1 = l1;
-    set_sums_about(done, centre, shift, sum, squares);
+    set_sums_about<F::kMayBeHuge>(done, centre, shift, sum, squares);
     return done;
   }
 

@@ -42,13 +42,21 @@ TTAP_HD inline void add(LaneSums& into, const LaneSums& other) {
 }
 
 // From sums of distances from `shift` to those from `centre`: with δ = shift − centre, Σ(d + δ) = Σd + nδ and
-// Σ(d + δ)² = Σd² + δ(2Σd + nδ).
+// Σ(d + δ)² = Σd² + δ(2Σd + nδ). MAY_BE_HUGE: of doubles, where nδ may be too large for one though the sum is not.
+template <bool MAY_BE_HUGE>
 TTAP_HD inline void set_sums_about(LaneSums& sums, double centre, double shift, double sum, double squares) {
   const DoubleSum delta = exact_sum(shift, -centre);
   const DoubleSum count = {static_cast<double>(sums.finite), 0};
   const DoubleSum own = {sum, 0};
   sums.sum = own + count * delta;
   sums.squares = DoubleSum{squares, 0} + delta * (own + sums.sum);
+  if constexpr (MAY_BE_HUGE) {
+    constexpr double kHuge = 0x1p960, kSmaller = 0x1p-64;
+    if (fabs(delta.high) < kHuge) return;
+    const DoubleSum less = {delta.high * kSmaller, delta.rest * kSmaller};
+    const DoubleSum scaled = DoubleSum{sum * kSmaller, 0} + count * less;
+    sums.sum = {scaled.high / kSmaller, scaled.rest / kSmaller};
+  }
 }
 
 }  // namespace ttap::cuda
