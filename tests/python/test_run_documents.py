@@ -46,6 +46,7 @@ def settled(text, folder):
     # The last bits are the processor's.
     text = re.sub(r"ULP max \d+, 99 % within \d+", "ULP max 700000, 99 % within 30000", text)
     text = re.sub(r"(cosine 0\.0370407)\d+", r"\g<1>543", text)
+    text = re.sub(r"(B 0\.87586)\d", r"\g<1>1", text)
     text = re.sub(r"(largest relative error is )[\d.e-]+, in blocks\.\S+", r"\g<1>0.004, in blocks.2.down", text)
     text = re.sub(r"(error grew )[\d.e+]+ times", r"\g<1>3 times", text)
     text = re.sub(r"thread \d+, [\d.]+ \w+ into the pass", "thread 4711, 1.20 ms into the pass", text)
