@@ -26,7 +26,7 @@ void OpLog::take_what_has_arrived(Wait wait) {
   }
 }
 
-// One that was lost has none, nor has its twin.
+// Of one that was lost, or whose call was never logged, the twin is lost too.
 void OpLog::settle_twins() {
   std::unordered_map<uint32_t, uint32_t> fingerprints;  // by value
   for (const Twin& twin : twins_) fingerprints.emplace(twin.same_as, kNoNumber);
@@ -34,7 +34,11 @@ void OpLog::settle_twins() {
     if (const auto found = fingerprints.find(tensors_[i].value);
         found != fingerprints.end() && tensors_[i].fingerprint != kNoNumber)
       found->second = tensors_[i].fingerprint;
-  for (const Twin& twin : twins_) tensors_[twin.tensor].fingerprint = fingerprints[twin.same_as];
+  for (const Twin& twin : twins_) {
+    const uint32_t fingerprint = fingerprints[twin.same_as];
+    tensors_[twin.tensor].fingerprint = fingerprint;
+    if (fingerprint == kNoNumber) ++lost_fingerprints_;
+  }
   twins_.clear();
 }
 

@@ -6,7 +6,6 @@
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #elif defined(__aarch64__)
-#include <arm_acle.h>
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
@@ -35,10 +34,16 @@ bool has_crc() { return __builtin_cpu_supports("sse4.2"); }
 TTAP_HAS_CRC uint32_t add_word(uint32_t crc, uint64_t word) { return static_cast<uint32_t>(_mm_crc32_u64(crc, word)); }
 TTAP_HAS_CRC uint32_t add_byte(uint32_t crc, uint8_t byte) { return _mm_crc32_u8(crc, byte); }
 #elif defined(__aarch64__)
-#define TTAP_HAS_CRC __attribute__((target("+crc")))
+#define TTAP_HAS_CRC
 bool has_crc() { return (::getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
-TTAP_HAS_CRC uint32_t add_word(uint32_t crc, uint64_t word) { return __crc32cd(crc, word); }
-TTAP_HAS_CRC uint32_t add_byte(uint32_t crc, uint8_t byte) { return __crc32cb(crc, byte); }
+uint32_t add_word(uint32_t crc, uint64_t word) {
+  asm(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
+  return crc;
+}
+uint32_t add_byte(uint32_t crc, uint8_t byte) {
+  asm(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"(byte));
+  return crc;
+}
 #endif
 
 #if defined(TTAP_HAS_CRC)

@@ -17,7 +17,7 @@ constexpr uint32_t kMostEntries = 1024;
 // What the nodes of the graph use, once this object has lost interest in it.
 struct GraphMemory::GraphSide {
   std::vector<Block> results, copies;
-  std::map<Stream, std::shared_ptr<Scratch>> scratches;
+  std::map<Stream, std::shared_ptr<SharedScratch>> scratches;
   std::shared_ptr<ReplayRing> ring;
 };
 
@@ -67,7 +67,7 @@ Result<GraphMemory::Tap> GraphMemory::add_tap(uint64_t copy_bytes) {
 }
 
 Result<void*> GraphMemory::scratch(Stream stream) {
-  std::shared_ptr<Scratch>& scratch = scratches_[stream];
+  std::shared_ptr<SharedScratch>& scratch = scratches_[stream];
   if (scratch == nullptr) {
     TTAP_ASSIGN(scratch, scratch_for(device_, stream));
   }

@@ -74,7 +74,7 @@ class TTAP_API GraphMemory {
   std::shared_ptr<std::atomic<bool>> gone_ = std::make_shared<std::atomic<bool>>(false);
   std::vector<Block> results_;
   std::vector<Block> copies_;
-  std::map<Stream, std::shared_ptr<Scratch>> scratches_;
+  std::map<Stream, std::shared_ptr<SharedScratch>> scratches_;
   uint32_t taps_ = 0;
   uint64_t copied_bytes_ = 0;
   std::vector<Copy> copy_of_tap_;

@@ -90,7 +90,7 @@ class TTAP_API ProbeSite : public std::enable_shared_from_this<ProbeSite> {
   PinnedMemory report_memory_;
   CompareReport* report_ = nullptr;
   std::shared_ptr<ReplayRing> ring_;
-  std::shared_ptr<Scratch> scratch_;
+  std::shared_ptr<SharedScratch> scratch_;
   std::vector<std::shared_ptr<void>> kept_;
 };
 

@@ -22,17 +22,18 @@ Result<DeviceMemory> zeroed_device_memory(int device, size_t bytes) {
   return memory;
 }
 
-Result<std::shared_ptr<Scratch>> scratch_for(int device, Stream stream) {
-  using Key = std::tuple<int, Stream, uint64_t>;
+Result<std::shared_ptr<SharedScratch>> scratch_for(int device, Stream stream) {
+  // By the stream's number: its handle may be another's while its work still runs.
+  using Key = std::tuple<int, uint64_t, uint64_t>;
   static std::mutex mutex;
-  static auto* table = new std::map<Key, std::weak_ptr<Scratch>>;  // outlives whatever else is static
+  static auto* table = new std::map<Key, std::weak_ptr<SharedScratch>>;  // outlives whatever else is static
 
-  const Key key{device, stream, capture_number(stream)};
+  const Key key{device, stream_number(stream), capture_number(stream)};
   const std::lock_guard lock(mutex);
   if (const auto found = table->find(key); found != table->end())
     if (auto scratch = found->second.lock()) return scratch;
   std::erase_if(*table, [](const auto& entry) { return entry.second.expired(); });
-  auto scratch = std::make_shared<Scratch>();
+  auto scratch = std::make_shared<SharedScratch>();
   TTAP_ASSIGN(scratch->memory, zeroed_device_memory(device, kScratchBytes));
   (*table)[key] = scratch;
   return scratch;

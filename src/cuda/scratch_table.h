@@ -9,12 +9,12 @@ namespace ttap::cuda {
 
 // Device memory that is zero, for launch_fingerprints(); shared by all that runs one after the other, which is what
 // was captured on one stream in one capture, or what runs on a stream outside any.
-struct Scratch {
+struct SharedScratch {
   DeviceMemory memory;
 };
 
 // May be called while a graph is captured.
-Result<std::shared_ptr<Scratch>> scratch_for(int device, Stream stream);
+Result<std::shared_ptr<SharedScratch>> scratch_for(int device, Stream stream);
 
 // Device memory that is zero. May be called while a graph is captured.
 Result<DeviceMemory> zeroed_device_memory(int device, size_t bytes);

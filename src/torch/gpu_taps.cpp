@@ -69,7 +69,11 @@ Result<GraphPass::Tap> GpuTaps::tap(GraphPass& graph, const at::Tensor& tensor, 
     batch = &make_batch(device, stream, capture, memory);
   }
   add(*batch, tensor, hold,
-      {.job = {.view = view, .rows = rows_of(view), .copy_to = tap.place.copy, .result = tap.place.result}});
+      {.job = {.view = view,
+               .rows = rows_of(view),
+               .copy_to = tap.place.copy,
+               .result = tap.place.result,
+               .is_watched = false}});
   return tap;
 }
 
@@ -95,8 +99,8 @@ void GpuTaps::note_late(const Batch& batch) {
   if (std::find(late_.begin(), late_.end(), late) == late_.end()) late_.push_back(late);
 }
 
-// The memory that the model's allocator has to do without is all of the storage, once.
-void GpuTaps::take_storage(Batch& batch, const at::Tensor& tensor, Waiting& waiting) {
+// Gives the memory that the model's allocator has to do without if it waits: all of the storage, once.
+uint64_t GpuTaps::hold_storage(const Batch& batch, const at::Tensor& tensor, Waiting& waiting) {
   waiting.storage = tensor.storage();
   waiting.storage_data = data_of(waiting.storage);
   bool is_held = false;
@@ -105,12 +109,12 @@ void GpuTaps::take_storage(Batch& batch, const at::Tensor& tensor, Waiting& wait
     is_held = true;
     waiting.is_new |= each.is_new;
   }
-  if (!is_held) batch.bytes += waiting.storage.nbytes();
+  return is_held ? 0 : waiting.storage.nbytes();
 }
 
 void GpuTaps::add(Batch& batch, const at::Tensor& tensor, Hold hold, Waiting waiting) {
   waiting.is_new = hold == Hold::kYes;
-  if (hold != Hold::kNo) take_storage(batch, tensor, waiting);
+  const uint64_t bytes = hold != Hold::kNo ? hold_storage(batch, tensor, waiting) : 0;
   const auto forget = [&] { std::erase_if(batches_, [&](const auto& each) { return each.get() == &batch; }); };
   const bool is_large = byte_count(waiting.job.view) >= kLargeBytes;
   if (hold == Hold::kNo || (is_large && !waiting.is_new)) {
@@ -121,6 +125,7 @@ void GpuTaps::add(Batch& batch, const at::Tensor& tensor, Hold hold, Waiting wai
     return;
   }
   batch.jobs.push_back(std::move(waiting));
+  batch.bytes += bytes;
   if (batch.jobs.size() < kMostWaiting && batch.bytes < batch.most_bytes) return;
   // What the program has made wait for this stream before now does not wait for those that were held back.
   note_late(batch);

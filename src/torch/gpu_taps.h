@@ -92,7 +92,7 @@ class GpuTaps {
   Batch* find_batch(int device, cuda::Stream stream, uint64_t capture);
   Batch& make_batch(int device, cuda::Stream stream, uint64_t capture, void* scratch);
   void add(Batch& batch, const at::Tensor& tensor, Hold hold, Waiting waiting);
-  void take_storage(Batch& batch, const at::Tensor& tensor, Waiting& waiting);
+  static uint64_t hold_storage(const Batch& batch, const at::Tensor& tensor, Waiting& waiting);
   void lose(const Waiting& waiting);
   void launch(const Batch& batch, std::vector<Waiting> waiting);
   void note_late(const Batch& batch);

@@ -58,11 +58,12 @@ void Observer::send_to_gpu(Frame& frame) {
       continue;
     }
     const TensorView view{tensor.const_data_ptr(), each.meta->dtype, each.meta->shape, each.meta->strides};
+    const bool is_captured = frame.call.graph != nullptr || GpuTaps::capture_of(tensor.device().index()) != 0;
     const bool shares = options_.ids && sink_->shares_fingerprints() && each.record.asked == Level::kFingerprint &&
                         gpu_.rows_of(view).count == nullptr;
-    if (shares) {
+    if (shares && is_captured == (frame.call.graph != nullptr)) {
       const auto twin = tensors_.on_its_way(tensor, each.record.meta, frame.call.graph);
-      if (twin.value != 0) {
+      if (twin.value != 0 && !dropped_values_.contains(twin.value)) {
         each.way = twin.graph != nullptr ? Frame::Way::kTapped : Frame::Way::kTwin;
         each.tap = twin.tap;
         if (twin.graph == nullptr) each.record.same_as = twin.value;
@@ -83,7 +84,7 @@ void Observer::send_to_gpu(Frame& frame) {
       each.record.asked = tap->level;
       if (shares && tap->level == Level::kFingerprint)
         tensors_.set_on_its_way(tensor, each.record.meta, {each.record.value, frame.call.graph, each.tap});
-    } else if (GpuTaps::capture_of(tensor.device().index()) != 0) {
+    } else if (is_captured) {
       not_read(kNoTaps);
     } else if (each.record.asked == Level::kFingerprint) {
       GpuTaps::Deliver deliver;

@@ -207,6 +207,14 @@ def test_the_same_bytes_in_another_shape_are_read_once():
     assert on_host.run.record("aten::view").hash == seen["aten::view"]
 
 
+def test_what_only_the_innermost_operators_read_has_its_hash():
+    a, b = torch.randn(8, 4, device="cuda"), torch.randn(4, 8, device="cuda")
+    with tap.trace(hashes=True, view="leaf") as trace:
+        torch.matmul(a, b)
+    assert trace.counts["lost"] == 0
+    assert all(record.hash is not None for record in trace.run.records)
+
+
 def test_complex_views_that_are_read_as_conjugates():
     x = torch.randn(8, dtype=torch.complex64, device="cuda")
     with tap.trace(hashes=True) as on_device:

@@ -64,13 +64,12 @@ __device__ inline uint64_t as_bits(double value) { return static_cast<uint64_t>(
 // As many rows for each lane as are fetched before the first is used.
 inline constexpr uint32_t kRowsAtOnce = kBlockThreads / 32;
 
-// What is done with the numbers of a column, and what does nothing to them.
+// What is done with the numbers of a column, and what does nothing to them where it is not zero.
 struct Least {
   static constexpr uint64_t kNothing = 0x7FF0000000000000u;  // infinity
   __device__ uint64_t operator()(uint64_t a, uint64_t b) const { return as_double(a) < as_double(b) ? a : b; }
 };
 struct Count {
-  static constexpr uint64_t kNothing = 0;
   __device__ uint64_t operator()(uint64_t a, uint64_t b) const { return a + b; }
 };
 

@@ -20,6 +20,7 @@ inline constexpr uint32_t kAtOnce = 2;                    // hash blocks of a ro
 inline constexpr uint32_t kWarpsEach = kWarps / kAtOnce;  // of a hash block
 inline constexpr uint32_t kRoundsKept = 32 / kAtOnce;     // as many as a warp mixes at once
 static_assert(kRoundsKept * kWarps <= kSumsKept);
+static_assert(kSliceRoundBytes == kAtOnce * kHashBlockBytes);
 
 // Rounds whose sums wait to be mixed.
 struct Kept {
@@ -149,6 +150,7 @@ __device__ inline void work_by_slices(const DeviceJob& job, const Source& source
   LaneSums found = lane.finish(centre);
   if (has_odd_end) {
     add(found, odd_end_apart<Lane>(job, source, bytes - odd_bytes, odd_bytes, centre, shared));
+    __syncwarp();
     sums_are_there();
   }
   const auto digest = [&] {
