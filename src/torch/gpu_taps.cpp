@@ -117,7 +117,7 @@ void GpuTaps::add(Batch& batch, const at::Tensor& tensor, Hold hold, Waiting wai
   const uint64_t bytes = hold != Hold::kNo ? hold_storage(batch, tensor, waiting) : 0;
   const auto forget = [&] { std::erase_if(batches_, [&](const auto& each) { return each.get() == &batch; }); };
   const bool is_large = byte_count(waiting.job.view) >= kLargeBytes;
-  if (hold == Hold::kNo || (is_large && !waiting.is_new)) {
+  if (hold == Hold::kIfSmall && is_large && !waiting.is_new) {
     std::vector<Waiting> alone;
     alone.push_back(std::move(waiting));
     launch(batch, std::move(alone));
@@ -126,9 +126,10 @@ void GpuTaps::add(Batch& batch, const at::Tensor& tensor, Hold hold, Waiting wai
   }
   batch.jobs.push_back(std::move(waiting));
   batch.bytes += bytes;
-  if (batch.jobs.size() < kMostWaiting && batch.bytes < batch.most_bytes) return;
+  // Where one may not be held, neither may those from before: the root of a backward pass is among them.
+  if (hold != Hold::kNo && batch.jobs.size() < kMostWaiting && batch.bytes < batch.most_bytes) return;
   // What the program has made wait for this stream before now does not wait for those that were held back.
-  note_late(batch);
+  if (batch.jobs.size() > 1) note_late(batch);
   launch(batch, std::exchange(batch.jobs, {}));
   forget();
 }

@@ -150,6 +150,7 @@ TEST_F(OpLogTest, TwinsHaveOneFingerprint) {
   EXPECT_EQ(pass.tensor(1).fingerprint.hash, pass.tensor(0).fingerprint.hash);
   EXPECT_EQ(pass.tensor(1).level, Level::kFingerprint);
   EXPECT_FALSE(pass.tensor(2).has_fingerprint);  // nobody has value 9
+  EXPECT_EQ(log_.lost_fingerprints(), 1U);
 }
 
 TEST_F(OpLogTest, OrdersCallsByTheirBeginning) {
