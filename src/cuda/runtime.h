@@ -71,7 +71,7 @@ TTAP_API Status set_to_zero(void* memory, size_t bytes, Stream stream);
 // lets a waiting stream go on must not stand behind that stream in a queue of the hardware.
 Result<Stream> make_stream();
 void destroy_stream(Stream stream);
-// Of a stream of the current device: unique in the process for ever, unlike its handle.
+// Of a stream of the current device that is not captured: unique in the process for ever, unlike its handle.
 uint64_t stream_number(Stream stream);
 Status synchronize(Stream stream);
 TTAP_API Result<EventHandle> make_event();  // of the current device, without timing; synchronize() on it sleeps

@@ -23,12 +23,14 @@ Result<DeviceMemory> zeroed_device_memory(int device, size_t bytes) {
 }
 
 Result<std::shared_ptr<SharedScratch>> scratch_for(int device, Stream stream) {
-  // By the stream's number: its handle may be another's while its work still runs.
+  // By the stream's number, since its handle may be another's while its work still runs. A capture has a number of its
+  // own, and CUDA ends it where a stream is asked for its.
   using Key = std::tuple<int, uint64_t, uint64_t>;
   static std::mutex mutex;
   static auto* table = new std::map<Key, std::weak_ptr<SharedScratch>>;  // outlives whatever else is static
 
-  const Key key{device, stream_number(stream), capture_number(stream)};
+  const uint64_t capture = capture_number(stream);
+  const Key key{device, capture != 0 ? reinterpret_cast<uintptr_t>(stream) : stream_number(stream), capture};
   const std::lock_guard lock(mutex);
   if (const auto found = table->find(key); found != table->end())
     if (auto scratch = found->second.lock()) return scratch;

@@ -1,5 +1,7 @@
 #include "cuda/graph_runtime.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -126,7 +128,10 @@ Status set_to_zero(void* memory, size_t bytes, Stream) {
 
 Result<Stream> make_stream() { return graphs::some_stream(); }
 void destroy_stream(Stream) {}
-uint64_t stream_number(Stream stream) { return reinterpret_cast<uintptr_t>(stream); }
+uint64_t stream_number(Stream stream) {
+  EXPECT_EQ(captured, 0u) << "a stream that is captured was asked for its number: CUDA ends the capture";
+  return reinterpret_cast<uintptr_t>(stream);
+}
 Status synchronize(Stream) { return {}; }
 Result<EventHandle> make_event() { return static_cast<EventHandle>(nullptr); }
 void destroy_event(EventHandle) {}

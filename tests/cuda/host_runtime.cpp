@@ -1,5 +1,7 @@
 #include "host_runtime.h"
 
+#include <gtest/gtest.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -192,7 +194,10 @@ Status set_to_zero(void* memory, size_t bytes, Stream stream) {
 
 Result<Stream> make_stream() { return new CUstream_st(device_here); }
 void destroy_stream(Stream stream) { delete stream; }
-uint64_t stream_number(Stream stream) { return reinterpret_cast<uintptr_t>(&stream_of(stream)); }
+uint64_t stream_number(Stream stream) {
+  EXPECT_EQ(capture_number(stream), 0u) << "a stream that is captured was asked for its number: CUDA ends the capture";
+  return reinterpret_cast<uintptr_t>(&stream_of(stream));
+}
 Status synchronize(Stream stream) {
   ++synchronizing;
   CUstream_st& with = stream_of(stream);
