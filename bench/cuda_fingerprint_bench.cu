@@ -182,7 +182,7 @@ void small(Bench& bench) {
   std::printf("\n%-34s %10s\n", "one launch, in a graph of 200", "µs");
   const double empty = time_of(bench.stream, 200, [&](int) { nothing<<<1, 32, 0, bench.stream>>>(); });
   std::printf("%-34s %10.2f\n", "an empty kernel", empty);
-  for (DType dtype : {DType::kBF16, DType::kF32, DType::kU8}) {
+  for (DType dtype : {DType::kBF16, DType::kF32, DType::kU8, DType::kI32, DType::kF64, DType::kI64}) {
     fill_dtype(dtype, bench.pool, bench.pool_bytes, false);
     const std::string of = std::string(name(dtype)) + ", ";
     for (uint64_t size : {uint64_t{4096}, 64 * kMiB / 1024, kMiB / 4, kMiB, 4 * kMiB, 16 * kMiB, 64 * kMiB})

@@ -167,6 +167,33 @@ TEST(Kernel, agrees_with_the_cpu_beyond_2_to_the_32_bytes) {
   expect_agreement(gpu, test::any_bits(DType::kBF16, count), c_order(count), DType::kBF16, "any bits");
 }
 
+// Distances are from the first value: the worst there can be.
+TEST(Kernel, keeps_the_spread_about_an_outlier_in_front) {
+  TTAP_NEEDS_GPU();
+  Gpu gpu;
+  for (DType dtype : {DType::kF32, DType::kF64, DType::kI32, DType::kI64})
+    for (size_t count : {size_t{1000}, size_t{1} << 18, size_t{1} << 21, size_t{20000000}})
+      for (double outlier : {-5e5, 2e6, 1e9}) {
+        const Bytes bytes = test::values_of(dtype, count, [&](size_t i) {
+          return test::bits_of(dtype, i == 0 ? outlier : 70000 + 1000 * test::about_normal(9, i));
+        });
+        expect_agreement(gpu, bytes, c_order(count), dtype, "an outlier of " + std::to_string(outlier));
+      }
+}
+
+TEST(Kernel, takes_one_value_near_the_largest_double) {
+  TTAP_NEEDS_GPU();
+  Gpu gpu;
+  for (size_t count : {size_t{126}, size_t{20000}, size_t{1} << 20, size_t{5000000}})
+    for (size_t place : {size_t{0}, size_t{8}, size_t{9}, size_t{101}})
+      for (double sign : {1, -1}) {
+        const Bytes bytes = test::values_of(DType::kF64, count, [&](size_t i) {
+          return test::bits_of(DType::kF64, i == place ? sign * 1.7e308 : 1e300);
+        });
+        expect_agreement(gpu, bytes, c_order(count), DType::kF64, "one at " + std::to_string(place));
+      }
+}
+
 TEST(Kernel, keeps_the_spread_of_values_far_from_zero) {
   TTAP_NEEDS_GPU();
   Gpu gpu;

@@ -38,8 +38,12 @@ LaneSums added_up(const std::vector<LaneSums>& rows) {
   total.max = total_of(rows, -double{INFINITY}, &LaneSums::max, larger);
   total.min_abs_nonzero = total_of(rows, double{INFINITY}, &LaneSums::min_abs_nonzero, smaller);
   total.l1 = total_of(rows, 0.0, &LaneSums::l1, plus);
-  total.sum = total_of(rows, DoubleSum{}, &LaneSums::sum, plus);
-  total.squares = total_of(rows, DoubleSum{}, &LaneSums::squares, plus);
+  const auto column = [&](DoubleSum LaneSums::*sums) {
+    const DoubleSum found = total_of(rows, DoubleSum{}, sums, plus);
+    return exact_sum(found.high, found.rest);
+  };
+  total.sum = column(&LaneSums::sum);
+  total.squares = column(&LaneSums::squares);
   return total;
 }
 
@@ -83,8 +87,8 @@ Hash128 hash_of(const Bytes& bytes) {
   return {hash.a, hash.b};
 }
 
-template <class F>
-using StatsOf = std::conditional_t<F::kBits == 16, PackedStats<F>, WideStats<F>>;
+template <class F, bool FEW>
+using StatsOf = std::conditional_t<F::kBits == 16, PackedStats<F>, WideStats<F, FEW>>;
 
 template <class F>
 uint64_t value_at(const Bytes& bytes, size_t at) {
@@ -98,15 +102,19 @@ template <class F>
 double centre_of(const Bytes& bytes) {
   if (F::kBits == 16 || bytes.empty()) return 0;
   const double first = F::value(value_at<F>(bytes, 0));
-  return std::isfinite(first) ? first : 0;
+  return std::isfinite(first) ? never_huge(first) : 0;
 }
 
-// With N vectors for a lane at a time, as the kernels take them, and the rest value by value.
-template <class F, int N>
+// With N vectors for a lane at a time, as the kernels take them, and the rest value by value. FEW: once for each lane.
+template <class F, int N, bool FEW = false>
 StatsPart stats_by_lanes(const Bytes& bytes, size_t blocks) {
-  std::vector<std::vector<StatsOf<F>>> lanes(blocks, std::vector<StatsOf<F>>(kLanes));
   const size_t batch = kLanes * N * kVectorBytes;
   const size_t whole = bytes.size() / batch * batch;
+  const double centre = centre_of<F>(bytes);
+  if (FEW) blocks = whole / batch + 1;
+  StatsOf<F, FEW> fresh;
+  if constexpr (FEW && F::kBits != 16) fresh.centre = centre;
+  std::vector<std::vector<StatsOf<F, FEW>>> lanes(blocks, std::vector<StatsOf<F, FEW>>(kLanes, fresh));
   for (size_t start = 0, number = 0; start < whole; start += batch, ++number)
     for (size_t lane = 0; lane < kLanes; ++lane) {
       Vector vectors[N];
@@ -116,7 +124,6 @@ StatsPart stats_by_lanes(const Bytes& bytes, size_t blocks) {
   std::vector<ScalarStats> odd(kLanes);
   for (size_t at = whole; at < bytes.size(); at += F::kBits / 8)
     odd[at / kVectorBytes % kLanes].template add<F>(value_at<F>(bytes, at));
-  const double centre = centre_of<F>(bytes);
   std::vector<LaneSums> of_blocks;
   for (size_t block = 0; block < blocks; ++block) {
     std::vector<LaneSums> rows;
@@ -137,7 +144,8 @@ void expect_lanes_agree(DType dtype) {
       const int64_t shape[] = {static_cast<int64_t>(count)};
       const Fingerprint expected = fingerprint({bytes.data(), dtype, shape});
       const Hash128 hash = hash_of(bytes);
-      for (const StatsPart& part : {stats_by_lanes<F, 2>(bytes, 1), stats_by_lanes<F, 4>(bytes, 50)})
+      for (const StatsPart& part :
+           {stats_by_lanes<F, 2>(bytes, 1), stats_by_lanes<F, 4>(bytes, 50), stats_by_lanes<F, 2, true>(bytes, 0)})
         EXPECT_TRUE(test::agrees({hash, to_stats(part)}, expected))
             << each.name << ", " << name(dtype) << ", " << count << " elements";
     }
@@ -165,39 +173,65 @@ TEST(Lanes, keep_the_spread_of_values_far_from_zero) {
     EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, fingerprint({bytes.data(), dtype, shape})))
         << name(dtype);
   };
-  Bytes bytes = far(DType::kF64, 1e7, 1);
-  check(DType::kF64, bytes, stats_by_lanes<LaneF64, 4>(bytes, 20));
-  bytes = far(DType::kF32, 1e4, 0.1);
-  check(DType::kF32, bytes, stats_by_lanes<LaneF32, 4>(bytes, 20));
-  bytes = far(DType::kI64, -3e9, 1000);
-  check(DType::kI64, bytes, stats_by_lanes<LaneI64, 4>(bytes, 20));
-  bytes = far(DType::kI64, 4e18, 100000);
-  check(DType::kI64, bytes, stats_by_lanes<LaneI64, 4>(bytes, 20));
-  bytes = far(DType::kF64, 1e14, 1);
-  check(DType::kF64, bytes, stats_by_lanes<LaneF64, 4>(bytes, 20));
-  bytes = far(DType::kU32, 4e9, 50);
-  check(DType::kU32, bytes, stats_by_lanes<LaneU32, 4>(bytes, 20));
+  const auto check_all = [&]<class F>(F, DType dtype, double mean, double deviation) {
+    const Bytes bytes = far(dtype, mean, deviation);
+    check(dtype, bytes, stats_by_lanes<F, 4>(bytes, 20));
+    check(dtype, bytes, stats_by_lanes<F, 2, true>(bytes, 0));
+  };
+  check_all(LaneF64{}, DType::kF64, 1e7, 1);
+  check_all(LaneF32{}, DType::kF32, 1e4, 0.1);
+  check_all(LaneI64{}, DType::kI64, -3e9, 1000);
+  check_all(LaneI64{}, DType::kI64, 4e18, 100000);
+  check_all(LaneF64{}, DType::kF64, 1e14, 1);
+  check_all(LaneU32{}, DType::kU32, 4e9, 50);
+}
+
+// What all distances are from is the first value: the worst there can be.
+TEST(Lanes, keep_the_spread_about_an_outlier_in_front) {
+  const auto check = [&]<class F>(F, DType dtype, double outlier, double mean) {
+    const Bytes bytes = test::values_of(dtype, 1 << 18, [&](size_t i) {
+      return test::bits_of(dtype, i == 0 ? outlier : mean + 1000 * test::about_normal(9, i));
+    });
+    const int64_t shape[] = {1 << 18};
+    EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(stats_by_lanes<F, 2, true>(bytes, 0))},
+                             fingerprint({bytes.data(), dtype, shape})))
+        << name(dtype) << " " << outlier;
+  };
+  for (double outlier : {3e5, -5e5, 2e6, 1e9})
+    for (double mean : {0., 7e4}) {
+      check(LaneF32{}, DType::kF32, outlier, mean);
+      check(LaneF64{}, DType::kF64, outlier, mean);
+      check(LaneI32{}, DType::kI32, outlier, mean);
+      check(LaneI64{}, DType::kI64, outlier, mean);
+    }
+  check(LaneF32{}, DType::kF32, 1e30, 5);
+  check(LaneF64{}, DType::kF64, -1e200, 5);
 }
 
 TEST(Lanes, take_values_whose_squares_are_beyond_double) {
-  const Bytes bytes = test::values_of(DType::kF64, 20000, [](size_t) { return test::bits_of(DType::kF64, 1e200); });
   const int64_t shape[] = {20000};
-  EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(stats_by_lanes<LaneF64, 4>(bytes, 2))},
-                           fingerprint({bytes.data(), DType::kF64, shape})));
+  for (const double second : {1e200, -1e200}) {
+    const Bytes bytes = test::values_of(
+        DType::kF64, 20000, [&](size_t i) { return test::bits_of(DType::kF64, i % 2 == 0 ? 1e200 : second); });
+    const Fingerprint expected = fingerprint({bytes.data(), DType::kF64, shape});
+    for (const StatsPart& part : {stats_by_lanes<LaneF64, 4>(bytes, 2), stats_by_lanes<LaneF64, 2, true>(bytes, 0)})
+      EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, expected)) << second;
+  }
 }
 
-// The sum is a double, though the number of a lane's values times one of them is not. (Of distances from such a value,
-// as they are summed where it is the first, it is none.)
+// The sum is a double, though distances from such a value, or the number of a lane's values times one, would be none.
 TEST(Lanes, take_one_value_near_the_largest_double) {
   for (const size_t count : {size_t{126}, size_t{20000}})
-    for (const size_t place : {8, 9, 101}) {
-      const auto value = [&](size_t i) { return test::bits_of(DType::kF64, i == place ? -1.2e308 : 1e10); };
-      const Bytes bytes = test::values_of(DType::kF64, count, value);
-      const int64_t shape[] = {static_cast<int64_t>(count)};
-      EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(stats_by_lanes<LaneF64, 4>(bytes, 2))},
-                               fingerprint({bytes.data(), DType::kF64, shape})))
-          << count << " " << place;
-    }
+    for (const size_t place : {0, 8, 9, 101})
+      for (const double other : {1e10, 1e307 / 20000}) {
+        const auto value = [&](size_t i) { return test::bits_of(DType::kF64, i == place ? -1.7e308 : other); };
+        const Bytes bytes = test::values_of(DType::kF64, count, value);
+        const int64_t shape[] = {static_cast<int64_t>(count)};
+        const Fingerprint expected = fingerprint({bytes.data(), DType::kF64, shape});
+        ASSERT_TRUE(std::isfinite(expected.stats.mean));
+        for (const StatsPart& part : {stats_by_lanes<LaneF64, 4>(bytes, 2), stats_by_lanes<LaneF64, 2, true>(bytes, 0)})
+          EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, expected)) << count << " " << place;
+      }
 }
 
 TEST(DoubleSums, keep_what_doubles_lose) {

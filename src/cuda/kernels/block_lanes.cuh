@@ -17,31 +17,34 @@ struct LargePlan {
 // More blocks leave fewer registers to each; counting bytes keeps shared memory busy as it is.
 inline constexpr LargePlan kPlanOf16Bits{FeedKind::kBulk, 3};
 inline constexpr LargePlan kPlanOf32Bits{FeedKind::kBulk, 2};
-inline constexpr LargePlan kPlanOfDoubles{FeedKind::kBulk, 2};
-inline constexpr LargePlan kPlanOf64BitIntegers{FeedKind::kBulk, 3};
+inline constexpr LargePlan kPlanOf64Bits{FeedKind::kBulk, 2};
 inline constexpr LargePlan kPlanOfBytes{FeedKind::kRegisters, 3};
 
-template <class F>
-using StatsOfLane = std::conditional_t<F::kBits == 16, PackedStats<F>, WideStats<F>>;
+template <class F, bool FEW>
+using StatsOfLane = std::conditional_t<F::kBits == 16, PackedStats<F>, WideStats<F, FEW>>;
 
-template <class F>
+// FEW: takes vectors once.
+template <class F, bool FEW = false>
 struct ValueLane {
+  using OfFew = ValueLane<F, true>;
   // Sums of 16-bit values are good enough about zero.
   static constexpr bool kHasCentre = F::kBits > 16;
   // Sums that threads leave: whether they have rests, or add up exactly or nearly so without; whether they may come
   // near to what a double can hold.
   static constexpr bool kHasRests = kHasCentre;
   static constexpr bool kSumsMayBeHuge = F::kMayBeHuge;
-  static constexpr LargePlan kLargePlan = F::kBits == 16                 ? kPlanOf16Bits
-                                          : F::kBits == 32               ? kPlanOf32Bits
-                                          : F::kKind == LaneKind::kFloat ? kPlanOfDoubles
-                                                                         : kPlanOf64BitIntegers;
+  static constexpr LargePlan kLargePlan = F::kBits == 16   ? kPlanOf16Bits
+                                          : F::kBits == 32 ? kPlanOf32Bits
+                                                           : kPlanOf64Bits;
   struct Shared {};
-  StatsOfLane<F> stats;
+  StatsOfLane<F, FEW> stats;
 
-  __device__ ValueLane(Shared&, DType) {}
+  // The centre is needed where FEW.
+  __device__ ValueLane(Shared&, DType, double centre) {
+    if constexpr (FEW && kHasCentre) stats.centre = centre;
+  }
 
-  // The first value of the tensor, if it can be one.
+  // The first value of the tensor, if it can be.
   __device__ static double centre_of(const std::byte* data) {
     uint64_t bits = 0;
     if constexpr (F::kBits == 32) {
@@ -51,7 +54,7 @@ struct ValueLane {
     }
     if constexpr (F::kKind == LaneKind::kFloat)
       if ((bits & (F::kSign - 1)) >= F::kInfinite) return 0;
-    return F::value(bits);
+    return F::kMayBeHuge ? never_huge(F::value(bits)) : F::value(bits);
   }
 
   // The vectors are used up.
@@ -88,23 +91,26 @@ struct ValueLane {
 // a warp do not wait for each other; with 32 copies never.
 template <uint32_t COPIES>
 struct ByteLane {
+  using OfFew = ByteLane;
   static constexpr bool kHasCentre = false;
   static constexpr bool kHasRests = false;
   static constexpr bool kSumsMayBeHuge = false;
   static constexpr LargePlan kLargePlan = kPlanOfBytes;
   struct Shared {
-    uint32_t counts[256 * COPIES];
+    alignas(16) uint32_t counts[256 * COPIES];
   };
   Shared& shared;
   DType dtype;
   uint32_t own;  // the address of this lane's counter of zero bytes
 
   // Counters are ready after the next __syncthreads().
-  __device__ ByteLane(Shared& counters, DType format)
+  __device__ ByteLane(Shared& counters, DType format, double)
       : shared(counters),
         dtype(format),
         own(static_cast<uint32_t>(__cvta_generic_to_shared(counters.counts + threadIdx.x % COPIES))) {
-    for (uint32_t i = threadIdx.x; i < 256 * COPIES; i += kBlockThreads) shared.counts[i] = 0;
+    auto* const four = reinterpret_cast<uint4*>(shared.counts);
+#pragma unroll
+    for (uint32_t i = 0; i < 64 * COPIES; i += kBlockThreads) four[i + threadIdx.x] = {0, 0, 0, 0};
   }
 
   template <int N>

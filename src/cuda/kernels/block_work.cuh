@@ -96,6 +96,10 @@ struct ResultWriter {
     numbers()[column] = value;
     if (is_counted(column)) numbers()[kValueColumns + count_of_column(column)] = count;
   }
+  __device__ void operator()(uint32_t column, uint64_t value, uint64_t count, double rest) const {
+    (*this)(column, value, count);
+    if (has_rest(column)) numbers()[column + 1] = detail::as_bits(rest);
+  }
   // After all totals, by every thread of the block.
   __device__ void end(uint64_t bytes, double centre) const {
     if (job.is_watched) __syncthreads();  // else the end of the kernel is soon enough for all of it
@@ -125,20 +129,22 @@ __device__ inline void finish_block(uint32_t warp, const DeviceJob& job, uint64_
   const bool alone = job.blocks == 1;
   Cell* const cells = &scratch.cells[0][blockIdx.x];
   const ResultWriter result{job};
-  add_up_threads<Lane>(warp, rows, digest, [&](uint32_t column, uint64_t value, uint32_t count) {
-    if (alone)
-      result(column, value, count);
+  add_up_threads<Lane>(warp, rows, digest, [&](uint32_t column, uint64_t value, uint32_t count, double rest) {
+    if (!alone)
+      store_cell(cells + size_t{column} * kMostBlocks, value, count, rest);
+    else if constexpr (Lane::kHasRests)
+      result(column, value, count, rest);
     else
-      store_cell(cells + size_t{column} * kMostBlocks, value, count);
+      result(column, value, count);
   });
   if (!alone) return;
   if (!Lane::kHasRests && threadIdx.x == kBlockThreads - 1) result.numbers()[1] = result.numbers()[3] = 0;
   result.end(bytes, centre);
 }
 
-// For the last block of a tensor: waits for the others, and adds up what all left, a certain number at once.
-inline constexpr uint32_t kFewCells = 4, kManyCells = 8;  // for each lane
-template <class Lane, uint32_t CELLS>
+// For the last block of a tensor: waits for the others, and adds up what all left, 32 blocks times this at once.
+inline constexpr uint32_t kCellsAtOnce = 4;
+template <class Lane>
 __device__ inline void finish_tensor(uint32_t warp, const DeviceJob& job, uint64_t bytes, double centre,
                                      Scratch& scratch) {
   const ResultWriter result{job};
@@ -146,7 +152,7 @@ __device__ inline void finish_tensor(uint32_t warp, const DeviceJob& job, uint64
   // there too when the others come, and the blocks done, or nearly.
 #pragma unroll 1
   for (bool rehearses = warp >= kDigestWarp;; rehearses = false) {
-    add_up_blocks<Lane, CELLS>(warp, {&scratch.cells[0][job.first_block], rehearses ? 0u : job.blocks}, result);
+    add_up_blocks<Lane, kCellsAtOnce>(warp, {&scratch.cells[0][job.first_block], rehearses ? 0u : job.blocks}, result);
     if (!rehearses) break;
   }
   result.end(bytes, centre);

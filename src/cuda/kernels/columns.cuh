@@ -16,7 +16,8 @@ inline constexpr uint32_t kCountColumns = kColumns - kValueColumns;
 inline constexpr uint32_t kDigestColumn = 8;  // the first of the two
 inline constexpr uint32_t kDigestWarp = 6;    // adds those of threads up
 __device__ constexpr uint32_t column_of_warp(uint32_t warp) { return warp < 2 ? 2 * warp : warp + 2; }
-__device__ constexpr bool is_counted(uint32_t column) { return column < kDigestColumn && column != 1 && column != 3; }
+__device__ constexpr bool is_counted(uint32_t column) { return column < kDigestColumn; }
+__device__ constexpr bool has_rest(uint32_t column) { return column == 0 || column == 2; }
 __device__ constexpr uint32_t count_of_column(uint32_t column) { return column < 4 ? column / 2 : column - 2; }
 static_assert(offsetof(Totals, nan) == 8 * kValueColumns && offsetof(Totals, digest_a) == 8 * kDigestColumn);
 
@@ -103,10 +104,19 @@ __device__ inline double added_lanes(double total) {
   for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(kAllLanes, total, step);
   return total;
 }
+// Two at once: each half of the warp adds up one. For the lanes of the lower half.
+__device__ inline DoubleSum added_lanes(double high, double rest) {
+  const bool adds_rests = threadIdx.x % 32 >= 16;
+  double mine = (adds_rests ? rest : high) + __shfl_xor_sync(kAllLanes, adds_rests ? high : rest, 16);
+#pragma unroll
+  for (int step = 8; step > 0; step /= 2) mine += __shfl_xor_sync(kAllLanes, mine, step);
+  return exact_sum(mine, __shfl_xor_sync(kAllLanes, mine, 16));
+}
 
 // The rows of all lanes, added up: nothing is lost but for what rounding takes off the rests. Each number is cut at a
-// place that all have in common, so high up that the parts above it add up without any rounding.
-template <size_t N>
+// place that all have in common, so high up that the parts above it add up without any rounding. For the first lane.
+// MAY_BE_HUGE: numbers may be as large as doubles are.
+template <bool MAY_BE_HUGE, size_t N>
 __device__ inline DoubleSum added_exactly(const uint64_t (&highs)[N], double rest) {
   uint32_t greatest = 0;
 #pragma unroll
@@ -116,41 +126,28 @@ __device__ inline DoubleSum added_exactly(const uint64_t (&highs)[N], double res
   }
   // A power of two, some bits above the sum of 256 such numbers.
   constexpr uint32_t kBitsAbove = 11;
-  const uint32_t exponent = (__reduce_max_sync(kAllLanes, greatest) >> 20) + kBitsAbove;
+  uint32_t exponent = (__reduce_max_sync(kAllLanes, greatest) >> 20) + kBitsAbove;
+  constexpr uint32_t kHugeExponent = 2000, kBitsLess = 64;
+  const bool is_huge = MAY_BE_HUGE && exponent >= kHugeExponent;
+  const double scale = is_huge ? as_double(uint64_t{1023 - kBitsLess} << 52) : 1;
+  if (is_huge) exponent -= kBitsLess;
   const double cut = as_double(static_cast<uint64_t>(exponent) << 52);
   double above[N], below[N];
 #pragma unroll
   for (uint32_t i = 0; i < N; ++i) {
-    const double value = as_double(highs[i]);
+    const double value = MAY_BE_HUGE ? as_double(highs[i]) * scale : as_double(highs[i]);
     above[i] = (cut + value) - cut;
     below[i] = value - above[i];
   }
   const auto add = [](double a, double b) { return a + b; };
-  return exact_sum(added_lanes(joined(above, add)), added_lanes(joined(below, add) + rest));
-}
-
-// The same where numbers may be as large as doubles are.
-template <size_t N>
-__device__ inline DoubleSum added_in_pairs(const uint64_t (&highs)[N], double rest) {
-  DoubleSum some[N];
-#pragma unroll
-  for (uint32_t i = 0; i < N; ++i) some[i] = {as_double(highs[i]), 0};
-  DoubleSum total = joined(some, [](const DoubleSum& a, const DoubleSum& b) { return a + b; });
-  total.rest += rest;
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2)
-    total =
-        total + DoubleSum{__shfl_xor_sync(kAllLanes, total.high, step), __shfl_xor_sync(kAllLanes, total.rest, step)};
+  DoubleSum total = added_lanes(joined(above, add), joined(below, add) + (MAY_BE_HUGE ? rest * scale : rest));
+  if constexpr (MAY_BE_HUGE) {
+    const double unscale = is_huge ? as_double(uint64_t{1023 + kBitsLess} << 52) : 1;
+    total = {total.high * unscale, total.rest * unscale};
+  }
   return total;
 }
 
-template <class Lane, size_t N>
-__device__ inline DoubleSum added(const uint64_t (&highs)[N], double rest) {
-  if constexpr (Lane::kSumsMayBeHuge)
-    return added_in_pairs(highs, rest);
-  else
-    return added_exactly(highs, rest);
-}
 template <size_t N>
 __device__ inline double added_plainly(const uint64_t (&rows)[N]) {
   double some[N];
@@ -165,8 +162,8 @@ __device__ inline double added_plainly(const uint64_t (&rows)[N]) {
 
 // ---- from threads to a block ----
 
-// Calls put(column, value, count) for every column that has a value, in one lane. `digest` is called by one warp, and
-// gives each lane's part.
+// Calls put(column, value, count, rest) for every column but those of rests, in one lane. `digest` is called by one
+// warp, and gives each lane's part.
 template <class Lane, class Digest, class Put>
 __device__ inline void add_up_threads(uint32_t warp, const ThreadRows& rows, const Digest& digest, const Put& put) {
   static_assert(kWarps == 8 && 32 * detail::kRowsAtOnce == kBlockThreads);
@@ -178,7 +175,7 @@ __device__ inline void add_up_threads(uint32_t warp, const ThreadRows& rows, con
   if (warp > kDigestWarp) return;
   if (warp == kDigestWarp) {
     const HashPair total = warp_sum(digest());
-    if (lane < 2) put(kDigestColumn + lane, lane == 0 ? total.a : total.b, 0);
+    if (lane < 2) put(kDigestColumn + lane, lane == 0 ? total.a : total.b, 0, 0);
     return;
   }
   const uint32_t column = column_of_warp(warp);
@@ -188,23 +185,24 @@ __device__ inline void add_up_threads(uint32_t warp, const ThreadRows& rows, con
   if (Lane::kHasRests && warp < 2) {
     uint64_t rests[detail::kRowsAtOnce];
     fetch(column + 1, rests);
-    const DoubleSum total = detail::added<Lane>(some, detail::added_plainly(rests));
-    if (lane == 0) put(column, detail::as_bits(total.high), count);
-    if (lane == 0) put(column + 1, detail::as_bits(total.rest), 0);
+    const DoubleSum total = detail::added_exactly<Lane::kSumsMayBeHuge>(some, detail::added_plainly(rests));
+    if (lane == 0) put(column, detail::as_bits(total.high), count, total.rest);
     return;
   }
   const uint64_t total = warp <= 2 ? detail::as_bits(detail::added_lanes(detail::added_plainly(some)))
                                    : detail::joined_lanes(detail::joined(some, detail::Least()), detail::Least());
-  if (lane == 0) put(column, total, count);
+  if (lane == 0) put(column, total, count, 0);
 }
 
 // ---- from blocks to a tensor ----
 
-__device__ inline void store_cell(Cell* to, uint64_t value, uint32_t count) {
+// Of a rest, 20 bits and the exponent: with those of the number itself more than sums need.
+__device__ inline void store_cell(Cell* to, uint64_t value, uint32_t count, double rest) {
+  const uint32_t mark = static_cast<uint32_t>(detail::as_bits(rest) >> 32) | 1;
   asm volatile(
-      "{\n.reg .b128 whole;\n.reg .b64 high;\nmov.b64 high, {%2, 1};\nmov.b128 whole, {%1, high};\n"
+      "{\n.reg .b128 whole;\n.reg .b64 high;\nmov.b64 high, {%2, %3};\nmov.b128 whole, {%1, high};\n"
       "st.relaxed.gpu.global.b128 [%0], whole;\n}" ::"l"(to),
-      "l"(value), "r"(count)
+      "l"(value), "r"(count), "r"(mark)
       : "memory");
 }
 __device__ inline Cell load_cell(const Cell* from) {
@@ -212,7 +210,7 @@ __device__ inline Cell load_cell(const Cell* from) {
   asm volatile(
       "{\n.reg .b128 whole;\n.reg .b64 high;\nld.relaxed.gpu.global.b128 whole, [%3];\nmov.b128 {%0, high}, whole;\n"
       "mov.b64 {%1, %2}, high;\n}"
-      : "=l"(cell.value), "=r"(cell.count), "=r"(cell.is_there)
+      : "=l"(cell.value), "=r"(cell.count), "=r"(cell.mark)
       : "l"(from)
       : "memory");
   return cell;
@@ -238,13 +236,13 @@ struct BlockCells {
     __device__ void load() {
 #pragma unroll
       for (uint32_t i = 0; i < N; ++i)
-        if (cells[i].is_there == 0) cells[i] = load_cell(from + 32 * i);
+        if (cells[i].mark == 0) cells[i] = load_cell(from + 32 * i);
     }
     __device__ bool all_there() const {
       uint32_t there = 1;
 #pragma unroll
-      for (uint32_t i = 0; i < N; ++i) there &= cells[i].is_there;
-      return there != 0;
+      for (uint32_t i = 0; i < N; ++i) there &= cells[i].mark;
+      return (there & 1) != 0;
     }
     __device__ uint32_t count() const {
       uint32_t count = 0;
@@ -255,6 +253,10 @@ struct BlockCells {
     __device__ void values(uint64_t (&into)[N]) const {
 #pragma unroll
       for (uint32_t i = 0; i < N; ++i) into[i] = cells[i].value;
+    }
+    __device__ void rests(uint64_t (&into)[N]) const {
+#pragma unroll
+      for (uint32_t i = 0; i < N; ++i) into[i] = static_cast<uint64_t>(cells[i].mark & ~1u) << 32;
     }
   };
 
@@ -272,7 +274,6 @@ template <class Lane, uint32_t N, class Put>
 __device__ inline void add_up_blocks(uint32_t warp, const BlockCells& cells, const Put& put) {
   static_assert(kWarps == 8);
   const bool is_sum = warp <= 2, is_least = warp > 2 && warp < 6;
-  const bool has_rest = Lane::kHasRests && warp < 2;
   const uint32_t column = column_of_warp(warp);
   const uint64_t nothing = is_least ? detail::Least::kNothing : 0;
   DoubleSum sum;
@@ -282,18 +283,15 @@ __device__ inline void add_up_blocks(uint32_t warp, const BlockCells& cells, con
 #pragma unroll 1
   do {
     BlockCells::Rows<N> rows(cells, column, base, nothing);
-    BlockCells::Rows<N> rests({cells.first, has_rest ? cells.blocks : 0}, column + 1, base, 0);
-    do {
-      rows.load();
-      if (has_rest) rests.load();
-    } while (!rows.all_there() || !rests.all_there());
+    do rows.load();
+    while (!rows.all_there());
     count += rows.count();
     uint64_t some[N];
     rows.values(some);
     if (is_sum) {
       uint64_t below[N];
-      rests.values(below);
-      sum = sum + detail::added<Lane>(some, Lane::kHasRests ? detail::added_plainly(below) : 0);
+      rows.rests(below);
+      sum = sum + detail::added_exactly<Lane::kSumsMayBeHuge>(some, Lane::kHasRests ? detail::added_plainly(below) : 0);
     } else if (is_least) {
       total = detail::Least()(total, detail::joined(some, detail::Least()));
     } else {
@@ -309,12 +307,8 @@ __device__ inline void add_up_blocks(uint32_t warp, const BlockCells& cells, con
     total = detail::joined_lanes(total, detail::Count());
   count = detail::counted_lanes(count);
   if (cells.blocks == 0) return;
-  if (threadIdx.x % 32 == 0) {
-    put(column, total, count);
-    if (warp < 2) put(column + 1, detail::as_bits(sum.rest), 0);
-  }
+  if (threadIdx.x % 32 == 0) put(column, total, count, sum.rest);
   cells.clear(column);
-  if (has_rest) cells.clear(column + 1);
 }
 
 }  // namespace ttap::cuda

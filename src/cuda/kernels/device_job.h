@@ -98,7 +98,7 @@ static_assert(sizeof(StridedBatch) <= 4000);
 struct alignas(16) Cell {
   uint64_t value = 0;
   uint32_t count = 0;
-  uint32_t is_there = 0;
+  uint32_t mark = 0;  // odd when it is there; the rest of a sum, but for the low half of its bits
 };
 inline constexpr uint32_t kValueColumns = 10;  // of Totals
 inline constexpr uint32_t kMostBlocks = kScratchBytes / (kValueColumns * sizeof(Cell));

@@ -18,7 +18,7 @@ constexpr uint64_t kMostRounds = 16;
 constexpr int kSmallBlocksPerMultiprocessor = 2;
 // Where the end of a launch counts: no more blocks than the last one adds up in one go.
 constexpr uint64_t kMediumBytes = uint64_t{64} << 20;
-constexpr uint64_t kMediumBlocks = 32 * kManyCells;
+constexpr uint64_t kMediumBlocks = 32 * kCellsAtOnce;
 // Of a large tensor, for each warp: plain sums of short squares are good for some thousands of values.
 constexpr uint64_t kHashBlocksPerWarp = 256;
 

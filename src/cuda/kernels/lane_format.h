@@ -17,7 +17,7 @@ struct FloatLane {
   static constexpr uint64_t kSign = uint64_t{1} << (BITS - 1);
   static constexpr uint64_t kInfinite = INFINITE;  // the smallest magnitude that is not finite
   static constexpr uint64_t kMantissa = MANTISSA;  // the largest subnormal
-  static constexpr bool kMayBeHuge = BITS == 64;   // sums may come near to what a double can hold
+  static constexpr bool kMayBeHuge = BITS == 64;   // such that sums come near to what a double can hold
 };
 template <int BITS, LaneKind KIND>
 struct IntegerLane {
@@ -64,13 +64,14 @@ struct LaneU16 : IntegerLane<16, LaneKind::kUnsigned> {
   TTAP_HD static double value(uint64_t bits) { return static_cast<uint16_t>(bits); }
 };
 
-template <class F, class W, class T>
+// Worked with as they are, or as N: integers of 64 bits are rounded to double before anything else.
+template <class F, class W, class T, class N = T>
 struct WideLane : F {
   using Word = W;
-  TTAP_HD static T native(W bits) {
+  TTAP_HD static N native(W bits) {
     T value;
     memcpy(&value, &bits, sizeof value);
-    return value;
+    return static_cast<N>(value);
   }
   TTAP_HD static double value(uint64_t bits) { return static_cast<double>(native(static_cast<W>(bits))); }
 };
@@ -78,8 +79,8 @@ using LaneF32 = WideLane<FloatLane<32, 0x7F800000, 0x7FFFFF>, uint32_t, float>;
 using LaneF64 = WideLane<FloatLane<64, 0x7FF0000000000000, 0xFFFFFFFFFFFFF>, uint64_t, double>;
 using LaneI32 = WideLane<IntegerLane<32, LaneKind::kSigned>, uint32_t, int32_t>;
 using LaneU32 = WideLane<IntegerLane<32, LaneKind::kUnsigned>, uint32_t, uint32_t>;
-using LaneI64 = WideLane<IntegerLane<64, LaneKind::kSigned>, uint64_t, int64_t>;
-using LaneU64 = WideLane<IntegerLane<64, LaneKind::kUnsigned>, uint64_t, uint64_t>;
+using LaneI64 = WideLane<IntegerLane<64, LaneKind::kSigned>, uint64_t, int64_t, double>;
+using LaneU64 = WideLane<IntegerLane<64, LaneKind::kUnsigned>, uint64_t, uint64_t, double>;
 
 // Of a magnitude, which for the most negative integer is only right without a sign.
 template <class F>

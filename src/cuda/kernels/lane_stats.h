@@ -37,7 +37,7 @@ struct ScalarStats {
     }
     const double value = F::value(bits);
     const double magnitude = fabs(value);
-    if (sums.finite == 0) shift = value;
+    if (sums.finite == 0) shift = F::kMayBeHuge ? never_huge(value) : value;
     ++sums.finite;
     if (value < sums.min) sums.min = value;
     if (value > sums.max) sums.max = value;
@@ -54,20 +54,24 @@ struct ScalarStats {
   template <class F>
   TTAP_HD LaneSums finish(double centre) const {
     LaneSums done = sums;
-    if (sums.finite != 0) set_sums_about<F::kMayBeHuge>(done, centre, shift, sum, squares);
+    if (sums.finite != 0) set_sums_about(done, centre, shift, sum, squares);
     return done;
   }
 };
 
 // ---- 32 and 64 bits ----
 
-template <class F>
+// FEW: the lane takes a few vectors, all at once. Then distances are from the tensor's centre, which is known before,
+// and sums need not be moved there at the end.
+template <class F, bool FEW = false>
 struct WideStats {
   using Word = typename F::Word;
   using Native = decltype(F::native(Word{}));
   static constexpr int kPerVector = kVectorBytes / sizeof(Word);
   static constexpr bool kFloat = F::kKind == LaneKind::kFloat;
-  using Magnitude = std::conditional_t<kFloat, Native, Word>;
+  using Magnitude = std::conditional_t<std::is_floating_point_v<Native>, Native, Word>;
+
+  double centre = 0;  // where FEW
 
   Native min = highest(), max = lowest();
   Magnitude least = greatest();  // that is not zero
@@ -81,8 +85,8 @@ struct WideStats {
     const double shift_before = shift;
     const Native min_before = min, max_before = max;
     if (finite == 0) [[unlikely]]
-      shift =
-          middle(F::value(word(vectors, 0)), F::value(word(vectors, kCount / 2)), F::value(word(vectors, kCount - 1)));
+      shift = shift_to(middle(F::native(word(vectors, 0)), F::native(word(vectors, kCount / 2)),
+                              F::native(word(vectors, kCount - 1))));
     Magnitude batch_least = greatest();
     // Summed by themselves first: thousands of equal roundings, one upon the other, would be felt.
     double batch_sum = 0, batch_squares = 0, batch_l1 = 0;
@@ -92,7 +96,7 @@ struct WideStats {
       compare(value);
       batch_least = smaller(magnitude(value), batch_least);
       const double wide = static_cast<double>(value);
-      const double offset = wide - shift;
+      const double offset = distance(wide);
       batch_sum += offset;
       batch_squares = fma(offset, offset, batch_squares);
       batch_l1 += fabs(wide);
@@ -127,7 +131,7 @@ struct WideStats {
     }
   }
 
-  TTAP_HD LaneSums finish(double centre) const {
+  TTAP_HD LaneSums finish(double about) const {
     LaneSums done;
     done.nan = nan;
     done.pos_inf = pos_inf;
@@ -140,7 +144,10 @@ struct WideStats {
     done.max = static_cast<double>(max);
     if (zeros != finite) done.min_abs_nonzero = static_cast<double>(least);
     done.l1 = l1;
-    set_sums_about<F::kMayBeHuge>(done, centre, shift, sum, squares);
+    if constexpr (FEW)
+      set_sums_of_few(done, shift, sum, squares);
+    else
+      set_sums_about(done, about, shift, sum, squares);
     return done;
   }
 
@@ -156,13 +163,13 @@ struct WideStats {
   }
 
   TTAP_HD static constexpr Native highest() {
-    if constexpr (kFloat)
+    if constexpr (std::is_floating_point_v<Native>)
       return static_cast<Native>(INFINITY);
     else
       return F::kKind == LaneKind::kSigned ? static_cast<Native>(~Word{0} >> 1) : static_cast<Native>(~Word{0});
   }
   TTAP_HD static constexpr Native lowest() {
-    if constexpr (kFloat)
+    if constexpr (std::is_floating_point_v<Native>)
       return -static_cast<Native>(INFINITY);
     else
       return F::kKind == LaneKind::kSigned ? static_cast<Native>(~(~Word{0} >> 1)) : Native{0};
@@ -170,9 +177,9 @@ struct WideStats {
 
   // The most negative integer has a magnitude too: without a sign.
   TTAP_HD static Magnitude magnitude(Native value) {
-    if constexpr (sizeof(Word) == 4 && kFloat)
+    if constexpr (std::is_same_v<Native, float>)
       return fabsf(value);
-    else if constexpr (kFloat)
+    else if constexpr (std::is_same_v<Native, double>)
       return fabs(value);
     else
       return F::kKind == LaneKind::kSigned && static_cast<std::make_signed_t<Native>>(value) < 0
@@ -180,8 +187,8 @@ struct WideStats {
                  : static_cast<Word>(value);
   }
   TTAP_HD static constexpr Magnitude greatest() {
-    if constexpr (kFloat)
-      return highest();
+    if constexpr (std::is_floating_point_v<Magnitude>)
+      return static_cast<Magnitude>(INFINITY);
     else
       return ~Word{0};
   }
@@ -193,21 +200,27 @@ struct WideStats {
       return 1;
   }
   TTAP_HD static Magnitude smaller(Magnitude a, Magnitude b) {
-    if constexpr (sizeof(Word) == 4 && kFloat)
+    if constexpr (std::is_same_v<Magnitude, float>)
       return fminf(a, b);
     else
       return a < b ? a : b;
   }
 
   // Near the mean, for most; one outlier among them does not matter.
-  TTAP_HD static double middle(double a, double b, double c) {
-    const double low = a < b ? a : b;
-    const double high = a < b ? b : a;
-    return c < low ? low : c > high ? high : c;
+  TTAP_HD static double middle(Native a, Native b, Native c) {
+    if constexpr (std::is_same_v<Native, float>) return fmaxf(fminf(a, b), fminf(fmaxf(a, b), c));
+    const Native low = a < b ? a : b;
+    const Native high = a < b ? b : a;
+    return static_cast<double>(c < low ? low : c > high ? high : c);
   }
+  TTAP_HD double shift_to(double value) const {
+    if constexpr (F::kMayBeHuge) value = never_huge(value);
+    return FEW ? short_shift(value - centre) : value;
+  }
+  TTAP_HD double distance(double value) const { return FEW ? (value - centre) - shift : value - shift; }
 
   TTAP_HD void compare(Native value) {
-    if constexpr (sizeof(Word) == 4 && kFloat) {  // one instruction each
+    if constexpr (std::is_same_v<Native, float>) {  // one instruction each
       min = fminf(value, min);
       max = fmaxf(value, max);
     } else {
@@ -236,8 +249,8 @@ struct WideStats {
       compare(value);
       look_at_small(value);
       const double wide = static_cast<double>(value);
-      if (finite++ == 0) shift = wide;
-      const double offset = wide - shift;
+      if (finite++ == 0) shift = shift_to(wide);
+      const double offset = distance(wide);
       sum += offset;
       squares = fma(offset, offset, squares);
       l1 += fabs(wide);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <cstring>
 
 #include "cuda/kernels/double_sum.h"
 #include "fingerprint/stats_part.h"
@@ -41,22 +43,35 @@ TTAP_HD inline void add(LaneSums& into, const LaneSums& other) {
   into.squares = into.squares + other.squares;
 }
 
+// A value to take distances from: not one so large that they might be infinite. (Squares are beyond double then
+// anyway.)
+TTAP_HD inline double never_huge(double value) { return fabs(value) < 0x1p960 ? value : 0; }
+
 // From sums of distances from `shift` to those from `centre`: with δ = shift − centre, Σ(d + δ) = Σd + nδ and
-// Σ(d + δ)² = Σd² + δ(2Σd + nδ). MAY_BE_HUGE: of doubles, where nδ may be too large for one though the sum is not.
-template <bool MAY_BE_HUGE>
+// Σ(d + δ)² = Σd² + δ(2Σd + nδ).
 TTAP_HD inline void set_sums_about(LaneSums& sums, double centre, double shift, double sum, double squares) {
   const DoubleSum delta = exact_sum(shift, -centre);
   const DoubleSum count = {static_cast<double>(sums.finite), 0};
   const DoubleSum own = {sum, 0};
   sums.sum = own + count * delta;
   sums.squares = DoubleSum{squares, 0} + delta * (own + sums.sum);
-  if constexpr (MAY_BE_HUGE) {
-    constexpr double kHuge = 0x1p960, kSmaller = 0x1p-64;
-    if (fabs(delta.high) < kHuge) return;
-    const DoubleSum less = {delta.high * kSmaller, delta.rest * kSmaller};
-    const DoubleSum scaled = DoubleSum{sum * kSmaller, 0} + count * less;
-    sums.sum = {scaled.high / kSmaller, scaled.rest / kSmaller};
-  }
+}
+
+// A distance in 21 bits, so that it and its square times 2^11 are doubles without a rest.
+TTAP_HD inline double short_shift(double distance) {
+  constexpr uint64_t kKept = 0xFFFFFFFF00000000u;
+  uint64_t bits;
+  memcpy(&bits, &distance, sizeof bits);
+  bits &= kKept;
+  memcpy(&distance, &bits, sizeof bits);
+  return distance;
+}
+// The same of few values whose distances were taken from centre + shift: nδ and nδ² are exact, and what is left is
+// small enough to be added up plainly.
+TTAP_HD inline void set_sums_of_few(LaneSums& sums, double shift, double sum, double squares) {
+  const double shifts = static_cast<double>(sums.finite) * shift;
+  sums.sum = {shifts, sum};
+  sums.squares = {shifts * shift, fma(shift + shift, sum, squares)};
 }
 
 }  // namespace ttap::cuda

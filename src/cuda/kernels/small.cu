@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 void launch_small(const DeviceJob& job, Scratch* scratch, Stream stream) {
   with_lane<ByteLane<8>>(job.dtype, [&]<class Lane>(Lane*) {
     if (uint64_t{job.blocks} * kSliceRoundBytes >= job.bytes)
-      fingerprint_one<Lane, true><<<job.blocks, kBlockThreads, 0, stream>>>(job, scratch);
+      fingerprint_one<typename Lane::OfFew, true><<<job.blocks, kBlockThreads, 0, stream>>>(job, scratch);
     else
       fingerprint_one<Lane, false><<<job.blocks, kBlockThreads, 0, stream>>>(job, scratch);
   });

@@ -39,7 +39,7 @@ __device__ inline void work_by_pairs(const DeviceJob& job, const Source& source,
 
   if constexpr (Lane::kHasCentre)
     if (threadIdx.x == 0) block_shared.centre = bytes == 0 ? 0 : Lane::centre_of(job.data);
-  Lane lane(block_shared.working.lane, job.dtype);
+  Lane lane(block_shared.working.lane, job.dtype, 0);
   load_keys(shared);
   __syncthreads();
 
@@ -114,7 +114,7 @@ __device__ inline void work_by_pairs(const DeviceJob& job, const Source& source,
   __syncthreads();  // who still needs what the rows take the place of
   const auto digest = [&] { return in_warp < kWarps ? block_shared.digests[in_warp] : HashPair{}; };
   finish_block<Lane>(warp, job, bytes, mine, digest, centre, block_shared.rows, scratch);
-  if (job.blocks > 1 && block == job.blocks - 1u) finish_tensor<Lane, kManyCells>(warp, job, bytes, centre, scratch);
+  if (job.blocks > 1 && block == job.blocks - 1u) finish_tensor<Lane>(warp, job, bytes, centre, scratch);
 }
 
 }  // namespace ttap::cuda

@@ -92,7 +92,7 @@ __device__ inline void work_by_slices(const DeviceJob& job, const Source& source
     if (job.bytes != 0) centre = Lane::centre_of(job.data);
   const uint64_t bytes = job.rows == nullptr ? job.bytes : bytes_of_live_rows(job);
   const uint64_t whole = bytes / kHashBlockBytes;
-  Lane lane(block_shared.lane, job.dtype);
+  Lane lane(block_shared.lane, job.dtype, centre);
   __syncthreads();
 
   // What the warps summed waits for the lanes of one to mix it.
@@ -164,8 +164,7 @@ __device__ inline void work_by_slices(const DeviceJob& job, const Source& source
     return all;
   };
   finish_block<Lane>(warp, job, bytes, found, digest, centre, block_shared.rows, scratch);
-  if (job.blocks > 1 && block == job.blocks - 1u)
-    finish_tensor<Lane, ONE_ROUND ? kFewCells : kManyCells>(warp, job, bytes, centre, scratch);
+  if (job.blocks > 1 && block == job.blocks - 1u) finish_tensor<Lane>(warp, job, bytes, centre, scratch);
 }
 
 }  // namespace ttap::cuda
