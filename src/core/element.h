@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -13,18 +12,14 @@
 namespace ttap {
 
 namespace detail {
-TTAP_HD inline float float_of_bits(uint32_t bits) {
-  float value;
-  memcpy(&value, &bits, sizeof value);
-  return value;
-}
+TTAP_HD constexpr float float_of_bits(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 }  // namespace detail
 
-TTAP_HD inline float f32_of_bf16(uint16_t bits) { return detail::float_of_bits(static_cast<uint32_t>(bits) << 16); }
+TTAP_HD constexpr float f32_of_bf16(uint16_t bits) { return detail::float_of_bits(static_cast<uint32_t>(bits) << 16); }
 
 // A small float with EXPONENT and MANTISSA bits and an exponent BIAS, no special values. Exact in float.
 template <int EXPONENT, int MANTISSA, int BIAS>
-TTAP_HD inline float f32_of_small(uint32_t bits) {
+TTAP_HD constexpr float f32_of_small(uint32_t bits) {
   const uint32_t sign = (bits >> (EXPONENT + MANTISSA)) & 1;
   const uint32_t exponent = (bits >> MANTISSA) & ((1u << EXPONENT) - 1);
   const uint32_t mantissa = bits & ((1u << MANTISSA) - 1);
@@ -40,17 +35,17 @@ TTAP_HD inline float f32_of_small(uint32_t bits) {
 }
 
 namespace detail {
-TTAP_HD inline float quiet_nan(bool negative = false) { return float_of_bits(negative ? 0xFFC00000u : 0x7FC00000u); }
+TTAP_HD constexpr float quiet_nan(bool negative = false) { return float_of_bits(negative ? 0xFFC00000u : 0x7FC00000u); }
 TTAP_HD inline double quiet_nan_wide() {
   const uint64_t bits = uint64_t{0x7FF8} << 48;
   double value;
   memcpy(&value, &bits, sizeof value);
   return value;
 }
-TTAP_HD inline float infinity(bool negative) { return float_of_bits(negative ? 0xFF800000u : 0x7F800000u); }
+TTAP_HD constexpr float infinity(bool negative) { return float_of_bits(negative ? 0xFF800000u : 0x7F800000u); }
 }  // namespace detail
 
-TTAP_HD inline float f32_of_f16(uint16_t bits) {
+TTAP_HD constexpr float f32_of_f16(uint16_t bits) {
   if ((bits & 0x7C00) == 0x7C00) {
     // Keep the sign and the payload of a NaN.
     return detail::float_of_bits((static_cast<uint32_t>(bits & 0x8000) << 16) | 0x7F800000u |
@@ -60,29 +55,29 @@ TTAP_HD inline float f32_of_f16(uint16_t bits) {
 }
 
 // No infinity; S.1111.111 is NaN; largest 448.
-TTAP_HD inline float f32_of_e4m3fn(uint8_t bits) {
+TTAP_HD constexpr float f32_of_e4m3fn(uint8_t bits) {
   return (bits & 0x7F) == 0x7F ? detail::quiet_nan(bits >> 7) : f32_of_small<4, 3, 7>(bits);
 }
 
 // Like a short IEEE half: infinities and NaNs.
-TTAP_HD inline float f32_of_e5m2(uint8_t bits) { return f32_of_f16(static_cast<uint16_t>(bits << 8)); }
+TTAP_HD constexpr float f32_of_e5m2(uint8_t bits) { return f32_of_f16(static_cast<uint16_t>(bits << 8)); }
 
 // "fnuz": finite, one NaN (the pattern of −0), unsigned zero, bias one larger.
-TTAP_HD inline float f32_of_e4m3fnuz(uint8_t bits) {
+TTAP_HD constexpr float f32_of_e4m3fnuz(uint8_t bits) {
   return bits == 0x80 ? detail::quiet_nan() : f32_of_small<4, 3, 8>(bits);
 }
-TTAP_HD inline float f32_of_e5m2fnuz(uint8_t bits) {
+TTAP_HD constexpr float f32_of_e5m2fnuz(uint8_t bits) {
   return bits == 0x80 ? detail::quiet_nan() : f32_of_small<5, 2, 16>(bits);
 }
 
 // A power of two: 2^(bits − 127); 255 is NaN. 2^−127 is a subnormal float.
-TTAP_HD inline float f32_of_e8m0fnu(uint8_t bits) {
+TTAP_HD constexpr float f32_of_e8m0fnu(uint8_t bits) {
   if (bits == 0xFF) return detail::quiet_nan();
   return bits == 0 ? detail::float_of_bits(0x00400000u) : detail::float_of_bits(static_cast<uint32_t>(bits) << 23);
 }
 
 // 0, 0.5, 1, 1.5, 2, 3, 4, 6 and the negatives; `bits` is one nibble.
-TTAP_HD inline float f32_of_e2m1fn(uint8_t bits) { return f32_of_small<2, 1, 1>(bits & 0xF); }
+TTAP_HD constexpr float f32_of_e2m1fn(uint8_t bits) { return f32_of_small<2, 1, 1>(bits & 0xF); }
 
 namespace detail {
 TTAP_HD inline uint32_t bits_of_float(float value) {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "cuda/kernels/byte_values.h"
 #include "cuda/kernels/lane_stats.h"
 #include "cuda/totals.h"
 #include "kernel_cases.h"
@@ -232,6 +233,25 @@ TEST(Lanes, take_one_value_near_the_largest_double) {
         for (const StatsPart& part : {stats_by_lanes<LaneF64, 4>(bytes, 2), stats_by_lanes<LaneF64, 2, true>(bytes, 0)})
           EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, expected)) << count << " " << place;
       }
+}
+
+TEST(ByteValues, are_those_of_the_formats) {
+  constexpr ByteValues kValues = make_byte_values();
+  Bytes codes(256);
+  for (size_t code = 0; code < codes.size(); ++code) codes[code] = static_cast<std::byte>(code);
+  const int64_t shape[] = {256};
+  for (DType dtype : kAllDTypes) {
+    if (size_of(dtype) != 1) continue;
+    const auto format = static_cast<size_t>(dtype);
+    uint64_t subnormals = 0;
+    for (size_t code = 0; code < codes.size(); ++code)
+      for (uint32_t part = 0; part < info(dtype).values; ++part) {
+        const double value = kValues.of[format][part == 0 ? code : code >> 4];
+        EXPECT_TRUE(test::same(value, value_of(dtype, &codes[code], static_cast<int>(part)))) << name(dtype) << code;
+        subnormals += value != 0 && std::fabs(value) < kValues.smallest_normal[format] ? 1 : 0;
+      }
+    EXPECT_EQ(subnormals, fingerprint({codes.data(), dtype, shape}).stats.subnormals) << name(dtype);
+  }
 }
 
 TEST(DoubleSums, keep_what_doubles_lose) {

@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "cuda/kernels/byte_values.h"
 #include "cuda/kernels/device_job.h"
 #include "cuda/kernels/lane_stats.h"
 
@@ -87,6 +88,9 @@ struct ValueLane {
   }
 };
 
+// Read, not made, as the keys of the hash are.
+static __device__ const ByteValues kByteValues = make_byte_values();
+
 // Formats of one byte: how often each byte occurs. Each copy of the counters has banks of its own, so that the lanes of
 // a warp do not wait for each other; with 32 copies never.
 template <uint32_t COPIES>
@@ -100,13 +104,16 @@ struct ByteLane {
     alignas(16) uint32_t counts[256 * COPIES];
   };
   Shared& shared;
-  DType dtype;
-  uint32_t own;  // the address of this lane's counter of zero bytes
+  uint32_t format;
+  float value, smallest_normal;  // of the code that is this thread's; on their way from the start
+  uint32_t own;                  // the address of this lane's counter of zero bytes
 
   // Counters are ready after the next __syncthreads().
-  __device__ ByteLane(Shared& counters, DType format, double)
+  __device__ ByteLane(Shared& counters, DType dtype, double)
       : shared(counters),
-        dtype(format),
+        format(static_cast<uint32_t>(dtype)),
+        value(value_of_code(format, threadIdx.x)),
+        smallest_normal(__ldg(&kByteValues.smallest_normal[format])),
         own(static_cast<uint32_t>(__cvta_generic_to_shared(counters.counts + threadIdx.x % COPIES))) {
     auto* const four = reinterpret_cast<uint4*>(shared.counts);
 #pragma unroll
@@ -123,26 +130,37 @@ struct ByteLane {
 
   // Each thread answers for one code.
   __device__ LaneSums finish(double) const {
-    __syncthreads();
     const uint32_t code = threadIdx.x;
+    __syncthreads();
     uint32_t count = 0;
 #pragma unroll
     for (uint32_t i = 0; i < COPIES; ++i) count += shared.counts[code * COPIES + (i + code) % COPIES];
-    return sums_of_byte(dtype, code, count);
+    LaneSums sums = sums_of_value(value, count, smallest_normal);
+    if (format == kTwoInAByte) [[unlikely]]
+      ttap::cuda::add(sums, sums_of_value(value_of_code(format, code >> 4), count, smallest_normal));
+    return sums;
   }
 
   __device__ static LaneSums sums_of_odd(const Vector& vector, uint32_t valid, DType dtype, double) {
+    const auto format = static_cast<uint32_t>(dtype);
+    const float smallest_normal = __ldg(&kByteValues.smallest_normal[format]);
+    const uint32_t values = format == kTwoInAByte ? 2 : 1;
     LaneSums sums;
 #pragma unroll 1
-    for (uint32_t i = 0; i < valid; ++i) {
-      const uint64_t half = i < 8 ? vector.word[0] | static_cast<uint64_t>(vector.word[1]) << 32
-                                  : vector.word[2] | static_cast<uint64_t>(vector.word[3]) << 32;
-      ttap::cuda::add(sums, sums_of_byte(dtype, static_cast<uint32_t>(half >> (8 * (i % 8))) & 0xFF, 1));
+    for (uint32_t i = 0; i < valid * values; ++i) {
+      const uint32_t at = i / values;
+      const uint64_t half = at < 8 ? vector.word[0] | static_cast<uint64_t>(vector.word[1]) << 32
+                                   : vector.word[2] | static_cast<uint64_t>(vector.word[3]) << 32;
+      const uint32_t code = static_cast<uint32_t>(half >> (8 * (at % 8))) & 0xFF;
+      const float value = value_of_code(format, i % values == 0 ? code : code >> 4);
+      ttap::cuda::add(sums, sums_of_value(value, 1, smallest_normal));
     }
     return sums;
   }
 
  private:
+  static constexpr auto kTwoInAByte = static_cast<uint32_t>(DType::kF4E2M1FNx2);
+
   // In one instruction, which the compiler would not choose by itself.
   __device__ static uint32_t byte_of(const Vector& vector, uint32_t i) {
     return __byte_perm(vector.word[i / 4], 0, 0x4440 + i % 4);
@@ -152,48 +170,30 @@ struct ByteLane {
     asm volatile("red.shared.add.u32 [%0], 1;" ::"r"(byte * (COPIES * 4) + own) : "memory");
   }
 
-  __device__ static LaneSums sums_of_byte(DType dtype, uint32_t code, uint32_t count) {
-    // As long as the longest element, which is what the compiler sees value_of() read.
-    const uint8_t element[16] = {static_cast<uint8_t>(code)};
-    if (dtype != DType::kF4E2M1FNx2) return sums_of_code(dtype, value_of(dtype, element), code, count);
-    LaneSums sums = sums_of_code(dtype, value_of(dtype, element), code & 0xF, count);
-    ttap::cuda::add(sums, sums_of_code(dtype, value_of(dtype, element, 1), code >> 4, count));
-    return sums;
-  }
-
-  // By the format's own rule: no exponent, and some mantissa.
-  __device__ static bool is_subnormal(DType dtype, uint32_t code) {
-    switch (dtype) {
-      case DType::kF8E4M3FN:
-      case DType::kF8E4M3FNUZ: return (code & 0x78) == 0 && (code & 0x07) != 0;
-      case DType::kF8E5M2:
-      case DType::kF8E5M2FNUZ: return (code & 0x7C) == 0 && (code & 0x03) != 0;
-      case DType::kF4E2M1FNx2: return (code & 0x7) == 1;
-      default: return false;
-    }
-  }
+  __device__ static float value_of_code(uint32_t format, uint32_t code) { return __ldg(&kByteValues.of[format][code]); }
 
   // Exact: a value has eight bits at most, its count 32.
-  __device__ static LaneSums sums_of_code(DType dtype, double value, uint32_t code, uint32_t count) {
+  __device__ static LaneSums sums_of_value(float value, uint32_t count, float smallest_normal) {
     LaneSums sums;
     if (count == 0) return sums;
+    const float magnitude = fabsf(value);
     if (isnan(value)) {
       sums.nan = count;
     } else if (isinf(value)) {
       (value > 0 ? sums.pos_inf : sums.neg_inf) = count;
     } else {
-      const double magnitude = fabs(value);
+      const double wide = value;
       const double n = static_cast<double>(count);
       sums.finite = count;
-      sums.min = sums.max = value;
+      sums.min = sums.max = wide;
       if (magnitude == 0)
         sums.zeros = count;
       else
-        sums.min_abs_nonzero = magnitude;
-      if (is_subnormal(dtype, code)) sums.subnormals = count;
-      sums.l1 = magnitude * n;
-      sums.sum.high = value * n;
-      sums.squares.high = value * value * n;
+        sums.min_abs_nonzero = fabs(wide);
+      if (magnitude != 0 && magnitude < smallest_normal) sums.subnormals = count;
+      sums.l1 = fabs(wide) * n;
+      sums.sum.high = wide * n;
+      sums.squares.high = wide * wide * n;
     }
     return sums;
   }
