@@ -23,8 +23,9 @@ Result<DeviceMemory> zeroed_device_memory(int device, size_t bytes) {
 }
 
 Result<std::shared_ptr<SharedScratch>> scratch_for(int device, Stream stream) {
-  // By the stream's number, since its handle may be another's while its work still runs. A capture has a number of its
-  // own, and CUDA ends it where a stream is asked for its.
+  // By the stream's number, since its handle may be another's while its work still runs. Where a stream is captured
+  // CUDA ends that when it is asked for its number: handles of one capture are those of streams that are all still
+  // there.
   using Key = std::tuple<int, uint64_t, uint64_t>;
   static std::mutex mutex;
   static auto* table = new std::map<Key, std::weak_ptr<SharedScratch>>;  // outlives whatever else is static

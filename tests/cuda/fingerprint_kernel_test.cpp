@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <limits>
 #include <numeric>
 
 #include "gpu.h"
@@ -179,6 +181,38 @@ TEST(Kernel, keeps_the_spread_about_an_outlier_in_front) {
         });
         expect_agreement(gpu, bytes, c_order(count), dtype, "an outlier of " + std::to_string(outlier));
       }
+}
+
+TEST(Kernel, keeps_the_mean_of_equal_values_behind_an_outlier) {
+  TTAP_NEEDS_GPU();
+  Gpu gpu;
+  const auto try_with = [&](DType dtype, double outlier, double value) {
+    for (size_t count : {size_t{1000}, size_t{1} << 15, size_t{1} << 18, size_t{3000000}})
+      expect_agreement(
+          gpu, test::values_of(dtype, count, [&](size_t i) { return test::bits_of(dtype, i == 0 ? outlier : value); }),
+          c_order(count), dtype, "behind an outlier");
+  };
+  try_with(DType::kF64, 1.1e9, 0.1);
+  try_with(DType::kF32, 0x1p54, 0.9);
+  try_with(DType::kI64, -0x1p63, 1000);
+  try_with(DType::kI64, 0x1p62, 300);
+}
+
+TEST(Kernel, takes_values_whose_magnitudes_add_up_to_infinity) {
+  TTAP_NEEDS_GPU();
+  Gpu gpu;
+  const auto try_with = [&](size_t count, const std::string& what, const std::function<double(size_t)>& value) {
+    expect_agreement(
+        gpu, test::values_of(DType::kF64, count, [&](size_t i) { return test::bits_of(DType::kF64, value(i)); }),
+        c_order(count), DType::kF64, what);
+  };
+  for (size_t count : {size_t{1024}, size_t{2048}, size_t{300000}, size_t{5000000}}) {
+    try_with(count, "all the same", [](size_t) { return -std::numeric_limits<double>::max(); });
+    try_with(count, "two opposites", [](size_t i) { return i == 8 ? 1.7e308 : i == 9 ? -1.7e308 : 0; });
+  }
+  // In threads of their own. In a large tensor the first and the last of these are one thread's, whose sum is none.
+  for (size_t count : {size_t{1024}, size_t{2048}})
+    try_with(count, "two and one", [](size_t i) { return i == 0 || i == 512 ? 1.2e308 : i == 2 ? -1.2e308 : 0; });
 }
 
 TEST(Kernel, takes_one_value_near_the_largest_double) {

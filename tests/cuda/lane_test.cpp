@@ -209,6 +209,24 @@ TEST(Lanes, keep_the_spread_about_an_outlier_in_front) {
   check(LaneF64{}, DType::kF64, -1e200, 5);
 }
 
+// What rounding takes off a distance from the first value is the same for all of them: nothing evens out.
+TEST(Lanes, keep_the_mean_of_equal_values_behind_an_outlier) {
+  const auto check = [&]<class F>(F, DType dtype, double outlier, double value) {
+    const Bytes bytes =
+        test::values_of(dtype, 1 << 18, [&](size_t i) { return test::bits_of(dtype, i == 0 ? outlier : value); });
+    const int64_t shape[] = {1 << 18};
+    EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(stats_by_lanes<F, 2, true>(bytes, 0))},
+                             fingerprint({bytes.data(), dtype, shape})))
+        << name(dtype) << " " << outlier;
+  };
+  check(LaneF64{}, DType::kF64, 1.1e9, 0.1);
+  check(LaneF64{}, DType::kF64, -7.7e15, 0.1);
+  check(LaneF32{}, DType::kF32, 0x1p54, 0.9);
+  check(LaneF32{}, DType::kF32, 1e-30, 0.9);
+  check(LaneI64{}, DType::kI64, -0x1p63, 1000);
+  check(LaneI64{}, DType::kI64, 0x1p62, 300);
+}
+
 TEST(Lanes, take_values_whose_squares_are_beyond_double) {
   const int64_t shape[] = {20000};
   for (const double second : {1e200, -1e200}) {
@@ -218,6 +236,24 @@ TEST(Lanes, take_values_whose_squares_are_beyond_double) {
     for (const StatsPart& part : {stats_by_lanes<LaneF64, 4>(bytes, 2), stats_by_lanes<LaneF64, 2, true>(bytes, 0)})
       EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, expected)) << second;
   }
+}
+
+// Two of one sign and one of the other: what is added first must not be more than a double can hold.
+TEST(Lanes, take_several_values_near_the_largest_double) {
+  const Bytes bytes = test::values_of(DType::kF64, 1024, [](size_t i) {
+    return test::bits_of(DType::kF64, i == 0 || i == 512 ? 1.2e308 : i == 2 ? -1.2e308 : 0);
+  });
+  const LaneSums sums = [&] {
+    WideStats<LaneF64, true> lane;
+    const Vector vectors[2] = {vector_at(bytes, 0), vector_at(bytes, 16)};
+    lane.add(vectors);
+    return lane.finish(0);
+  }();
+  EXPECT_EQ(sums.sum.high, 0) << "of both signs";
+  const Vector one[2] = {vector_at(bytes, 512 * 8), vector_at(bytes, 600 * 8)};
+  WideStats<LaneF64, true> lane;
+  lane.add(one);
+  EXPECT_EQ(lane.finish(0).sum.high, 1.2e308) << "where it is added up exactly";
 }
 
 // The sum is a double, though distances from such a value, or the number of a lane's values times one, would be none.

@@ -94,7 +94,7 @@ struct ResultWriter {
   __device__ uint64_t* numbers() const { return reinterpret_cast<uint64_t*>(job.result); }
   __device__ void operator()(uint32_t column, uint64_t value, uint64_t count) const {
     numbers()[column] = value;
-    if (is_counted(column)) numbers()[kValueColumns + count_of_column(column)] = count;
+    if (is_counted(column)) numbers()[kValueColumns + warp_of_column(column)] = count;
   }
   __device__ void operator()(uint32_t column, uint64_t value, uint64_t count, double rest) const {
     (*this)(column, value, count);
@@ -131,7 +131,7 @@ __device__ inline void finish_block(uint32_t warp, const DeviceJob& job, uint64_
   const ResultWriter result{job};
   add_up_threads<Lane>(warp, rows, digest, [&](uint32_t column, uint64_t value, uint32_t count, double rest) {
     if (!alone)
-      store_cell(cells + size_t{column} * kMostBlocks, value, count, rest);
+      store_cell(cells + size_t{warp_of_column(column)} * kMostBlocks, value, count, rest);
     else if constexpr (Lane::kHasRests)
       result(column, value, count, rest);
     else

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/element.h"
@@ -10,7 +11,7 @@
 namespace ttap::cuda {
 
 struct ByteValues {
-  static constexpr uint32_t kFormats = static_cast<uint32_t>(DType::kF4E2M1FNx2) + 1;
+  static constexpr uint32_t kFormats = static_cast<uint32_t>(*std::ranges::max_element(kAllDTypes)) + 1;
   float of[kFormats][256] = {};          // by dtype; of the lower half of a byte that is two values
   float smallest_normal[kFormats] = {};  // 0 where nothing is subnormal
 

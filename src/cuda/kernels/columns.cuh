@@ -12,13 +12,14 @@ namespace ttap::cuda {
 // Of the columns of Totals the first are values, the others counts. Each count goes with a value: those of the first
 // six warps, of which the first two have a sum and its rest.
 inline constexpr uint32_t kColumns = sizeof(Totals) / sizeof(uint64_t);
+inline constexpr uint32_t kValueColumns = 10;
 inline constexpr uint32_t kCountColumns = kColumns - kValueColumns;
 inline constexpr uint32_t kDigestColumn = 8;  // the first of the two
 inline constexpr uint32_t kDigestWarp = 6;    // adds those of threads up
 __device__ constexpr uint32_t column_of_warp(uint32_t warp) { return warp < 2 ? 2 * warp : warp + 2; }
+__device__ constexpr uint32_t warp_of_column(uint32_t column) { return column < 4 ? column / 2 : column - 2; }
 __device__ constexpr bool is_counted(uint32_t column) { return column < kDigestColumn; }
 __device__ constexpr bool has_rest(uint32_t column) { return column == 0 || column == 2; }
-__device__ constexpr uint32_t count_of_column(uint32_t column) { return column < 4 ? column / 2 : column - 2; }
 static_assert(offsetof(Totals, nan) == 8 * kValueColumns && offsetof(Totals, digest_a) == 8 * kDigestColumn);
 
 struct ThreadRows {
@@ -221,14 +222,14 @@ struct BlockCells {
   Cell* first;
   uint32_t blocks;
 
-  // Some rows of a column, and none where there are no more.
+  // Some rows of a warp's column, and none where there are no more.
   template <uint32_t N>
   struct Rows {
     const Cell* from;
     Cell cells[N];
 
-    __device__ Rows(const BlockCells& all, uint32_t column, uint32_t base, uint64_t nothing)
-        : from(all.first + size_t{column} * kMostBlocks + base + threadIdx.x % 32) {
+    __device__ Rows(const BlockCells& all, uint32_t warp, uint32_t base, uint64_t nothing)
+        : from(all.first + size_t{warp} * kMostBlocks + base + threadIdx.x % 32) {
 #pragma unroll
       for (uint32_t i = 0; i < N; ++i) cells[i] = {nothing, 0, base + threadIdx.x % 32 + 32 * i < all.blocks ? 0u : 1u};
     }
@@ -261,10 +262,10 @@ struct BlockCells {
   };
 
   // As they were before the blocks came.
-  __device__ void clear(uint32_t column) const {
+  __device__ void clear(uint32_t warp) const {
 #pragma unroll 1
     for (uint32_t row = threadIdx.x % 32; row < blocks; row += 32)
-      *reinterpret_cast<uint4*>(first + size_t{column} * kMostBlocks + row) = {0, 0, 0, 0};
+      *reinterpret_cast<uint4*>(first + size_t{warp} * kMostBlocks + row) = {0, 0, 0, 0};
   }
 };
 
@@ -274,7 +275,8 @@ template <class Lane, uint32_t N, class Put>
 __device__ inline void add_up_blocks(uint32_t warp, const BlockCells& cells, const Put& put) {
   static_assert(kWarps == 8);
   const bool is_sum = warp <= 2, is_least = warp > 2 && warp < 6;
-  const uint32_t column = column_of_warp(warp);
+  // Magnitudes may add up to infinity, which does not survive being cut.
+  const bool is_plain = Lane::kSumsMayBeHuge && warp == 2;
   const uint64_t nothing = is_least ? detail::Least::kNothing : 0;
   DoubleSum sum;
   uint64_t total = nothing;
@@ -282,13 +284,15 @@ __device__ inline void add_up_blocks(uint32_t warp, const BlockCells& cells, con
   uint32_t base = 0;
 #pragma unroll 1
   do {
-    BlockCells::Rows<N> rows(cells, column, base, nothing);
+    BlockCells::Rows<N> rows(cells, warp, base, nothing);
     do rows.load();
     while (!rows.all_there());
     count += rows.count();
     uint64_t some[N];
     rows.values(some);
-    if (is_sum) {
+    if (is_plain) {
+      sum.high += detail::added_plainly(some);
+    } else if (is_sum) {
       uint64_t below[N];
       rows.rests(below);
       sum = sum + detail::added_exactly<Lane::kSumsMayBeHuge>(some, Lane::kHasRests ? detail::added_plainly(below) : 0);
@@ -299,7 +303,9 @@ __device__ inline void add_up_blocks(uint32_t warp, const BlockCells& cells, con
     }
     base += 32 * N;
   } while (base < cells.blocks);
-  if (is_sum)
+  if (is_plain)
+    total = detail::as_bits(detail::added_lanes(sum.high));
+  else if (is_sum)
     total = detail::as_bits(sum.high);
   else if (is_least)
     total = detail::joined_lanes(total, detail::Least());
@@ -307,8 +313,8 @@ __device__ inline void add_up_blocks(uint32_t warp, const BlockCells& cells, con
     total = detail::joined_lanes(total, detail::Count());
   count = detail::counted_lanes(count);
   if (cells.blocks == 0) return;
-  if (threadIdx.x % 32 == 0) put(column, total, count, sum.rest);
-  cells.clear(column);
+  if (threadIdx.x % 32 == 0) put(column_of_warp(warp), total, count, sum.rest);
+  cells.clear(warp);
 }
 
 }  // namespace ttap::cuda

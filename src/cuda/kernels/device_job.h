@@ -100,10 +100,9 @@ struct alignas(16) Cell {
   uint32_t count = 0;
   uint32_t mark = 0;  // odd when it is there; the rest of a sum, but for the low half of its bits
 };
-inline constexpr uint32_t kValueColumns = 10;  // of Totals
-inline constexpr uint32_t kMostBlocks = kScratchBytes / (kValueColumns * sizeof(Cell));
+inline constexpr uint32_t kMostBlocks = kScratchBytes / (kWarps * sizeof(Cell));  // of a launch
 struct Scratch {
-  Cell cells[kValueColumns][kMostBlocks];  // zero between launches
+  Cell cells[kWarps][kMostBlocks];  // a column for each warp of the block that adds up; zero between launches
 };
 static_assert(sizeof(Scratch) <= kScratchBytes);
 

@@ -71,7 +71,8 @@ struct WideStats {
   static constexpr bool kFloat = F::kKind == LaneKind::kFloat;
   using Magnitude = std::conditional_t<std::is_floating_point_v<Native>, Native, Word>;
 
-  double centre = 0;  // where FEW
+  double centre = 0;         // where FEW
+  double near = 0, off = 0;  // the same: centre + shift, and what rounding took off that
 
   Native min = highest(), max = lowest();
   Magnitude least = greatest();  // that is not zero
@@ -85,8 +86,8 @@ struct WideStats {
     const double shift_before = shift;
     const Native min_before = min, max_before = max;
     if (finite == 0) [[unlikely]]
-      shift = shift_to(middle(F::native(word(vectors, 0)), F::native(word(vectors, kCount / 2)),
-                              F::native(word(vectors, kCount - 1))));
+      set_shift(middle(F::native(word(vectors, 0)), F::native(word(vectors, kCount / 2)),
+                       F::native(word(vectors, kCount - 1))));
     Magnitude batch_least = greatest();
     // Summed by themselves first: thousands of equal roundings, one upon the other, would be felt.
     double batch_sum = 0, batch_squares = 0, batch_l1 = 0;
@@ -145,7 +146,7 @@ struct WideStats {
     if (zeros != finite) done.min_abs_nonzero = static_cast<double>(least);
     done.l1 = l1;
     if constexpr (FEW)
-      set_sums_of_few(done, shift, sum, squares);
+      set_sums_of_few<F::kMayBeHuge>(done, shift, sum, squares);
     else
       set_sums_about(done, about, shift, sum, squares);
     return done;
@@ -213,11 +214,17 @@ struct WideStats {
     const Native high = a < b ? b : a;
     return static_cast<double>(c < low ? low : c > high ? high : c);
   }
-  TTAP_HD double shift_to(double value) const {
+  TTAP_HD void set_shift(double value) {
     if constexpr (F::kMayBeHuge) value = never_huge(value);
-    return FEW ? short_shift(value - centre) : value;
+    shift = FEW ? short_shift(value - centre) : value;
+    if constexpr (FEW) {
+      const DoubleSum place = exact_sum(centre, shift);
+      near = place.high;
+      off = place.rest;
+    }
   }
-  TTAP_HD double distance(double value) const { return FEW ? (value - centre) - shift : value - shift; }
+  // Of a value that is near the shift, or the centre and the shift: next to nothing of it is lost.
+  TTAP_HD double distance(double value) const { return FEW ? (value - near) - off : value - shift; }
 
   TTAP_HD void compare(Native value) {
     if constexpr (std::is_same_v<Native, float>) {  // one instruction each
@@ -249,7 +256,7 @@ struct WideStats {
       compare(value);
       look_at_small(value);
       const double wide = static_cast<double>(value);
-      if (finite++ == 0) shift = shift_to(wide);
+      if (finite++ == 0) set_shift(wide);
       const double offset = distance(wide);
       sum += offset;
       squares = fma(offset, offset, squares);

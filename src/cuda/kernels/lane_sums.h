@@ -12,7 +12,7 @@ namespace ttap::cuda {
 
 // Over finite values, from `finite` down. Sums are of distances from a number that the whole tensor has in common, its
 // centre: zero, or one of its values. The square of a value's distance from the mean is no more than the sum of all
-// such squares, so a centre that is a value costs log2(count) bits at most, of the 50 more that these sums have.
+// such squares, so a centre that is a value costs log2(count) bits at most; sums have 20 more than a double at least.
 struct LaneSums {
   uint32_t nan = 0;
   uint32_t pos_inf = 0;
@@ -45,7 +45,8 @@ TTAP_HD inline void add(LaneSums& into, const LaneSums& other) {
 
 // A value to take distances from: not one so large that they might be infinite. (Squares are beyond double then
 // anyway.)
-TTAP_HD inline double never_huge(double value) { return fabs(value) < 0x1p960 ? value : 0; }
+inline constexpr double kHuge = 0x1p960;
+TTAP_HD inline double never_huge(double value) { return fabs(value) < kHuge ? value : 0; }
 
 // From sums of distances from `shift` to those from `centre`: with δ = shift − centre, Σ(d + δ) = Σd + nδ and
 // Σ(d + δ)² = Σd² + δ(2Σd + nδ).
@@ -68,9 +69,12 @@ TTAP_HD inline double short_shift(double distance) {
 }
 // The same of few values whose distances were taken from centre + shift: nδ and nδ² are exact, and what is left is
 // small enough to be added up plainly.
+template <bool MAY_BE_HUGE>
 TTAP_HD inline void set_sums_of_few(LaneSums& sums, double shift, double sum, double squares) {
   const double shifts = static_cast<double>(sums.finite) * shift;
   sums.sum = {shifts, sum};
+  if constexpr (MAY_BE_HUGE)
+    if (fabs(sum) >= kHuge) sums.sum = {sum, shifts};  // what is added plainly may be more than a double can hold
   sums.squares = {shifts * shift, fma(shift + shift, sum, squares)};
 }
 
