@@ -209,10 +209,9 @@ TEST(Kernel, takes_values_whose_magnitudes_add_up_to_infinity) {
   for (size_t count : {size_t{1024}, size_t{2048}, size_t{300000}, size_t{5000000}}) {
     try_with(count, "all the same", [](size_t) { return -std::numeric_limits<double>::max(); });
     try_with(count, "two opposites", [](size_t i) { return i == 8 ? 1.7e308 : i == 9 ? -1.7e308 : 0; });
-  }
-  // In threads of their own. In a large tensor the first and the last of these are one thread's, whose sum is none.
-  for (size_t count : {size_t{1024}, size_t{2048}, size_t{300000}})
+    // Known to fail in the largest: two of these are one thread's there, whose sum is none.
     try_with(count, "two and one", [](size_t i) { return i == 0 || i == 512 ? 1.2e308 : i == 2 ? -1.2e308 : 0; });
+  }
 }
 
 TEST(Kernel, takes_one_value_near_the_largest_double) {
