@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 
 #include "cuda/kernels/byte_values.h"
 #include "cuda/kernels/lane_stats.h"
@@ -187,44 +188,42 @@ TEST(Lanes, keep_the_spread_of_values_far_from_zero) {
   check_all(LaneU32{}, DType::kU32, 4e9, 50);
 }
 
+// Values of which each lane takes a few: 1 MiB of f32, or 2 of f64.
+template <class F>
+void expect_few_agree(DType dtype, const std::function<double(size_t)>& value) {
+  const size_t count = size_t{1} << 18;
+  const Bytes bytes = test::values_of(dtype, count, [&](size_t i) { return test::bits_of(dtype, value(i)); });
+  const int64_t shape[] = {static_cast<int64_t>(count)};
+  EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(stats_by_lanes<F, 2, true>(bytes, 0))},
+                           fingerprint({bytes.data(), dtype, shape})))
+      << name(dtype) << ", the first " << value(0) << ", the second " << value(1);
+}
+
 // What all distances are from is the first value: the worst there can be.
 TEST(Lanes, keep_the_spread_about_an_outlier_in_front) {
-  const auto check = [&]<class F>(F, DType dtype, double outlier, double mean) {
-    const Bytes bytes = test::values_of(dtype, 1 << 18, [&](size_t i) {
-      return test::bits_of(dtype, i == 0 ? outlier : mean + 1000 * test::about_normal(9, i));
-    });
-    const int64_t shape[] = {1 << 18};
-    EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(stats_by_lanes<F, 2, true>(bytes, 0))},
-                             fingerprint({bytes.data(), dtype, shape})))
-        << name(dtype) << " " << outlier;
+  const auto behind = [](double outlier, double mean) {
+    return [=](size_t i) { return i == 0 ? outlier : mean + 1000 * test::about_normal(9, i); };
   };
   for (double outlier : {3e5, -5e5, 2e6, 1e9})
     for (double mean : {0., 7e4}) {
-      check(LaneF32{}, DType::kF32, outlier, mean);
-      check(LaneF64{}, DType::kF64, outlier, mean);
-      check(LaneI32{}, DType::kI32, outlier, mean);
-      check(LaneI64{}, DType::kI64, outlier, mean);
+      expect_few_agree<LaneF32>(DType::kF32, behind(outlier, mean));
+      expect_few_agree<LaneF64>(DType::kF64, behind(outlier, mean));
+      expect_few_agree<LaneI32>(DType::kI32, behind(outlier, mean));
+      expect_few_agree<LaneI64>(DType::kI64, behind(outlier, mean));
     }
-  check(LaneF32{}, DType::kF32, 1e30, 5);
-  check(LaneF64{}, DType::kF64, -1e200, 5);
+  expect_few_agree<LaneF32>(DType::kF32, behind(1e30, 5));
+  expect_few_agree<LaneF64>(DType::kF64, behind(-1e200, 5));
 }
 
 // What rounding takes off a distance from the first value is the same for all of them: nothing evens out.
 TEST(Lanes, keep_the_mean_of_equal_values_behind_an_outlier) {
-  const auto check = [&]<class F>(F, DType dtype, double outlier, double value) {
-    const Bytes bytes =
-        test::values_of(dtype, 1 << 18, [&](size_t i) { return test::bits_of(dtype, i == 0 ? outlier : value); });
-    const int64_t shape[] = {1 << 18};
-    EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(stats_by_lanes<F, 2, true>(bytes, 0))},
-                             fingerprint({bytes.data(), dtype, shape})))
-        << name(dtype) << " " << outlier;
-  };
-  check(LaneF64{}, DType::kF64, 1.1e9, 0.1);
-  check(LaneF64{}, DType::kF64, -7.7e15, 0.1);
-  check(LaneF32{}, DType::kF32, 0x1p54, 0.9);
-  check(LaneF32{}, DType::kF32, 1e-30, 0.9);
-  check(LaneI64{}, DType::kI64, -0x1p63, 1000);
-  check(LaneI64{}, DType::kI64, 0x1p62, 300);
+  const auto behind = [](double outlier, double value) { return [=](size_t i) { return i == 0 ? outlier : value; }; };
+  expect_few_agree<LaneF64>(DType::kF64, behind(1.1e9, 0.1));
+  expect_few_agree<LaneF64>(DType::kF64, behind(-7.7e15, 0.1));
+  expect_few_agree<LaneF32>(DType::kF32, behind(0x1p54, 0.9));
+  expect_few_agree<LaneF32>(DType::kF32, behind(1e-30, 0.9));
+  expect_few_agree<LaneI64>(DType::kI64, behind(-0x1p63, 1000));
+  expect_few_agree<LaneI64>(DType::kI64, behind(0x1p62, 300));
 }
 
 TEST(Lanes, take_values_whose_squares_are_beyond_double) {
