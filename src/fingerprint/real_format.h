@@ -1,11 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "core/element.h"
 #include "fingerprint/stats_part.h"
@@ -95,6 +97,27 @@ bool count_if_not_finite(typename Format::Bits bits, StatsPart& part) {
   }
 }
 
+// Whether values may add up to more than a double can hold.
+template <class Format>
+inline constexpr bool kMayBeHuge = Format::kKind == RealKind::kFloat && sizeof(typename Format::Bits) == 8;
+
+// The mean of such values, which is a double all the same; their spread is none, unless they are equal. At most a
+// block.
+template <class Format>
+void set_mean_of_huge(const std::byte* data, size_t count, StatsPart& part) {
+  constexpr double kUnit = 0x1p64;
+  double sum = 0;
+  StatsPart unused;
+  for (size_t i = 0; i < count; ++i) {
+    const auto bits = load_bits<Format>(data, i);
+    if (!count_if_not_finite<Format>(bits, unused)) sum += Format::value(bits) / kUnit;
+  }
+  constexpr double kMost = std::numeric_limits<double>::max();
+  part.mean = std::clamp(sum / static_cast<double>(part.finite) * kUnit, -kMost, kMost);
+  part.mean_rest = 0;
+  part.m2 = static_cast<double>(INFINITY);
+}
+
 // One value at a time, twice over the data: the scalar path, and what finishes the odd values at the end of the others.
 // At most a block.
 template <class Format>
@@ -135,7 +158,10 @@ StatsPart plain_stats(const std::byte* data, size_t count) {
   }
   // `distance` is what rounding left of the mean.
   set_mean(part, near_mean, distance / finite);
-  part.m2 = std::fmax(squares - distance * distance / finite, 0.0);
+  part.m2 = squares - distance * distance / finite;
+  if (part.m2 < 0) part.m2 = 0;
+  if constexpr (kMayBeHuge<Format>)
+    if (!std::isfinite(distance)) set_mean_of_huge<Format>(data, count, part);
   return part;
 }
 

@@ -48,18 +48,23 @@ TTAP_HD inline void merge(StatsPart& into, const StatsPart& part) {
   if (part.max > into.max) into.max = part.max;
   if (part.min_abs_nonzero < into.min_abs_nonzero) into.min_abs_nonzero = part.min_abs_nonzero;
   into.l1 += part.l1;
+  if (into.finite == 0) {
+    into.mean = part.mean;
+    into.mean_rest = part.mean_rest;
+    into.m2 = part.m2;
+    into.finite = part.finite;
+    return;
+  }
   // Chan's formula: the means of the parts differ, and that difference is spread too.
   const double mine = static_cast<double>(into.finite);
   const double theirs = static_cast<double>(part.finite);
   const double share = theirs / (mine + theirs);
   const double delta = (part.mean - into.mean) + (part.mean_rest - into.mean_rest);
-  into.m2 += part.m2 + delta * delta * mine * share;
-  if (into.finite == 0) {
-    into.mean = part.mean;
-    into.mean_rest = part.mean_rest;
-  } else {
+  into.m2 += part.m2 + delta * delta * (mine * share);
+  if (std::isinf(delta)) [[unlikely]]  // two means near the largest double, of either sign
+    set_mean(into, into.mean * (mine / (mine + theirs)), part.mean * share);
+  else
     set_mean(into, into.mean, into.mean_rest + delta * share);
-  }
   into.finite += part.finite;
 }
 

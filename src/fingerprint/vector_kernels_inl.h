@@ -308,10 +308,13 @@ struct ShiftedSums {
     const double shift = near != nullptr ? *near : mean_of<Loader>(data, count);
     const Sums sums = sum_up<Loader, true>(data, count, shift);
     const double n = static_cast<double>(count);
-    set_mean(part, shift, sums.sum / n);
-    part.m2 = sums.squares - sums.sum * sums.sum / n;
+    const double distance = sums.sum / n;
+    set_mean(part, shift, distance);
+    part.m2 = sums.squares - sums.sum * distance;
     if (part.m2 < 0) part.m2 = 0;
     part.l1 = sums.l1;
+    if constexpr (std::is_same_v<Loader, LoadF64>)
+      if (!std::isfinite(sums.sum)) set_mean_of_huge<F64>(data, count, part);
   }
 };
 

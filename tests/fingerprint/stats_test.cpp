@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -87,15 +88,15 @@ Stats reference(const Bytes& bytes, DType dtype) {
   stats.std = stats.min == stats.max ? 0 : static_cast<double>(std::sqrt(spread / count));
   stats.l1 = static_cast<double>(l1);
   stats.l2 = static_cast<double>(std::sqrt(squares));
+  if (stats.std != 0 && spread > std::numeric_limits<double>::max()) stats.std = stats.l2 = INFINITY;
   return stats;
 }
 
-bool near(double actual, double expected, double scale) {
-  if (std::isnan(expected)) return std::isnan(actual);
-  return std::fabs(actual - expected) <= 1e-12 * scale;
-}
-
 bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || a == b; }
+
+bool near(double actual, double expected, double scale) {
+  return same(actual, expected) || std::fabs(actual - expected) <= 1e-12 * scale;
+}
 
 ::testing::AssertionResult agrees(const Stats& actual, const Stats& expected) {
   const auto differs = [&](const char* what, auto a, auto b) {
@@ -117,8 +118,10 @@ bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || a == 
   TTAP_SAME(max_abs);
   TTAP_SAME(min_abs_nonzero);
 #undef TTAP_SAME
-  const uint64_t finite = expected.finite();
-  const double mean_abs = finite == 0 ? 0 : expected.l1 / static_cast<double>(finite);
+  // l1 may be infinite.
+  const auto finite = static_cast<double>(expected.finite());
+  const auto nonzero = finite - static_cast<double>(expected.zeros);
+  const double mean_abs = finite == 0 ? 0 : std::fmin(expected.l1 / finite, expected.max_abs * (nonzero / finite));
   if (!near(actual.mean, expected.mean, mean_abs)) return differs("mean", actual.mean, expected.mean);
   if (!near(actual.std, expected.std, expected.std)) return differs("std", actual.std, expected.std);
   if (!near(actual.l1, expected.l1, expected.l1)) return differs("l1", actual.l1, expected.l1);
@@ -423,6 +426,53 @@ TEST(Stats, of_f64_beyond_the_square_root_of_its_range_are_infinite_not_nan) {
     EXPECT_EQ(stats.std, INFINITY);
     EXPECT_EQ(stats.l2, INFINITY);
     EXPECT_TRUE(std::isfinite(stats.mean));
+  }
+}
+
+TEST(Stats, of_one_pair_of_f64_whose_squares_are_beyond_double_are_infinite) {
+  for (SimdPath path : every_path())
+    EXPECT_EQ(stats_of(bytes_of(std::vector<double>{1.1e200, 1.3e200}), DType::kF64, {1, path}).std, INFINITY);
+}
+
+// The mean is a double, whatever its values add up to on the way to it.
+TEST(Stats, of_f64_near_the_largest_have_a_mean) {
+  constexpr double kMost = std::numeric_limits<double>::max();
+  const auto expect = [](const std::string& what, size_t count, const std::function<double(size_t)>& value) {
+    std::vector<double> values(count);
+    for (size_t i = 0; i < count; ++i) values[i] = value(i);
+    ASSERT_TRUE(std::isfinite(reference(bytes_of(values), DType::kF64).mean));
+    expect_agreement(bytes_of(values), DType::kF64, what);
+  };
+  const auto random = [](size_t i) { return kMost * (2 * std::fmod(double(i * i) * 0.6180339887, 1.0) - 1); };
+  for (size_t count : {1, 2, 3, 5, 64, 511, 512, 513, 5000, 300001}) {
+    expect("the largest", count, [](size_t) { return kMost; });
+    expect("nearly the largest", count, [](size_t i) { return i % 3 == 0 ? -kMost : -0.9 * kMost; });
+    expect("of both signs", count, [](size_t i) { return i % 2 == 0 ? kMost : -kMost; });
+    expect("halves of both signs", count, [&](size_t i) { return i < count / 2 ? kMost : -kMost; });
+    expect("blocks of both signs", count, [](size_t i) { return i / 512 % 2 == 0 ? kMost : -kMost; });
+    expect("small ones behind", count, [](size_t i) { return i < 512 ? kMost : 1e-3; });
+    expect("with NaN", count, [&](size_t i) { return i % 5 == 1 ? NAN : random(i); });
+    expect("random", count, random);
+  }
+}
+
+// The squares add up to a double, though others on the way to it may not.
+TEST(Spread, survives_where_its_squares_are_just_within_double) {
+  const auto expect = [](const std::string& what, size_t count, const std::function<double(size_t)>& value) {
+    std::vector<double> values(count);
+    for (size_t i = 0; i < count; ++i) values[i] = value(i);
+    const Stats stats = reference(bytes_of(values), DType::kF64);
+    ASSERT_TRUE(std::isfinite(stats.std) && stats.std > 1e148) << what;
+    expect_agreement(bytes_of(values), DType::kF64, what);
+  };
+  for (size_t count : {2, 3, 64, 511, 512, 1024, 5000, 300001}) {
+    const double most = 4e153 / std::sqrt(static_cast<double>(count));
+    expect("one in front", count, [](size_t i) { return i == 0 ? 7e153 : 0.25 * double(i % 3); });
+    expect("one at the end", count, [&](size_t i) { return i == count - 1 ? -7e153 : 0.25 * double(i % 3); });
+    expect("every other", count, [&](size_t i) { return i % 2 == 0 ? 2 * most : 0; });
+    expect("a second half", count, [&](size_t i) { return i < count / 2 ? 0.0 : i % 2 == 1 ? 2 * most : 0; });
+    expect("two levels", count, [&](size_t i) { return i < count / 2 ? most : -most; });
+    expect("far from zero", count, [&](size_t i) { return (i % 2 == 0 ? 100 : 101) * (most / 4); });
   }
 }
 
