@@ -1,16 +1,19 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
-#include "cuda/kernels/double_sum.h"
+#include "cuda/kernels/huge_sum.h"
 #include "fingerprint/stats_part.h"
 
 // What is left of a tensor when everything is added up. The GPU adds, which it does in no time; the mean and the spread
 // are worked out by the host.
 namespace ttap::cuda {
 
-// In the order of the columns that blocks write (kernels/columns.cuh). Sums are of distances from a centre.
+// In the order of the columns that blocks write (kernels/columns.cuh). Sums are of distances from a centre, and
+// of huge ones in units (kernels/huge_sum.h).
 struct Totals {
   DoubleSum sum = {};
   DoubleSum squares = {};
@@ -39,12 +42,24 @@ inline StatsPart to_part(const Totals& totals, double centre) {
   if (totals.finite == 0) return part;
   const double count = static_cast<double>(totals.finite);
   const double one_of = 1 / count;
-  DoubleSum mean;  // of the distances
-  mean.high = rounded_product(totals.sum.high, one_of);
-  mean.rest = (std::fma(-mean.high, count, totals.sum.high) + totals.sum.rest) * one_of;
-  const DoubleSum spread = totals.squares + -(totals.sum * mean);
-  part.m2 = spread.high + spread.rest;
-  if (part.m2 < 0) part.m2 = 0;
+  const auto mean_of = [&](const DoubleSum& sum) {
+    const double mean = rounded_product(sum.high, one_of);
+    return DoubleSum{mean, (std::fma(-mean, count, sum.high) + sum.rest) * one_of};
+  };
+  const auto spread_of = [&](const DoubleSum& sum, const DoubleSum& squares) {
+    const DoubleSum spread = squares + -(sum * mean_of(sum));
+    const double m2 = spread.high + spread.rest;
+    return m2 < 0 ? 0 : m2;
+  };
+  part.m2 = is_in_units(totals.squares)
+                ? spread_of(scaled(in_units(totals.sum), kUnitRoot), in_units(totals.squares)) * kUnit
+                : spread_of(totals.sum, totals.squares);
+  if (is_in_units(totals.sum)) {
+    constexpr double kMost = std::numeric_limits<double>::max();
+    part.mean = std::clamp(totals.sum.high * one_of * kUnit + centre, -kMost, kMost);
+    return part;
+  }
+  const DoubleSum mean = mean_of(totals.sum);
   const DoubleSum there = exact_sum(centre, mean.high);
   set_mean(part, there.high, there.rest + mean.rest);
   return part;

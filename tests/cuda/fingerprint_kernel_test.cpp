@@ -198,20 +198,21 @@ TEST(Kernel, keeps_the_mean_of_equal_values_behind_an_outlier) {
   try_with(DType::kI64, 0x1p62, 300);
 }
 
-TEST(Kernel, takes_values_whose_magnitudes_add_up_to_infinity) {
+TEST(Kernel, takes_values_whose_sums_are_beyond_double) {
   TTAP_NEEDS_GPU();
   Gpu gpu;
-  const auto try_with = [&](size_t count, const std::string& what, const std::function<double(size_t)>& value) {
-    expect_agreement(
-        gpu, test::values_of(DType::kF64, count, [&](size_t i) { return test::bits_of(DType::kF64, value(i)); }),
-        c_order(count), DType::kF64, what);
-  };
-  for (size_t count : {size_t{1024}, size_t{2048}, size_t{300000}, size_t{5000000}}) {
-    try_with(count, "all the same", [](size_t) { return -std::numeric_limits<double>::max(); });
-    try_with(count, "two opposites", [](size_t i) { return i == 8 ? 1.7e308 : i == 9 ? -1.7e308 : 0; });
-    // Known to fail in the largest: two of these are one thread's there, whose sum is none.
-    try_with(count, "two and one", [](size_t i) { return i == 0 || i == 512 ? 1.2e308 : i == 2 ? -1.2e308 : 0; });
-  }
+  for (const test::KernelCase& each : test::huge_cases())
+    for (size_t count : {1, 2, 3, 511, 1024, 2048, 300000, 600003, 5000000, 9000001})
+      expect_agreement(gpu, each.make(DType::kF64, count), c_order(count), DType::kF64, each.name);
+}
+
+TEST(Kernel, takes_huge_values_of_every_layout) {
+  TTAP_NEEDS_GPU();
+  Gpu gpu;
+  for (const test::KernelCase& each : test::huge_cases())
+    for (size_t count : {7, 513, 100003, (1 << 20) + 1})
+      for (const Layout& layout : layouts_of(count))
+        expect_agreement(gpu, each.make(DType::kF64, layout.stored), layout, DType::kF64, each.name);
 }
 
 TEST(Kernel, takes_one_value_near_the_largest_double) {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <functional>
+#include <limits>
 
 #include "cuda/kernels/byte_values.h"
 #include "cuda/kernels/lane_stats.h"
@@ -41,8 +42,8 @@ LaneSums added_up(const std::vector<LaneSums>& rows) {
   total.min_abs_nonzero = total_of(rows, double{INFINITY}, &LaneSums::min_abs_nonzero, smaller);
   total.l1 = total_of(rows, 0.0, &LaneSums::l1, plus);
   const auto column = [&](DoubleSum LaneSums::*sums) {
-    const DoubleSum found = total_of(rows, DoubleSum{}, sums, plus);
-    return exact_sum(found.high, found.rest);
+    const DoubleSum found = total_of(rows, DoubleSum{}, sums, sum_of_huge);
+    return std::fabs(found.high) < kOrdinary ? exact_sum(found.high, found.rest) : found;
   };
   total.sum = column(&LaneSums::sum);
   total.squares = column(&LaneSums::squares);
@@ -131,7 +132,7 @@ StatsPart stats_by_lanes(const Bytes& bytes, size_t blocks) {
     std::vector<LaneSums> rows;
     for (size_t lane = 0; lane < kLanes; ++lane) {
       rows.push_back(lanes[block][lane].finish(centre));
-      if (block == blocks - 1) add(rows.back(), odd[lane].template finish<F>(centre));
+      if (block == blocks - 1) add<F::kMayBeHuge>(rows.back(), odd[lane].template finish<F>(centre));
     }
     of_blocks.push_back(added_up(rows));
   }
@@ -226,6 +227,15 @@ TEST(Lanes, keep_the_mean_of_equal_values_behind_an_outlier) {
   expect_few_agree<LaneI64>(DType::kI64, behind(0x1p62, 300));
 }
 
+TEST(Lanes, keep_the_mean_behind_an_outlier_and_a_nan) {
+  const auto value = [](size_t i) { return i == 0 ? 1.1e9 : i == 2 ? NAN : 0.1; };
+  const Bytes bytes =
+      test::values_of(DType::kF64, 300000, [&](size_t i) { return test::bits_of(DType::kF64, value(i)); });
+  const int64_t shape[] = {300000};
+  for (const StatsPart& part : {stats_by_lanes<LaneF64, 4>(bytes, 1), stats_by_lanes<LaneF64, 2, true>(bytes, 0)})
+    EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, fingerprint({bytes.data(), DType::kF64, shape})));
+}
+
 TEST(Lanes, take_values_whose_squares_are_beyond_double) {
   const int64_t shape[] = {20000};
   for (const double second : {1e200, -1e200}) {
@@ -237,22 +247,18 @@ TEST(Lanes, take_values_whose_squares_are_beyond_double) {
   }
 }
 
-// Two of one sign and one of the other: what is added first must not be more than a double can hold.
-TEST(Lanes, take_several_values_near_the_largest_double) {
-  const Bytes bytes = test::values_of(DType::kF64, 1024, [](size_t i) {
-    return test::bits_of(DType::kF64, i == 0 || i == 512 ? 1.2e308 : i == 2 ? -1.2e308 : 0);
-  });
-  const LaneSums sums = [&] {
-    WideStats<LaneF64, true> lane;
-    const Vector vectors[2] = {vector_at(bytes, 0), vector_at(bytes, 16)};
-    lane.add(vectors);
-    return lane.finish(0);
-  }();
-  EXPECT_EQ(sums.sum.high, 0) << "of both signs";
-  const Vector one[2] = {vector_at(bytes, 512 * 8), vector_at(bytes, 600 * 8)};
-  WideStats<LaneF64, true> lane;
-  lane.add(one);
-  EXPECT_EQ(lane.finish(0).sum.high, 1.2e308) << "where it is added up exactly";
+// The mean is a double, though sums on the way to it are none.
+TEST(Lanes, take_values_near_the_largest_double) {
+  for (const test::KernelCase& each : test::huge_cases())
+    for (size_t count : {1, 2, 3, 1024, 2048, 20000, 300001}) {
+      const Bytes bytes = each.make(DType::kF64, count);
+      const int64_t shape[] = {static_cast<int64_t>(count)};
+      const Fingerprint expected = fingerprint({bytes.data(), DType::kF64, shape});
+      ASSERT_TRUE(std::isfinite(expected.stats.mean));
+      for (const StatsPart& part : {stats_by_lanes<LaneF64, 2>(bytes, 1), stats_by_lanes<LaneF64, 4>(bytes, 3),
+                                    stats_by_lanes<LaneF64, 2, true>(bytes, 0)})
+        EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, expected)) << each.name << ", " << count;
+    }
 }
 
 // The sum is a double, though distances from such a value, or the number of a lane's values times one, would be none.
@@ -287,6 +293,18 @@ TEST(ByteValues, are_those_of_the_formats) {
       }
     EXPECT_EQ(subnormals, fingerprint({codes.data(), dtype, shape}).stats.subnormals) << name(dtype);
   }
+}
+
+TEST(HugeSums, are_handed_on_in_units_where_a_double_cannot_hold_them) {
+  const DoubleSum most{std::numeric_limits<double>::max(), 0};
+  const DoubleSum twice = sum_of_huge(most, most);
+  EXPECT_TRUE(is_in_units(twice));
+  EXPECT_EQ(twice.high, std::ldexp(most.high, 1 - 64));
+  const DoubleSum once = sum_of_huge(twice, -most);
+  EXPECT_EQ(in_units(once).high, std::ldexp(most.high, -64));
+  const DoubleSum none = sum_of_huge(sum_of_huge(twice, -most), sum_of_huge(-most, {0x1p990, 0}));
+  EXPECT_FALSE(is_in_units(none));
+  EXPECT_EQ(none.high + none.rest, 0x1p990);
 }
 
 TEST(DoubleSums, keep_what_doubles_lose) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "cuda/kernels/device_job.h"
+#include "cuda/kernels/huge_sum.h"
 #include "cuda/kernels/lane_sums.h"
 #include "cuda/kernels/warp_sum.cuh"
 #include "cuda/totals.h"
@@ -114,39 +115,48 @@ __device__ inline DoubleSum added_lanes(double high, double rest) {
   return exact_sum(mine, __shfl_xor_sync(kAllLanes, mine, 16));
 }
 
-// The rows of all lanes, added up: nothing is lost but for what rounding takes off the rests. Each number is cut at a
-// place that all have in common, so high up that the parts above it add up without any rounding. For the first lane.
-// MAY_BE_HUGE: numbers may be as large as doubles are.
-template <bool MAY_BE_HUGE, size_t N>
-__device__ inline DoubleSum added_exactly(const uint64_t (&highs)[N], double rest) {
+// A power of two, some bits above the sum of 256 such numbers, by its exponent: from that of the greatest.
+inline constexpr uint32_t kBitsAbove = 11;
+template <size_t N>
+__device__ inline uint32_t exponent_above(const uint64_t (&numbers)[N]) {
   uint32_t greatest = 0;
 #pragma unroll
   for (uint32_t i = 0; i < N; ++i) {
-    const uint32_t magnitude = static_cast<uint32_t>(highs[i] >> 32) & 0x7FFFFFFFu;
+    const uint32_t magnitude = static_cast<uint32_t>(numbers[i] >> 32) & 0x7FFFFFFFu;
     greatest = magnitude > greatest ? magnitude : greatest;
   }
-  // A power of two, some bits above the sum of 256 such numbers.
-  constexpr uint32_t kBitsAbove = 11;
-  uint32_t exponent = (__reduce_max_sync(kAllLanes, greatest) >> 20) + kBitsAbove;
-  constexpr uint32_t kHugeExponent = 2000, kBitsLess = 64;
-  const bool is_huge = MAY_BE_HUGE && exponent >= kHugeExponent;
-  const double scale = is_huge ? as_double(uint64_t{1023 - kBitsLess} << 52) : 1;
-  if (is_huge) exponent -= kBitsLess;
+  return (__reduce_max_sync(kAllLanes, greatest) >> 20) + kBitsAbove;
+}
+
+// The rows of all lanes, added up: nothing is lost but for what rounding takes off the rests. Each number is cut at a
+// place that all have in common, so high up that the parts above it add up without any rounding. For the first lane.
+template <size_t N>
+__device__ inline DoubleSum added_exactly(const uint64_t (&highs)[N], double rest, uint32_t exponent) {
   const double cut = as_double(static_cast<uint64_t>(exponent) << 52);
   double above[N], below[N];
 #pragma unroll
   for (uint32_t i = 0; i < N; ++i) {
-    const double value = MAY_BE_HUGE ? as_double(highs[i]) * scale : as_double(highs[i]);
+    const double value = as_double(highs[i]);
     above[i] = (cut + value) - cut;
     below[i] = value - above[i];
   }
   const auto add = [](double a, double b) { return a + b; };
-  DoubleSum total = added_lanes(joined(above, add), joined(below, add) + (MAY_BE_HUGE ? rest * scale : rest));
-  if constexpr (MAY_BE_HUGE) {
-    const double unscale = is_huge ? as_double(uint64_t{1023 + kBitsLess} << 52) : 1;
-    total = {total.high * unscale, total.rest * unscale};
-  }
-  return total;
+  return added_lanes(joined(above, add), joined(below, add) + rest);
+}
+
+// The same where some are huge (huge_sum.h): row by row, `row(i)` for each. For every lane.
+inline constexpr uint32_t kHugeExponent = 1023 + 950 + kBitsAbove;
+static_assert(kOrdinary == 0x1p950);
+template <class Row>
+__device__ inline DoubleSum added_in_units(uint32_t count, const Row& row) {
+  DoubleSum total;
+#pragma unroll 1
+  for (uint32_t i = 0; i < count; ++i) total = total + in_units(row(i));
+#pragma unroll 1
+  for (int step = 16; step > 0; step /= 2)
+    total =
+        total + DoubleSum{__shfl_xor_sync(kAllLanes, total.high, step), __shfl_xor_sync(kAllLanes, total.rest, step)};
+  return out_of_units(total);
 }
 
 template <size_t N>
@@ -186,7 +196,15 @@ __device__ inline void add_up_threads(uint32_t warp, const ThreadRows& rows, con
   if (Lane::kHasRests && warp < 2) {
     uint64_t rests[detail::kRowsAtOnce];
     fetch(column + 1, rests);
-    const DoubleSum total = detail::added_exactly<Lane::kSumsMayBeHuge>(some, detail::added_plainly(rests));
+    const uint32_t exponent = detail::exponent_above(some);
+    DoubleSum total;
+    if (Lane::kSumsMayBeHuge && exponent >= detail::kHugeExponent) [[unlikely]]
+      total = detail::added_in_units(detail::kRowsAtOnce, [&](uint32_t i) {
+        return DoubleSum{detail::as_double(rows.values[column][lane + 32 * i]),
+                         detail::as_double(rows.values[column + 1][lane + 32 * i])};
+      });
+    else
+      total = detail::added_exactly(some, detail::added_plainly(rests), exponent);
     if (lane == 0) put(column, detail::as_bits(total.high), count, total.rest);
     return;
   }
@@ -197,7 +215,8 @@ __device__ inline void add_up_threads(uint32_t warp, const ThreadRows& rows, con
 
 // ---- from blocks to a tensor ----
 
-// Of a rest, 20 bits and the exponent: with those of the number itself more than sums need.
+// Of a rest, 20 bits and the exponent: with those of the number itself more than sums need. (The last but one may be
+// kInUnits.)
 __device__ inline void store_cell(Cell* to, uint64_t value, uint32_t count, double rest) {
   const uint32_t mark = static_cast<uint32_t>(detail::as_bits(rest) >> 32) | 1;
   asm volatile(
@@ -206,6 +225,7 @@ __device__ inline void store_cell(Cell* to, uint64_t value, uint32_t count, doub
       "l"(value), "r"(count), "r"(mark)
       : "memory");
 }
+__device__ inline uint64_t rest_bits(const Cell& cell) { return static_cast<uint64_t>(cell.mark & ~1u) << 32; }
 __device__ inline Cell load_cell(const Cell* from) {
   Cell cell;
   asm volatile(
@@ -257,9 +277,17 @@ struct BlockCells {
     }
     __device__ void rests(uint64_t (&into)[N]) const {
 #pragma unroll
-      for (uint32_t i = 0; i < N; ++i) into[i] = static_cast<uint64_t>(cells[i].mark & ~1u) << 32;
+      for (uint32_t i = 0; i < N; ++i) into[i] = rest_bits(cells[i]);
     }
   };
+
+  // Of this lane's row from `base` on, if there is one: it has been waited for.
+  __device__ DoubleSum sum_of(uint32_t warp, uint32_t base) const {
+    const uint32_t row = base + threadIdx.x % 32;
+    if (row >= blocks) return {};
+    const Cell cell = load_cell(first + size_t{warp} * kMostBlocks + row);
+    return {detail::as_double(cell.value), detail::as_double(rest_bits(cell))};
+  }
 
   // As they were before the blocks came.
   __device__ void clear(uint32_t warp) const {
@@ -293,9 +321,16 @@ __device__ inline void add_up_blocks(uint32_t warp, const BlockCells& cells, con
     if (is_plain) {
       sum.high += detail::added_plainly(some);
     } else if (is_sum) {
-      uint64_t below[N];
-      rows.rests(below);
-      sum = sum + detail::added_exactly<Lane::kSumsMayBeHuge>(some, Lane::kHasRests ? detail::added_plainly(below) : 0);
+      const uint32_t exponent = detail::exponent_above(some);
+      DoubleSum these;
+      if (Lane::kSumsMayBeHuge && exponent >= detail::kHugeExponent) [[unlikely]] {
+        these = detail::added_in_units(N, [&](uint32_t i) { return cells.sum_of(warp, base + 32 * i); });
+      } else {
+        uint64_t below[N];
+        rows.rests(below);
+        these = detail::added_exactly(some, Lane::kHasRests ? detail::added_plainly(below) : 0, exponent);
+      }
+      sum = Lane::kSumsMayBeHuge ? sum_of_huge(sum, these) : sum + these;
     } else if (is_least) {
       total = detail::Least()(total, detail::joined(some, detail::Least()));
     } else {

@@ -16,9 +16,8 @@ namespace ttap::cuda {
 // One value at a time: the odd values at the end of a tensor.
 struct ScalarStats {
   LaneSums sums = {};
-  double shift = 0;
-  double sum = 0;
-  double squares = 0;
+  ShiftedSums found;
+  HugeSums huge;
 
   template <class F>
   TTAP_HD void add(uint64_t bits) {
@@ -37,7 +36,7 @@ struct ScalarStats {
     }
     const double value = F::value(bits);
     const double magnitude = fabs(value);
-    if (sums.finite == 0) shift = F::kMayBeHuge ? never_huge(value) : value;
+    if (sums.finite == 0) found.shift = F::kMayBeHuge ? never_huge(value) : value;
     ++sums.finite;
     if (value < sums.min) sums.min = value;
     if (value > sums.max) sums.max = value;
@@ -46,15 +45,19 @@ struct ScalarStats {
     else if (magnitude < sums.min_abs_nonzero)
       sums.min_abs_nonzero = magnitude;
     sums.l1 += magnitude;
-    const double offset = value - shift;
-    sum += offset;
-    squares += offset * offset;
+    const double offset = value - found.shift;
+    if constexpr (F::kMayBeHuge) {
+      huge.add(offset, found.sum, found.squares);
+    } else {
+      found.sum += offset;
+      found.squares += offset * offset;
+    }
   }
 
   template <class F>
   TTAP_HD LaneSums finish(double centre) const {
     LaneSums done = sums;
-    if (sums.finite != 0) set_sums_about(done, centre, shift, sum, squares);
+    if (sums.finite != 0) set_sums_about<F::kMayBeHuge>(done, centre, found, huge);
     return done;
   }
 };
@@ -78,12 +81,14 @@ struct WideStats {
   Magnitude least = greatest();  // that is not zero
   uint32_t finite = 0, zeros = 0, subnormals = 0;
   uint32_t nan = 0, pos_inf = 0, neg_inf = 0;
-  double shift = 0, sum = 0, squares = 0, l1 = 0;
+  ShiftedSums found;
+  double l1 = 0;
+  HugeSums huge;
 
   template <int N>
   TTAP_HD void add(const Vector (&vectors)[N]) {
     constexpr int kCount = N * kPerVector;
-    const double shift_before = shift;
+    const double shift_before = found.shift;
     const Native min_before = min, max_before = max;
     if (finite == 0) [[unlikely]]
       set_shift(middle(F::native(word(vectors, 0)), F::native(word(vectors, kCount / 2)),
@@ -103,11 +108,14 @@ struct WideStats {
       batch_l1 += fabs(wide);
     }
     if constexpr (kFloat) {
-      // A NaN or an infinity shows in the sum of magnitudes: then all of this was for nothing.
-      if (!(batch_l1 < static_cast<double>(INFINITY))) {
+      // A NaN or an infinity shows in the sum of magnitudes, what is huge there or in the squares: then all of this was
+      // for nothing.
+      const bool is_ordinary =
+          F::kMayBeHuge ? batch_l1 + batch_squares < kHuge : batch_l1 < static_cast<double>(INFINITY);
+      if (!is_ordinary) {
         min = min_before;
         max = max_before;
-        shift = shift_before;
+        found.shift = shift_before;
         // Copies, so that the vectors and this stay in registers.
         Word words[kCount];
         TTAP_UNROLL
@@ -119,8 +127,8 @@ struct WideStats {
       }
     }
     finite += kCount;
-    sum += batch_sum;
-    squares += batch_squares;
+    found.sum += batch_sum;
+    found.squares += batch_squares;
     l1 += batch_l1;
     if (!(batch_least < smallest_ordinary())) {
       least = smaller(batch_least, least);
@@ -146,9 +154,9 @@ struct WideStats {
     if (zeros != finite) done.min_abs_nonzero = static_cast<double>(least);
     done.l1 = l1;
     if constexpr (FEW)
-      set_sums_of_few<F::kMayBeHuge>(done, shift, sum, squares);
+      set_sums_of_few<F::kMayBeHuge>(done, found, huge);
     else
-      set_sums_about(done, about, shift, sum, squares);
+      set_sums_about<F::kMayBeHuge>(done, about, found, huge);
     return done;
   }
 
@@ -216,15 +224,15 @@ struct WideStats {
   }
   TTAP_HD void set_shift(double value) {
     if constexpr (F::kMayBeHuge) value = never_huge(value);
-    shift = FEW ? short_shift(value - centre) : value;
+    found.shift = FEW ? short_shift(value - centre) : value;
     if constexpr (FEW) {
-      const DoubleSum place = exact_sum(centre, shift);
+      const DoubleSum place = exact_sum(centre, found.shift);
       near = place.high;
       off = place.rest;
     }
   }
   // Of a value that is near the shift, or the centre and the shift: next to nothing of it is lost.
-  TTAP_HD double distance(double value) const { return FEW ? (value - near) - off : value - shift; }
+  TTAP_HD double distance(double value) const { return FEW ? (value - near) - off : value - found.shift; }
 
   TTAP_HD void compare(Native value) {
     if constexpr (std::is_same_v<Native, float>) {  // one instruction each
@@ -238,6 +246,7 @@ struct WideStats {
 
   // Value by value.
   TTAP_HD TTAP_APART void take_apart(const Word* words, int count) {
+    if (finite == 0) set_shift(middle_of_finite(words, count));
 #if defined(__CUDA_ARCH__)
 #pragma unroll 1
 #endif
@@ -256,12 +265,34 @@ struct WideStats {
       compare(value);
       look_at_small(value);
       const double wide = static_cast<double>(value);
-      if (finite++ == 0) set_shift(wide);
+      ++finite;
       const double offset = distance(wide);
-      sum += offset;
-      squares = fma(offset, offset, squares);
+      if constexpr (F::kMayBeHuge) {
+        huge.add(offset, found.sum, found.squares);
+      } else {
+        found.sum += offset;
+        found.squares = fma(offset, offset, found.squares);
+      }
       l1 += fabs(wide);
     }
+  }
+
+  // Of the first three that are; zero without any.
+  TTAP_HD static double middle_of_finite(const Word* words, int count) {
+    Native first{}, second{}, third{};
+    int seen = 0;
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1
+#endif
+    for (int i = 0; i < count && seen < 3; ++i) {
+      if ((words[i] & static_cast<Word>(F::kSign - 1)) >= F::kInfinite) continue;
+      const Native value = F::native(words[i]);
+      if (seen == 0) first = second = value;
+      if (seen == 1) second = value;
+      third = value;
+      ++seen;
+    }
+    return middle(first, second, third);
   }
 
   TTAP_HD void look_at_small(Native value) {

@@ -4,15 +4,16 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cuda/kernels/double_sum.h"
+#include "cuda/kernels/huge_sum.h"
 #include "fingerprint/stats_part.h"
 
 // What lanes, warps and blocks hand on: numbers that only have to be added or compared, so that merging is short.
 namespace ttap::cuda {
 
 // Over finite values, from `finite` down. Sums are of distances from a number that the whole tensor has in common, its
-// centre: zero, or one of its values. The square of a value's distance from the mean is no more than the sum of all
-// such squares, so a centre that is a value costs log2(count) bits at most; sums have 20 more than a double at least.
+// centre: zero, or one of its values. Sums of huge values may be in units (huge_sum.h). The square of a value's
+// distance from the mean is no more than the sum of all such squares, so a centre that is a value costs log2(count)
+// bits at most; sums have 20 more than a double at least.
 struct LaneSums {
   uint32_t nan = 0;
   uint32_t pos_inf = 0;
@@ -28,6 +29,8 @@ struct LaneSums {
   DoubleSum squares;
 };
 
+// MAY_BE_HUGE: of values of which some may be.
+template <bool MAY_BE_HUGE = false>
 TTAP_HD inline void add(LaneSums& into, const LaneSums& other) {
   into.nan += other.nan;
   into.pos_inf += other.pos_inf;
@@ -39,23 +42,39 @@ TTAP_HD inline void add(LaneSums& into, const LaneSums& other) {
   into.max = other.max > into.max ? other.max : into.max;
   into.min_abs_nonzero = other.min_abs_nonzero < into.min_abs_nonzero ? other.min_abs_nonzero : into.min_abs_nonzero;
   into.l1 += other.l1;
-  into.sum = into.sum + other.sum;
-  into.squares = into.squares + other.squares;
+  into.sum = MAY_BE_HUGE ? sum_of_huge(into.sum, other.sum) : into.sum + other.sum;
+  into.squares = MAY_BE_HUGE ? sum_of_huge(into.squares, other.squares) : into.squares + other.squares;
 }
 
-// A value to take distances from: not one so large that they might be infinite. (Squares are beyond double then
-// anyway.)
-inline constexpr double kHuge = 0x1p960;
-TTAP_HD inline double never_huge(double value) { return fabs(value) < kHuge ? value : 0; }
+// What a lane found of its values' distances from its shift: nothing huge, but for what `huge` has.
+struct ShiftedSums {
+  double shift = 0;
+  double sum = 0;
+  double squares = 0;
+};
+
+// Adds what was huge. `squares_in_units` is called where the others' squares need it.
+template <class Squares>
+TTAP_HD inline void finish_huge(LaneSums& sums, const HugeSums& huge, const Squares& squares_in_units) {
+  if (huge.sum != 0) sums.sum = out_of_units(scaled(sums.sum, 1 / kUnit) + DoubleSum{huge.sum, 0});
+  if (fabs(sums.squares.high) < kOrdinary && fabs(sums.squares.rest) < kOrdinary && huge.squares == 0) return;
+  sums.squares = out_of_units(squares_in_units() + DoubleSum{huge.squares, 0});
+}
 
 // From sums of distances from `shift` to those from `centre`: with δ = shift − centre, Σ(d + δ) = Σd + nδ and
 // Σ(d + δ)² = Σd² + δ(2Σd + nδ).
-TTAP_HD inline void set_sums_about(LaneSums& sums, double centre, double shift, double sum, double squares) {
-  const DoubleSum delta = exact_sum(shift, -centre);
+template <bool MAY_BE_HUGE>
+TTAP_HD inline void set_sums_about(LaneSums& sums, double centre, const ShiftedSums& found, const HugeSums& huge) {
+  const DoubleSum delta = exact_sum(found.shift, -centre);
   const DoubleSum count = {static_cast<double>(sums.finite), 0};
-  const DoubleSum own = {sum, 0};
+  const DoubleSum own = {found.sum, 0};
   sums.sum = own + count * delta;
-  sums.squares = DoubleSum{squares, 0} + delta * (own + sums.sum);
+  const DoubleSum twice = own + sums.sum;
+  sums.squares = DoubleSum{found.squares, 0} + delta * twice;
+  if constexpr (MAY_BE_HUGE)
+    finish_huge(sums, huge, [&] {
+      return DoubleSum{found.squares * (1 / kUnit), 0} + scaled(delta, 1 / kUnitRoot) * scaled(twice, 1 / kUnitRoot);
+    });
 }
 
 // A distance in 21 bits, so that it and its square times 2^11 are doubles without a rest.
@@ -70,12 +89,17 @@ TTAP_HD inline double short_shift(double distance) {
 // The same of few values whose distances were taken from centre + shift: nδ and nδ² are exact, and what is left is
 // small enough to be added up plainly.
 template <bool MAY_BE_HUGE>
-TTAP_HD inline void set_sums_of_few(LaneSums& sums, double shift, double sum, double squares) {
-  const double shifts = static_cast<double>(sums.finite) * shift;
-  sums.sum = {shifts, sum};
+TTAP_HD inline void set_sums_of_few(LaneSums& sums, const ShiftedSums& found, const HugeSums& huge) {
+  const double count = static_cast<double>(sums.finite);
+  const auto squares_about = [&](double shift, double sum, double squares) {
+    return DoubleSum{count * shift * shift, fma(shift + shift, sum, squares)};
+  };
+  sums.sum = {count * found.shift, found.sum};
+  sums.squares = squares_about(found.shift, found.sum, found.squares);
   if constexpr (MAY_BE_HUGE)
-    if (fabs(sum) >= kHuge) sums.sum = {sum, shifts};  // what is added plainly may be more than a double can hold
-  sums.squares = {shifts * shift, fma(shift + shift, sum, squares)};
+    finish_huge(sums, huge, [&] {
+      return squares_about(found.shift * (1 / kUnitRoot), found.sum * (1 / kUnitRoot), found.squares * (1 / kUnit));
+    });
 }
 
 }  // namespace ttap::cuda

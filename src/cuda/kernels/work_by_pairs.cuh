@@ -100,7 +100,8 @@ __device__ inline void work_by_pairs(const DeviceJob& job, const Source& source,
   if (block == job.blocks - 1u)
     for (uint64_t start = pairs * kPairBytes; start < bytes; start += kHashBlockBytes) {
       const uint64_t size = bytes - start < kHashBlockBytes ? bytes - start : kHashBlockBytes;
-      add(mine, take_odd_end<Lane>(job, source, start, static_cast<uint32_t>(size), centre, shared));
+      add<Lane::kSumsMayBeHuge>(mine,
+                                take_odd_end<Lane>(job, source, start, static_cast<uint32_t>(size), centre, shared));
       __syncthreads();
       if (threadIdx.x == 0) {
         const HashPair digest = digest_of_odd_end(start, shared);

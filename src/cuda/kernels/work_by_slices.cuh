@@ -149,7 +149,7 @@ __device__ inline void work_by_slices(const DeviceJob& job, const Source& source
   if (!has_odd_end) sums_are_there();
   LaneSums found = lane.finish(centre);
   if (has_odd_end) {
-    add(found, odd_end_apart<Lane>(job, source, bytes - odd_bytes, odd_bytes, centre, shared));
+    add<Lane::kSumsMayBeHuge>(found, odd_end_apart<Lane>(job, source, bytes - odd_bytes, odd_bytes, centre, shared));
     __syncwarp();
     sums_are_there();
   }
