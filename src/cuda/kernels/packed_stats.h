@@ -45,7 +45,7 @@ struct PackedStats {
         least = min_u16x2(least, smallest - twice(1));
       } else {
         if (is_infinite != 0) take_apart(vectors, min_before, max_before);
-        smallest = count_zeros_apart(vectors);
+        if ((is_zero(smallest) | is_infinite) != 0) smallest = count_zeros_apart(vectors);
         least = min_u16x2(least, smallest - twice(1));
         if (is_small(smallest) != 0) count_subnormals(vectors);
       }
@@ -141,6 +141,8 @@ struct PackedStats {
   TTAP_HD static uint32_t is_small(uint32_t magnitudes) {
     return ~(magnitudes + (kHighBits - twice(F::kMantissa + 1))) & kHighBits;
   }
+
+  TTAP_HD static uint32_t is_zero(uint32_t magnitudes) { return ~(magnitudes + twice(0x7FFF)) & kHighBits; }
 
   // Gives the smallest magnitudes of the others: infinite where there are none.
   template <int N>
