@@ -210,7 +210,7 @@ TEST(Kernel, takes_huge_values_of_every_layout) {
   TTAP_NEEDS_GPU();
   Gpu gpu;
   for (const test::KernelCase& each : test::huge_cases())
-    for (size_t count : {7, 513, 100003, (1 << 20) + 1})
+    for (size_t count : {7, 513, 200003})
       for (const Layout& layout : layouts_of(count))
         expect_agreement(gpu, each.make(DType::kF64, layout.stored), layout, DType::kF64, each.name);
 }
