@@ -97,25 +97,40 @@ bool count_if_not_finite(typename Format::Bits bits, StatsPart& part) {
   }
 }
 
-// Whether values may add up to more than a double can hold.
+// Whether values, or their squares, may add up to more than a double can hold.
 template <class Format>
 inline constexpr bool kMayBeHuge = Format::kKind == RealKind::kFloat && sizeof(typename Format::Bits) == 8;
 
-// The mean of such values, which is a double all the same; their spread is none, unless they are equal. At most a
-// block.
+// The mean of such values, which is a double all the same, and their spread if it is one: in units of 2^64, and of 2^32
+// where they are squared. At most a block.
 template <class Format>
-void set_mean_of_huge(const std::byte* data, size_t count, StatsPart& part) {
+void set_from_huge(const std::byte* data, size_t count, StatsPart& part) {
   constexpr double kUnit = 0x1p64;
+  constexpr double kUnitRoot = 0x1p32;
+  const double finite = static_cast<double>(part.finite);
+  const auto for_each = [&](const auto& take) {
+    StatsPart unused;
+    for (size_t i = 0; i < count; ++i) {
+      const auto bits = load_bits<Format>(data, i);
+      if (!count_if_not_finite<Format>(bits, unused)) take(Format::value(bits) / kUnit);
+    }
+  };
   double sum = 0;
-  StatsPart unused;
-  for (size_t i = 0; i < count; ++i) {
-    const auto bits = load_bits<Format>(data, i);
-    if (!count_if_not_finite<Format>(bits, unused)) sum += Format::value(bits) / kUnit;
-  }
+  for_each([&](double value) { sum += value; });
+  const double near_mean = sum / finite;
+  double distance = 0;
+  double squares = 0;
+  for_each([&](double value) {
+    const double offset = (value - near_mean) * kUnitRoot;
+    distance += offset;
+    squares += offset * offset;
+  });
+  const double rest = distance / finite;
   constexpr double kMost = std::numeric_limits<double>::max();
-  part.mean = std::clamp(sum / static_cast<double>(part.finite) * kUnit, -kMost, kMost);
-  part.mean_rest = 0;
-  part.m2 = static_cast<double>(INFINITY);
+  part.mean = std::clamp(near_mean * kUnit, -kMost, kMost);
+  part.mean_rest = rest * kUnitRoot;
+  part.m2 = (squares - distance * rest) * kUnit;
+  if (part.m2 < 0) part.m2 = 0;
 }
 
 // One value at a time, twice over the data: the scalar path, and what finishes the odd values at the end of the others.
@@ -158,10 +173,10 @@ StatsPart plain_stats(const std::byte* data, size_t count) {
   }
   // `distance` is what rounding left of the mean.
   set_mean(part, near_mean, distance / finite);
-  part.m2 = squares - distance * distance / finite;
+  part.m2 = squares - distance * (distance / finite);
   if (part.m2 < 0) part.m2 = 0;
   if constexpr (kMayBeHuge<Format>)
-    if (!std::isfinite(distance)) set_mean_of_huge<Format>(data, count, part);
+    if (!std::isfinite(squares)) set_from_huge<Format>(data, count, part);
   return part;
 }
 

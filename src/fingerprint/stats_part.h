@@ -60,7 +60,7 @@ TTAP_HD inline void merge(StatsPart& into, const StatsPart& part) {
   const double theirs = static_cast<double>(part.finite);
   const double share = theirs / (mine + theirs);
   const double delta = (part.mean - into.mean) + (part.mean_rest - into.mean_rest);
-  into.m2 += part.m2 + delta * delta * (mine * share);
+  into.m2 += part.m2 + delta * (mine * share) * delta;
   if (std::isinf(delta)) [[unlikely]]  // two means near the largest double, of either sign
     set_mean(into, into.mean * (mine / (mine + theirs)), part.mean * share);
   else

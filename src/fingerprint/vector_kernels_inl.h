@@ -314,7 +314,7 @@ struct ShiftedSums {
     if (part.m2 < 0) part.m2 = 0;
     part.l1 = sums.l1;
     if constexpr (std::is_same_v<Loader, LoadF64>)
-      if (!std::isfinite(sums.sum)) set_mean_of_huge<F64>(data, count, part);
+      if (!std::isfinite(sums.squares)) set_from_huge<F64>(data, count, part);
   }
 };
 

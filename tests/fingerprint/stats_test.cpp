@@ -472,6 +472,11 @@ TEST(Spread, survives_where_its_squares_are_just_within_double) {
     expect("every other", count, [&](size_t i) { return i % 2 == 0 ? 2 * most : 0; });
     expect("a second half", count, [&](size_t i) { return i < count / 2 ? 0.0 : i % 2 == 1 ? 2 * most : 0; });
     expect("two levels", count, [&](size_t i) { return i < count / 2 ? most : -most; });
+    // m2 is 1e308 here: little is left to 1.8e308.
+    const double near_limit = 1e154 / std::sqrt(static_cast<double>(count));
+    expect("two levels near the limit", count, [&](size_t i) { return i < count / 2 ? near_limit : -near_limit; });
+    expect("a level near the limit", count, [&](size_t i) { return i < count / 2 ? 2 * near_limit : 0; });
+    expect("one unlike the others", count, [&](size_t i) { return i == count - 1 ? 0x1p560 + 0x1p508 : 0x1p560; });
     expect("far from zero", count, [&](size_t i) { return (i % 2 == 0 ? 100 : 101) * (most / 4); });
   }
 }
