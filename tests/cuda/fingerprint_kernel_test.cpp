@@ -215,6 +215,23 @@ TEST(Kernel, takes_huge_values_of_every_layout) {
         expect_agreement(gpu, each.make(DType::kF64, layout.stored), layout, DType::kF64, each.name);
 }
 
+TEST(Kernel, keeps_the_spread_behind_values_that_are_not_finite) {
+  TTAP_NEEDS_GPU();
+  Gpu gpu;
+  for (DType dtype : {DType::kF32, DType::kF64})
+    for (size_t count : {size_t{1000}, size_t{1} << 18, size_t{1} << 21, size_t{9000000}})
+      for (const Layout& layout : {c_order(count), layouts_of(count)[0]}) {
+        const double deviation = dtype == DType::kF32 ? 0.5 : 0x1p-12;
+        const Bytes bytes = test::values_of(dtype, layout.stored, [&](size_t i) {
+          const double value = i < 5 || i % 1000 == 7 ? NAN
+                               : i % 1000 == 8        ? -INFINITY
+                                                      : 1e6 + deviation * test::about_normal(9, i);
+          return test::bits_of(dtype, value);
+        });
+        expect_agreement(gpu, bytes, layout, dtype, "behind NaN");
+      }
+}
+
 TEST(Kernel, takes_one_value_near_the_largest_double) {
   TTAP_NEEDS_GPU();
   Gpu gpu;

@@ -100,12 +100,15 @@ uint64_t value_at(const Bytes& bytes, size_t at) {
   return bits;
 }
 
-// What the kernels take for the centre of a tensor: see ValueLane::centre_of().
+// What the kernels take for the centre of a tensor: see centre_of() of block_work.cuh.
 template <class F>
 double centre_of(const Bytes& bytes) {
-  if (F::kBits == 16 || bytes.empty()) return 0;
-  const double first = F::value(value_at<F>(bytes, 0));
-  return std::isfinite(first) ? never_huge(first) : 0;
+  if (F::kBits == 16) return 0;
+  constexpr size_t kSize = F::kBits / 8;
+  for (size_t start = 0; start < bytes.size(); start += centre_step(bytes.size()))
+    for (size_t at = start; at < start + kVectorBytes && at + kSize <= bytes.size(); at += kSize)
+      if (const double value = F::value(value_at<F>(bytes, at)); std::isfinite(value)) return never_huge(value);
+  return 0;
 }
 
 // With N vectors for a lane at a time, as the kernels take them, and the rest value by value. FEW: once for each lane.
@@ -234,6 +237,29 @@ TEST(Lanes, keep_the_mean_behind_an_outlier_and_a_nan) {
   const int64_t shape[] = {300000};
   for (const StatsPart& part : {stats_by_lanes<LaneF64, 4>(bytes, 1), stats_by_lanes<LaneF64, 2, true>(bytes, 0)})
     EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, fingerprint({bytes.data(), DType::kF64, shape})));
+}
+
+// Then another value is what distances are taken from.
+TEST(Lanes, keep_the_spread_behind_a_nan) {
+  const int64_t shape[] = {20000};
+  const auto value = [](size_t i) { return i < 3 ? NAN : 1e6 * (1 + 0x1p-31 * test::about_normal(9, i)); };
+  const Bytes bytes =
+      test::values_of(DType::kF64, 20000, [&](size_t i) { return test::bits_of(DType::kF64, value(i)); });
+  const Fingerprint expected = fingerprint({bytes.data(), DType::kF64, shape});
+  for (const StatsPart& part : {stats_by_lanes<LaneF64, 4>(bytes, 2), stats_by_lanes<LaneF64, 2, true>(bytes, 0)})
+    EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, expected));
+}
+
+// Two outliers side by side, which must not become what a lane takes its distances from.
+TEST(Lanes, keep_the_mean_behind_two_outliers) {
+  const int64_t shape[] = {2000000};
+  for (const double outlier : {1.1e100, 1.1e136, 1.1e200, 1.1e290}) {
+    const auto value = [&](size_t i) { return i < 2 ? outlier : 0.25 * double(i % 3); };
+    const Bytes bytes =
+        test::values_of(DType::kF64, 2000000, [&](size_t i) { return test::bits_of(DType::kF64, value(i)); });
+    const Fingerprint expected = fingerprint({bytes.data(), DType::kF64, shape});
+    EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(stats_by_lanes<LaneF64, 4>(bytes, 1))}, expected)) << outlier;
+  }
 }
 
 TEST(Lanes, take_values_whose_squares_are_beyond_double) {

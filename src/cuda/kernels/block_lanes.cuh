@@ -30,6 +30,7 @@ struct ValueLane {
   using OfFew = ValueLane<F, true>;
   // Sums of 16-bit values are good enough about zero.
   static constexpr bool kHasCentre = F::kBits > 16;
+  static constexpr bool kIsFloat = F::kKind == LaneKind::kFloat;
   // Sums that threads leave: whether they have rests, or add up exactly or nearly so without; whether they may come
   // near to what a double can hold.
   static constexpr bool kHasRests = kHasCentre;
@@ -45,17 +46,25 @@ struct ValueLane {
     if constexpr (FEW && kHasCentre) stats.centre = centre;
   }
 
-  // The first value of the tensor, if it can be.
-  __device__ static double centre_of(const std::byte* data) {
+  // The first value of a tensor, which becomes its centre if it can: false if not.
+  __device__ static bool get_centre(const std::byte* data, double& centre) {
+    if (reinterpret_cast<uintptr_t>(data) % (F::kBits / 8) != 0) return false;
     uint64_t bits = 0;
-    if constexpr (F::kBits == 32) {
-      if (reinterpret_cast<uintptr_t>(data) % 4 == 0) bits = __ldg(reinterpret_cast<const unsigned*>(data));
-    } else if constexpr (F::kBits == 64) {
-      if (reinterpret_cast<uintptr_t>(data) % 8 == 0) bits = __ldg(reinterpret_cast<const unsigned long long*>(data));
+    if constexpr (F::kBits == 32)
+      bits = __ldg(reinterpret_cast<const unsigned*>(data));
+    else if constexpr (F::kBits == 64)
+      bits = __ldg(reinterpret_cast<const unsigned long long*>(data));
+    return set_centre(bits, centre);
+  }
+  // The same of the values in the first `valid` bytes of a vector.
+  __device__ static bool get_centre(const Vector& vector, uint32_t valid, double& centre) {
+    constexpr uint32_t kWords = F::kBits / 32;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i += kWords) {
+      const uint64_t bits = vector.word[i] | (kWords == 2 ? static_cast<uint64_t>(vector.word[i + 1]) << 32 : 0);
+      if (4 * (i + kWords) <= valid && set_centre(bits, centre)) return true;
     }
-    if constexpr (F::kKind == LaneKind::kFloat)
-      if ((bits & (F::kSign - 1)) >= F::kInfinite) return 0;
-    return F::kMayBeHuge ? never_huge(F::value(bits)) : F::value(bits);
+    return false;
   }
 
   // The vectors are used up.
@@ -85,6 +94,14 @@ struct ValueLane {
       }
     }
     return odd.finish<F>(centre);
+  }
+
+ private:
+  __device__ static bool set_centre(uint64_t bits, double& centre) {
+    if constexpr (kIsFloat)
+      if ((bits & (F::kSign - 1)) >= F::kInfinite) return false;
+    centre = F::kMayBeHuge ? never_huge(F::value(bits)) : F::value(bits);
+    return true;
   }
 };
 

@@ -52,6 +52,27 @@ __device__ inline void store_copy(std::byte* copy_to, uint64_t at, const Vector&
   *reinterpret_cast<uint4*>(copy_to + at) = {vector.word[0], vector.word[1], vector.word[2], vector.word[3]};
 }
 
+// What distances are taken from: the first value of the tensor, or another; zero where none is finite.
+template <class Lane, class Source>
+__device__ TTAP_APART double centre_further_on(const DeviceJob& job, const Source& source) {
+  const uint64_t bytes = live_bytes(job);
+  const uint64_t step = centre_step(bytes);
+  double centre = 0;
+#pragma unroll 1
+  for (uint64_t at = 0; at < bytes; at += step) {
+    const auto valid = static_cast<uint32_t>(bytes - at < kVectorBytes ? bytes - at : kVectorBytes);
+    if (Lane::get_centre(source.partial(at, valid), valid, centre)) break;
+  }
+  return centre;
+}
+template <class Lane, class Source>
+__device__ inline double centre_of(const DeviceJob& job, const Source& source) {
+  double centre = 0;
+  if (job.bytes == 0 || Lane::get_centre(job.data, centre)) return centre;
+  if constexpr (Lane::kIsFloat || !Source::kIsAligned) return centre_further_on<Lane>(job, source);
+  return centre;
+}
+
 // Up to a hash block's bytes from `start` on, a vector for each thread. Every thread of the block comes here, and gets
 // the statistics of its values.
 template <class Lane, class Source>

@@ -244,16 +244,17 @@ struct WideStats {
     }
   }
 
-  // Value by value.
+  // Value by value. Here too a batch is summed by itself.
   TTAP_HD TTAP_APART void take_apart(const Word* words, int count) {
     if (finite == 0) set_shift(middle_of_finite(words, count));
+    double batch_sum = 0, batch_squares = 0;
+    HugeSums batch_huge;
 #if defined(__CUDA_ARCH__)
 #pragma unroll 1
 #endif
     for (int i = 0; i < count; ++i) {
-      const Word bits = words[i] & static_cast<Word>(F::kSign - 1);
-      if (bits >= F::kInfinite) {
-        if (bits > F::kInfinite)
+      if (!is_finite(words[i])) {
+        if ((words[i] & kMagnitude) > F::kInfinite)
           ++nan;
         else if (words[i] & static_cast<Word>(F::kSign))
           ++neg_inf;
@@ -268,32 +269,37 @@ struct WideStats {
       ++finite;
       const double offset = distance(wide);
       if constexpr (F::kMayBeHuge) {
-        huge.add(offset, found.sum, found.squares);
+        batch_huge.add(offset, batch_sum, batch_squares);
       } else {
-        found.sum += offset;
-        found.squares = fma(offset, offset, found.squares);
+        batch_sum += offset;
+        batch_squares = fma(offset, offset, batch_squares);
       }
       l1 += fabs(wide);
     }
+    found.sum += batch_sum;
+    found.squares += batch_squares;
+    huge.sum += batch_huge.sum;
+    huge.squares += batch_huge.squares;
   }
 
-  // Of the first three that are; zero without any.
+  // Those that add() takes it of, or the next of them that is finite; zero where none is.
   TTAP_HD static double middle_of_finite(const Word* words, int count) {
-    Native first{}, second{}, third{};
-    int seen = 0;
+    const auto from = [&](int at) {
 #if defined(__CUDA_ARCH__)
 #pragma unroll 1
 #endif
-    for (int i = 0; i < count && seen < 3; ++i) {
-      if ((words[i] & static_cast<Word>(F::kSign - 1)) >= F::kInfinite) continue;
-      const Native value = F::native(words[i]);
-      if (seen == 0) first = second = value;
-      if (seen == 1) second = value;
-      third = value;
-      ++seen;
-    }
-    return middle(first, second, third);
+      for (int i = 0; i < count; ++i, at = at + 1 == count ? 0 : at + 1)
+        if (is_finite(words[at])) return F::native(words[at]);
+      return Native{};
+    };
+    return middle(from(0), from(count / 2), from(count - 1));
   }
+
+  static constexpr Word kMagnitude = [] {
+    if constexpr (kFloat) return static_cast<Word>(F::kSign - 1);
+    return Word{};
+  }();
+  TTAP_HD static bool is_finite(Word bits) { return (bits & kMagnitude) < F::kInfinite; }
 
   TTAP_HD void look_at_small(Native value) {
     const Magnitude size = magnitude(value);

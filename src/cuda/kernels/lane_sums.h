@@ -11,9 +11,10 @@
 namespace ttap::cuda {
 
 // Over finite values, from `finite` down. Sums are of distances from a number that the whole tensor has in common, its
-// centre: zero, or one of its values. Sums of huge values may be in units (huge_sum.h). The square of a value's
+// centre: one of its values, or zero. Sums of huge values may be in units (huge_sum.h). The square of a value's
 // distance from the mean is no more than the sum of all such squares, so a centre that is a value costs log2(count)
-// bits at most; sums have 20 more than a double at least.
+// bits at most; sums have 19 more than a double at least. (Zero is that of formats whose sums need none, and where no
+// value can be had.)
 struct LaneSums {
   uint32_t nan = 0;
   uint32_t pos_inf = 0;
@@ -44,6 +45,14 @@ TTAP_HD inline void add(LaneSums& into, const LaneSums& other) {
   into.l1 += other.l1;
   into.sum = MAY_BE_HUGE ? sum_of_huge(into.sum, other.sum) : into.sum + other.sum;
   into.squares = MAY_BE_HUGE ? sum_of_huge(into.squares, other.squares) : into.squares + other.squares;
+}
+
+// Where else to look for a centre when the first value is not finite: at these many places, so far apart.
+inline constexpr uint32_t kCentrePlaces = 64;
+TTAP_HD inline uint64_t centre_step(uint64_t bytes) {
+  constexpr uint64_t kVector = 16;
+  const uint64_t step = bytes / kCentrePlaces / kVector * kVector;
+  return step < kVector ? kVector : step;
 }
 
 // What a lane found of its values' distances from its shift: nothing huge, but for what `huge` has.

@@ -8,6 +8,7 @@ namespace ttap::cuda {
 
 // C order, on a multiple of 16.
 struct PackedSource {
+  static constexpr bool kIsAligned = true;
   static constexpr uint32_t kRoundsAhead = 2;  // that are loaded before the first of them is needed
   const std::byte* data;
 
@@ -38,6 +39,7 @@ __device__ inline void clear_past(Vector& vector, uint32_t valid) {
 
 // Vectors that lie together, with strides between them.
 struct VectorSource {
+  static constexpr bool kIsAligned = true;
   const std::byte* data;
   const VectorLayout& layout;
 
@@ -53,6 +55,7 @@ struct VectorSource {
 };
 
 struct StridedSource {
+  static constexpr bool kIsAligned = false;
   static constexpr uint32_t kRoundsAhead = 1;  // gathering needs more registers, and more code
   const std::byte* data;
   const StridedLayout& layout;

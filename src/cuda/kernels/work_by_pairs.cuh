@@ -38,7 +38,7 @@ __device__ inline void work_by_pairs(const DeviceJob& job, const Source& source,
   Feed feed(block_shared.working.feed, source, here, pair < pairs);
 
   if constexpr (Lane::kHasCentre)
-    if (threadIdx.x == 0) block_shared.centre = bytes == 0 ? 0 : Lane::centre_of(job.data);
+    if (threadIdx.x == 0) block_shared.centre = centre_of<Lane>(job, source);
   Lane lane(block_shared.working.lane, job.dtype, 0);
   load_keys(shared);
   __syncthreads();

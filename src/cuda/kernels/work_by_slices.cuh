@@ -88,8 +88,7 @@ __device__ inline void work_by_slices(const DeviceJob& job, const Source& source
   load_keys(shared);
 
   double centre = 0;
-  if constexpr (Lane::kHasCentre)
-    if (job.bytes != 0) centre = Lane::centre_of(job.data);
+  if constexpr (Lane::kHasCentre) centre = centre_of<Lane>(job, source);
   const uint64_t bytes = job.rows == nullptr ? job.bytes : bytes_of_live_rows(job);
   const uint64_t whole = bytes / kHashBlockBytes;
   Lane lane(block_shared.lane, job.dtype, centre);
