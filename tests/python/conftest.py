@@ -8,8 +8,8 @@ from ttap_command import MAKE
 
 
 def settle_on_a_library() -> None:
-    """Where a processor cannot multiply bf16 as oneDNN would, PyTorch gives that up with the first such product, for the
-    rest of the process and for all dtypes: from then on the same float32 layer gives other bits than before."""
+    """Where a processor cannot multiply bf16 as oneDNN would, PyTorch gives that up with the first such product, for
+    the rest of the process and for all dtypes: from then on the same float32 layer gives other bits than before."""
     try:
         import torch
     except ImportError:

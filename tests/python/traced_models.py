@@ -96,11 +96,11 @@ def resnet():
 class Recurrent(nn.Module):
     """An LSTM in both directions, then a GRU."""
 
-    def __init__(self):
+    def __init__(self, batch_first):
         super().__init__()
         self.embed = nn.Embedding(31, 12)
-        self.lstm = nn.LSTM(12, 10, num_layers=2, bidirectional=True, batch_first=True)
-        self.gru = nn.GRU(20, 8, batch_first=True)
+        self.lstm = nn.LSTM(12, 10, num_layers=2, bidirectional=True, batch_first=batch_first)
+        self.gru = nn.GRU(20, 8, batch_first=batch_first)
         self.head = nn.Linear(8, 31)
 
     def forward(self, ids):
@@ -109,9 +109,9 @@ class Recurrent(nn.Module):
         return self.head(x), last
 
 
-def rnn():
+def rnn(*, batch_first):
     ids = torch.randint(0, 31, (2, 7), generator=torch.Generator().manual_seed(1))
-    return _seeded(Recurrent), (ids,), {}
+    return _seeded(Recurrent, batch_first), (ids,), {}
 
 
 class Denoise(nn.Module):
@@ -131,29 +131,31 @@ class Denoise(nn.Module):
 
 
 class ImageAttention(nn.Module):
-    def __init__(self, channels, heads):
+    def __init__(self, channels, heads, copies):
         super().__init__()
-        self.heads = heads
+        self.heads, self.copies = heads, copies
         self.norm = nn.GroupNorm(4, channels)
         self.qkv, self.out = nn.Conv2d(channels, 3 * channels, 1), nn.Conv2d(channels, channels, 1)
 
     def forward(self, x):
         batch, channels, height, width = x.shape
         parts = self.qkv(self.norm(x)).reshape(batch, 3, self.heads, channels // self.heads, height * width)
-        query, key, value = parts.transpose(-1, -2).unbind(1)
+        parts = parts.transpose(-1, -2)
+        query, key, value = (parts.contiguous() if self.copies else parts).unbind(1)
         y = F.scaled_dot_product_attention(query, key, value)
-        return x + self.out(y.transpose(-1, -2).reshape(x.shape))
+        y = y.transpose(-1, -2)
+        return x + self.out(y.contiguous().view(x.shape) if self.copies else y.reshape(x.shape))
 
 
 class UNet(nn.Module):
-    def __init__(self, channels=8, time=16):
+    def __init__(self, attention_copies, channels=8, time=16):
         super().__init__()
         self.time = nn.Sequential(nn.Linear(channels, time), nn.SiLU(), nn.Linear(time, time))
         self.first = nn.Conv2d(3, channels, 3, padding=1)
         self.down1 = Denoise(channels, channels, time)
         self.shrink = nn.Conv2d(channels, channels, 3, stride=2, padding=1)
         self.down2 = Denoise(channels, 2 * channels, time)
-        self.attention = ImageAttention(2 * channels, 2)
+        self.attention = ImageAttention(2 * channels, 2, attention_copies)
         self.middle = Denoise(2 * channels, 2 * channels, time)
         self.up2 = Denoise(4 * channels, channels, time)
         self.up1 = Denoise(2 * channels, channels, time)
@@ -170,8 +172,8 @@ class UNet(nn.Module):
         return self.last(F.silu(self.up1(torch.cat([y, wide], dim=1), time)))
 
 
-def unet():
-    return _seeded(UNet), (_random(2, 3, 8, 8), torch.tensor([3, 250])), {}
+def unet(*, attention_copies):
+    return _seeded(UNet, attention_copies), (_random(2, 3, 8, 8), torch.tensor([3, 250])), {}
 
 
 MODELS = {
@@ -183,6 +185,8 @@ MODELS = {
     "moe": _of_transformers(models.mixture_of_experts, use_cache=False),
     "vit": _of_transformers(models.vit),
     "resnet": resnet,
-    "rnn": rnn,
-    "unet": unet,
+    "rnn": lambda: rnn(batch_first=False),
+    "rnn, batch first": lambda: rnn(batch_first=True),
+    "unet": lambda: unet(attention_copies=True),
+    "unet, reshaping": lambda: unet(attention_copies=False),
 }
