@@ -25,6 +25,7 @@ from typing import Any
 
 import tensortap as tap
 import torch
+from empty_observer import empty_observer
 from tensortap import _core, snapshot  # noqa: F401  # snapshot tells _core the dtypes
 from torch.utils._debug_mode import DebugMode
 
@@ -90,16 +91,6 @@ def within(make: Callable[[], AbstractContextManager], work: Callable[[], object
 def debug_hashes() -> Iterator[None]:
     with DebugMode(record_output=True), DebugMode.log_tensor_hashes(hash_fn="norm"):
         yield
-
-
-@contextlib.contextmanager
-def empty_observer() -> Iterator[None]:
-    """What PyTorch itself asks for being observed, with arguments and results."""
-    from tensortap import _ops
-
-    observer = _ops.EmptyObserver()
-    yield
-    del observer
 
 
 def of_operators(model: Any) -> list[Row]:

@@ -217,8 +217,10 @@ def op_rows(command: Path, scratch: Path) -> Iterator[Row]:
     found = op_tracing.measure(command, scratch)
     for small in found.small:
         what = f"an op more: {small.what}"
-        yield Row(what, "limit", small.ours / 1e3, None, small.ours, "µs", "<=", small.limit)
-        yield speed("  the same", "DebugMode", small.ours / 1e6, small.theirs / 1e6)
+        sense = "<=" if small.limit else ""
+        yield Row(what, "limit", small.ours / 1e3, None, small.ours, "µs", sense, small.limit)
+        if small.theirs:
+            yield speed("  the same", "DebugMode", small.ours / 1e6, small.theirs / 1e6)
     none = found.model_ms["no tap"]
     for name, target in (("meta", 1.05), ("hashes", 1.5), ("DebugMode", None), ("DebugMode, hashes", None)):
         ours = found.model_ms[name]
