@@ -2,8 +2,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <functional>
-#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -13,133 +11,17 @@
 #endif
 
 #include "core/element.h"
-#include "paths.h"
+#include "reference_stats.h"
 #include "ttap/fingerprint.h"
 
 namespace ttap {
 namespace {
 
-using Bytes = std::vector<std::byte>;
-
-template <class T>
-Bytes bytes_of(const std::vector<T>& values) {
-  Bytes bytes(values.size() * sizeof(T));
-  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
-}
-
-Stats stats_of(const Bytes& bytes, DType dtype, FingerprintOptions options = {}) {
-  const int64_t shape[] = {static_cast<int64_t>(bytes.size() / size_of(dtype))};
-  return fingerprint({bytes.data(), dtype, shape}, options).stats;
-}
-
-// The smallest normal magnitude of a format; nothing below it but zero means subnormal.
-double smallest_normal(DType dtype) {
-  switch (dtype) {
-    case DType::kF16: return 0x1p-14;
-    case DType::kBF16:
-    case DType::kF32:
-    case DType::kC64: return 0x1p-126;
-    case DType::kF64:
-    case DType::kC128: return 0x1p-1022;
-    case DType::kF8E4M3FN: return 0x1p-6;
-    case DType::kF8E5M2: return 0x1p-14;
-    case DType::kF8E4M3FNUZ: return 0x1p-7;
-    case DType::kF8E5M2FNUZ: return 0x1p-15;
-    case DType::kF4E2M1FNx2: return 1.0;
-    default: return 0;
-  }
-}
-
-// Two passes in long double, as in a textbook.
-Stats reference(const Bytes& bytes, DType dtype) {
-  Stats stats;
-  std::vector<double> finite;
-  for (size_t i = 0; i < bytes.size(); i += size_of(dtype))
-    for (int part = 0; part < info(dtype).values; ++part) {
-      const double value = value_of(dtype, &bytes[i], part);
-      ++stats.count;
-      if (std::isnan(value))
-        ++stats.nan;
-      else if (std::isinf(value))
-        ++(value > 0 ? stats.pos_inf : stats.neg_inf);
-      else
-        finite.push_back(value);
-    }
-  if (finite.empty()) return stats;
-  long double sum = 0, l1 = 0, squares = 0, spread = 0;
-  for (double value : finite) {
-    stats.min = std::fmin(stats.min, value);
-    stats.max = std::fmax(stats.max, value);
-    stats.max_abs = std::fmax(stats.max_abs, std::fabs(value));
-    if (value == 0)
-      ++stats.zeros;
-    else
-      stats.min_abs_nonzero = std::fmin(stats.min_abs_nonzero, std::fabs(value));
-    if (value != 0 && std::fabs(value) < smallest_normal(dtype)) ++stats.subnormals;
-    sum += value;
-    l1 += std::fabs(value);
-    squares += static_cast<long double>(value) * value;
-  }
-  const auto count = static_cast<long double>(finite.size());
-  const long double mean = sum / count;
-  for (double value : finite) spread += (value - mean) * (value - mean);
-  stats.mean = static_cast<double>(mean);
-  stats.std = stats.min == stats.max ? 0 : static_cast<double>(std::sqrt(spread / count));
-  stats.l1 = static_cast<double>(l1);
-  stats.l2 = static_cast<double>(std::sqrt(squares));
-  if (stats.std != 0 && spread > std::numeric_limits<double>::max()) stats.std = stats.l2 = INFINITY;
-  return stats;
-}
-
-bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || a == b; }
-
-bool near(double actual, double expected, double scale) {
-  return same(actual, expected) || std::fabs(actual - expected) <= 1e-12 * scale;
-}
-
-::testing::AssertionResult agrees(const Stats& actual, const Stats& expected) {
-  const auto differs = [&](const char* what, auto a, auto b) {
-    char text[128];
-    std::snprintf(text, sizeof text, "%s: %.17g, expected %.17g", what, static_cast<double>(a), static_cast<double>(b));
-    return ::testing::AssertionFailure() << text;
-  };
-#define TTAP_SAME(field)                                                             \
-  if (!same(static_cast<double>(actual.field), static_cast<double>(expected.field))) \
-  return differs(#field, actual.field, expected.field)
-  TTAP_SAME(count);
-  TTAP_SAME(nan);
-  TTAP_SAME(pos_inf);
-  TTAP_SAME(neg_inf);
-  TTAP_SAME(zeros);
-  TTAP_SAME(subnormals);
-  TTAP_SAME(min);
-  TTAP_SAME(max);
-  TTAP_SAME(max_abs);
-  TTAP_SAME(min_abs_nonzero);
-#undef TTAP_SAME
-  // l1 may be infinite.
-  const auto finite = static_cast<double>(expected.finite());
-  const auto nonzero = finite - static_cast<double>(expected.zeros);
-  const double mean_abs = finite == 0 ? 0 : std::fmin(expected.l1 / finite, expected.max_abs * (nonzero / finite));
-  if (!near(actual.mean, expected.mean, mean_abs)) return differs("mean", actual.mean, expected.mean);
-  if (!near(actual.std, expected.std, expected.std)) return differs("std", actual.std, expected.std);
-  if (!near(actual.l1, expected.l1, expected.l1)) return differs("l1", actual.l1, expected.l1);
-  if (!near(actual.l2, expected.l2, expected.l2)) return differs("l2", actual.l2, expected.l2);
-  return ::testing::AssertionSuccess();
-}
+using test::agrees, test::Bytes, test::bytes_of, test::expect_agreement, test::reference, test::smallest_normal,
+    test::stats_of;
 
 // Bit for bit.
 bool identical(const Stats& a, const Stats& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
-
-void expect_agreement(const Bytes& bytes, DType dtype, const std::string& what) {
-  const Stats expected = reference(bytes, dtype);
-  for (SimdPath path : every_path()) {
-    EXPECT_TRUE(agrees(stats_of(bytes, dtype, {1, path}), expected))
-        << what << ", " << name(dtype) << ", " << bytes.size() / size_of(dtype) << " elements, "
-        << simd_path_name(path);
-  }
-}
 
 // ---- making elements ----
 
@@ -426,58 +308,6 @@ TEST(Stats, of_f64_beyond_the_square_root_of_its_range_are_infinite_not_nan) {
     EXPECT_EQ(stats.std, INFINITY);
     EXPECT_EQ(stats.l2, INFINITY);
     EXPECT_TRUE(std::isfinite(stats.mean));
-  }
-}
-
-TEST(Stats, of_one_pair_of_f64_whose_squares_are_beyond_double_are_infinite) {
-  for (SimdPath path : every_path())
-    EXPECT_EQ(stats_of(bytes_of(std::vector<double>{1.1e200, 1.3e200}), DType::kF64, {1, path}).std, INFINITY);
-}
-
-// The mean is a double, whatever its values add up to on the way to it.
-TEST(Stats, of_f64_near_the_largest_have_a_mean) {
-  constexpr double kMost = std::numeric_limits<double>::max();
-  const auto expect = [](const std::string& what, size_t count, const std::function<double(size_t)>& value) {
-    std::vector<double> values(count);
-    for (size_t i = 0; i < count; ++i) values[i] = value(i);
-    ASSERT_TRUE(std::isfinite(reference(bytes_of(values), DType::kF64).mean));
-    expect_agreement(bytes_of(values), DType::kF64, what);
-  };
-  const auto random = [](size_t i) { return kMost * (2 * std::fmod(double(i * i) * 0.6180339887, 1.0) - 1); };
-  for (size_t count : {1, 2, 3, 5, 64, 511, 512, 513, 5000, 300001}) {
-    expect("the largest", count, [](size_t) { return kMost; });
-    expect("nearly the largest", count, [](size_t i) { return i % 3 == 0 ? -kMost : -0.9 * kMost; });
-    expect("of both signs", count, [](size_t i) { return i % 2 == 0 ? kMost : -kMost; });
-    expect("halves of both signs", count, [&](size_t i) { return i < count / 2 ? kMost : -kMost; });
-    expect("blocks of both signs", count, [](size_t i) { return i / 512 % 2 == 0 ? kMost : -kMost; });
-    expect("small ones behind", count, [](size_t i) { return i < 512 ? kMost : 1e-3; });
-    expect("with NaN", count, [&](size_t i) { return i % 5 == 1 ? NAN : random(i); });
-    expect("random", count, random);
-  }
-}
-
-// The squares add up to a double, though others on the way to it may not.
-TEST(Spread, survives_where_its_squares_are_just_within_double) {
-  const auto expect = [](const std::string& what, size_t count, const std::function<double(size_t)>& value) {
-    std::vector<double> values(count);
-    for (size_t i = 0; i < count; ++i) values[i] = value(i);
-    const Stats stats = reference(bytes_of(values), DType::kF64);
-    ASSERT_TRUE(std::isfinite(stats.std) && stats.std > 1e148) << what;
-    expect_agreement(bytes_of(values), DType::kF64, what);
-  };
-  for (size_t count : {2, 3, 64, 511, 512, 1024, 5000, 300001}) {
-    const double most = 4e153 / std::sqrt(static_cast<double>(count));
-    expect("one in front", count, [](size_t i) { return i == 0 ? 7e153 : 0.25 * double(i % 3); });
-    expect("one at the end", count, [&](size_t i) { return i == count - 1 ? -7e153 : 0.25 * double(i % 3); });
-    expect("every other", count, [&](size_t i) { return i % 2 == 0 ? 2 * most : 0; });
-    expect("a second half", count, [&](size_t i) { return i < count / 2 ? 0.0 : i % 2 == 1 ? 2 * most : 0; });
-    expect("two levels", count, [&](size_t i) { return i < count / 2 ? most : -most; });
-    // m2 is 1e308 here: little is left to 1.8e308.
-    const double near_limit = 1e154 / std::sqrt(static_cast<double>(count));
-    expect("two levels near the limit", count, [&](size_t i) { return i < count / 2 ? near_limit : -near_limit; });
-    expect("a level near the limit", count, [&](size_t i) { return i < count / 2 ? 2 * near_limit : 0; });
-    expect("one unlike the others", count, [&](size_t i) { return i == count - 1 ? 0x1p560 + 0x1p508 : 0x1p560; });
-    expect("far from zero", count, [&](size_t i) { return (i % 2 == 0 ? 100 : 101) * (most / 4); });
   }
 }
 

@@ -1,5 +1,6 @@
 """Runs to look at, and a PyTorch that computes the same all the while."""
 
+import signal
 import subprocess
 import warnings
 
@@ -19,7 +20,15 @@ def settle_on_a_library() -> None:
         torch.nn.functional.linear(*(torch.ones(64, 64, dtype=torch.bfloat16) for _ in range(2)))
 
 
+def hear_signals() -> None:
+    """The tests may run under nohup, or in the background of a shell: what they start would ignore these too."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
+
+
 settle_on_a_library()
+hear_signals()
 
 
 @pytest.fixture(scope="session")

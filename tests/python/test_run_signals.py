@@ -58,11 +58,7 @@ def test_a_program_that_signals_its_whole_group_hears_it_once():
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_a_program_that_does_not_listen_dies_and_so_do_we(name):
     number = getattr(signal, name)
-
-    def as_usual():  # the tests themselves may run under nohup, or in the background of a shell
-        signal.signal(number, signal.SIG_DFL)
-
-    with started("sh", "-c", "echo ready; exec sleep 30", preexec_fn=as_usual) as process:
+    with started("sh", "-c", "echo ready; exec sleep 30") as process:
         process.stdout.readline()
         time.sleep(0.2)
         process.send_signal(number)
