@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/mix64.h"
+#include "stats_agreement.h"
 #include "ttap/fingerprint.h"
 
 // What the kernels are tried on, and when their results are as good as the CPU's.
@@ -178,42 +179,10 @@ inline const std::vector<KernelCase>& huge_cases() {
   return cases;
 }
 
-inline bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || a == b; }
-inline bool near(double a, double b, double scale) { return same(a, b) || std::fabs(a - b) <= 1e-12 * scale; }
-
 inline ::testing::AssertionResult agrees(const Fingerprint& actual, const Fingerprint& expected) {
   if (!(actual.hash == expected.hash))
     return ::testing::AssertionFailure() << "hash " << to_string(actual.hash) << ", not " << to_string(expected.hash);
-  const Stats& a = actual.stats;
-  const Stats& e = expected.stats;
-  const auto differs = [](const char* what, double is, double should) {
-    char text[128];
-    std::snprintf(text, sizeof text, "%s is %.17g, not %.17g", what, is, should);
-    return ::testing::AssertionFailure() << text;
-  };
-#define TTAP_SAME(field)                                                 \
-  if (!same(static_cast<double>(a.field), static_cast<double>(e.field))) \
-  return differs(#field, static_cast<double>(a.field), static_cast<double>(e.field))
-  TTAP_SAME(count);
-  TTAP_SAME(nan);
-  TTAP_SAME(pos_inf);
-  TTAP_SAME(neg_inf);
-  TTAP_SAME(zeros);
-  TTAP_SAME(subnormals);
-  TTAP_SAME(min);
-  TTAP_SAME(max);
-  TTAP_SAME(max_abs);
-  TTAP_SAME(min_abs_nonzero);
-#undef TTAP_SAME
-  // l1 may be infinite.
-  const auto finite = static_cast<double>(e.finite());
-  const auto nonzero = finite - static_cast<double>(e.zeros);
-  const double mean_abs = finite == 0 ? 0 : std::fmin(e.l1 / finite, e.max_abs * (nonzero / finite));
-  if (!near(a.mean, e.mean, std::fmax(std::fabs(e.mean), mean_abs))) return differs("mean", a.mean, e.mean);
-  if (!near(a.std, e.std, e.std)) return differs("std", a.std, e.std);
-  if (!near(a.l1, e.l1, e.l1)) return differs("l1", a.l1, e.l1);
-  if (!near(a.l2, e.l2, e.l2)) return differs("l2", a.l2, e.l2);
-  return ::testing::AssertionSuccess();
+  return agrees(actual.stats, expected.stats);
 }
 
 }  // namespace ttap::test

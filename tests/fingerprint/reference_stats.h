@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "core/element.h"
 #include "paths.h"
+#include "stats_agreement.h"
 #include "ttap/fingerprint.h"
 
 // The statistics of a tensor as a textbook has them, and whether ours agree, on every vector path of this machine.
@@ -87,43 +87,6 @@ inline Stats reference(const Bytes& bytes, DType dtype) {
   stats.l2 = static_cast<double>(std::sqrt(squares));
   if (stats.std != 0 && spread > std::numeric_limits<double>::max()) stats.std = stats.l2 = INFINITY;
   return stats;
-}
-
-inline bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || a == b; }
-
-inline bool near(double actual, double expected, double scale) {
-  return same(actual, expected) || std::fabs(actual - expected) <= 1e-12 * scale;
-}
-
-inline ::testing::AssertionResult agrees(const Stats& actual, const Stats& expected) {
-  const auto differs = [&](const char* what, auto a, auto b) {
-    char text[128];
-    std::snprintf(text, sizeof text, "%s: %.17g, expected %.17g", what, static_cast<double>(a), static_cast<double>(b));
-    return ::testing::AssertionFailure() << text;
-  };
-#define TTAP_SAME(field)                                                             \
-  if (!same(static_cast<double>(actual.field), static_cast<double>(expected.field))) \
-  return differs(#field, actual.field, expected.field)
-  TTAP_SAME(count);
-  TTAP_SAME(nan);
-  TTAP_SAME(pos_inf);
-  TTAP_SAME(neg_inf);
-  TTAP_SAME(zeros);
-  TTAP_SAME(subnormals);
-  TTAP_SAME(min);
-  TTAP_SAME(max);
-  TTAP_SAME(max_abs);
-  TTAP_SAME(min_abs_nonzero);
-#undef TTAP_SAME
-  // l1 may be infinite.
-  const auto finite = static_cast<double>(expected.finite());
-  const auto nonzero = finite - static_cast<double>(expected.zeros);
-  const double mean_abs = finite == 0 ? 0 : std::fmin(expected.l1 / finite, expected.max_abs * (nonzero / finite));
-  if (!near(actual.mean, expected.mean, mean_abs)) return differs("mean", actual.mean, expected.mean);
-  if (!near(actual.std, expected.std, expected.std)) return differs("std", actual.std, expected.std);
-  if (!near(actual.l1, expected.l1, expected.l1)) return differs("l1", actual.l1, expected.l1);
-  if (!near(actual.l2, expected.l2, expected.l2)) return differs("l2", actual.l2, expected.l2);
-  return ::testing::AssertionSuccess();
 }
 
 inline void expect_agreement(const Bytes& bytes, DType dtype, const std::string& what) {
