@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "gpu.h"
+#include "kernel_agreement.h"
 #include "sample_tensors.h"
 
 // The kernels give what fingerprint() gives of the same bytes.
@@ -12,38 +12,11 @@ namespace ttap::cuda {
 namespace {
 
 using test::Bytes;
+using test::c_order;
+using test::expect_agreement;
 using test::Gpu;
-
-struct Layout {
-  std::string name;
-  std::vector<int64_t> shape;
-  std::vector<int64_t> strides;
-  size_t offset = 0;  // in elements
-  size_t stored = 0;  // elements
-};
-
-// About `count` elements in layouts that are not C order on a multiple of 16.
-std::vector<Layout> layouts_of(size_t count) {
-  const auto n = static_cast<int64_t>(count);
-  const int64_t rows = std::max<int64_t>(1, static_cast<int64_t>(std::sqrt(double(n))));
-  const int64_t columns = std::max<int64_t>(1, n / rows);
-  std::vector<Layout> layouts = {
-      {"transposed", {rows, columns}, {1, rows}, 0, static_cast<size_t>(rows * columns)},
-      {"sliced", {rows, columns}, {columns + 3, 1}, 2, static_cast<size_t>(rows * (columns + 3) + 2)},
-      {"every other", {n}, {2}, 1, 2 * count + 1},
-      {"backwards", {n}, {-1}, count - 1, count},
-      {"one element on", {n}, {1}, 1, count + 1},
-      {"broadcast", {3, columns, 2}, {0, 1, 0}, 0, static_cast<size_t>(columns)},
-  };
-  const int64_t edge = std::max<int64_t>(1, static_cast<int64_t>(std::pow(double(n) / 24, 0.5)));
-  const int64_t e = edge;
-  layouts.push_back(
-      {"five permuted", {e, 2, 4, e, 3}, {1, e * 3, e * 6, e * 24, e}, 0, static_cast<size_t>(24 * e * e)});
-  const int64_t wide = std::max<int64_t>(16, columns / 16 * 16);
-  layouts.push_back(
-      {"rows of whole vectors", {rows, wide}, {wide + 16, 1}, 16, static_cast<size_t>(rows * (wide + 16) + 16)});
-  return layouts;
-}
+using test::Layout;
+using test::layouts_of;
 
 // Of some MiB, in vectors of 16 bytes that lie together: like those of attention's heads, and what a slice leaves.
 std::vector<Layout> layouts_of_vectors(DType dtype) {
@@ -68,21 +41,6 @@ std::vector<Layout> layouts_of_vectors(DType dtype) {
 }
 
 class KernelOf : public ::testing::TestWithParam<DType> {};
-
-void expect_agreement(Gpu& gpu, const Bytes& bytes, const Layout& layout, DType dtype, const std::string& what) {
-  const size_t at = layout.offset * size_of(dtype);
-  const std::byte* on_device = gpu.upload(bytes);
-  const TensorView here{bytes.data() + at, dtype, layout.shape, layout.strides};
-  const TensorView there{on_device + at, dtype, layout.shape, layout.strides};
-  ASSERT_TRUE(check(here).ok());
-  const DeviceResult result = gpu.fingerprint(there);
-  EXPECT_EQ(result.bytes, byte_count(here));
-  EXPECT_TRUE(test::agrees(to_fingerprint(result), fingerprint(here, {.threads = 0})))
-      << what << ", " << layout.name << ", " << name(dtype) << ", " << element_count(here) << " elements";
-  gpu.free_all_but_scratch();
-}
-
-Layout c_order(size_t count) { return {"C order", {static_cast<int64_t>(count)}, {}, 0, count}; }
 
 TEST_P(KernelOf, agrees_with_the_cpu_for_every_size) {
   TTAP_NEEDS_GPU();
@@ -156,10 +114,14 @@ INSTANTIATE_TEST_SUITE_P(EveryDType, KernelOf, ::testing::ValuesIn(kAllDTypes),
 TEST(Kernel, agrees_with_the_cpu_for_2_to_the_28_elements) {
   TTAP_NEEDS_GPU();
   Gpu gpu;
-  for (DType dtype : {DType::kU8, DType::kBF16})
-    for (size_t which : {0, 1})
-      expect_agreement(gpu, test::kernel_cases()[which].make(dtype, size_t{1} << 28), c_order(size_t{1} << 28), dtype,
-                       test::kernel_cases()[which].name);
+  const size_t count = size_t{1} << 28;
+  const auto try_with = [&](DType dtype, const test::KernelCase& data) {
+    expect_agreement(gpu, data.make(dtype, count), c_order(count), dtype, data.name);
+  };
+  for (DType dtype : {DType::kU8, DType::kBF16, DType::kF16, DType::kI16, DType::kF32, DType::kI32, DType::kF64,
+                      DType::kI64, DType::kC64})
+    try_with(dtype, test::kernel_cases()[0]);
+  for (DType dtype : {DType::kU8, DType::kBF16, DType::kF32}) try_with(dtype, test::kernel_cases()[1]);
 }
 
 TEST(Kernel, agrees_with_the_cpu_beyond_2_to_the_32_bytes) {
@@ -167,110 +129,6 @@ TEST(Kernel, agrees_with_the_cpu_beyond_2_to_the_32_bytes) {
   Gpu gpu;
   const size_t count = (size_t{1} << 31) + 12345;
   expect_agreement(gpu, test::any_bits(DType::kBF16, count), c_order(count), DType::kBF16, "any bits");
-}
-
-// Distances are from the first value: the worst there can be.
-TEST(Kernel, keeps_the_spread_about_an_outlier_in_front) {
-  TTAP_NEEDS_GPU();
-  Gpu gpu;
-  for (DType dtype : {DType::kF32, DType::kF64, DType::kI32, DType::kI64})
-    for (size_t count : {size_t{1000}, size_t{1} << 18, size_t{1} << 21, size_t{20000000}})
-      for (double outlier : {-5e5, 2e6, 1e9}) {
-        const Bytes bytes = test::values_of(dtype, count, [&](size_t i) {
-          return test::bits_of(dtype, i == 0 ? outlier : 70000 + 1000 * test::about_normal(9, i));
-        });
-        expect_agreement(gpu, bytes, c_order(count), dtype, "an outlier of " + std::to_string(outlier));
-      }
-}
-
-TEST(Kernel, keeps_the_mean_of_equal_values_behind_an_outlier) {
-  TTAP_NEEDS_GPU();
-  Gpu gpu;
-  const auto try_with = [&](DType dtype, double outlier, double value) {
-    for (size_t count : {size_t{1000}, size_t{1} << 15, size_t{1} << 18, size_t{3000000}})
-      expect_agreement(
-          gpu, test::values_of(dtype, count, [&](size_t i) { return test::bits_of(dtype, i == 0 ? outlier : value); }),
-          c_order(count), dtype, "behind an outlier");
-  };
-  try_with(DType::kF64, 1.1e9, 0.1);
-  try_with(DType::kF32, 0x1p54, 0.9);
-  try_with(DType::kI64, -0x1p63, 1000);
-  try_with(DType::kI64, 0x1p62, 300);
-}
-
-TEST(Kernel, takes_values_whose_sums_are_beyond_double) {
-  TTAP_NEEDS_GPU();
-  Gpu gpu;
-  for (const test::KernelCase& each : test::huge_cases())
-    for (size_t count : {1, 2, 3, 511, 1024, 2048, 300000, 600003, 5000000, 9000001})
-      expect_agreement(gpu, each.make(DType::kF64, count), c_order(count), DType::kF64, each.name);
-}
-
-TEST(Kernel, takes_huge_values_of_every_layout) {
-  TTAP_NEEDS_GPU();
-  Gpu gpu;
-  for (const test::KernelCase& each : test::huge_cases())
-    for (size_t count : {7, 513, 200003})
-      for (const Layout& layout : layouts_of(count))
-        expect_agreement(gpu, each.make(DType::kF64, layout.stored), layout, DType::kF64, each.name);
-}
-
-TEST(Kernel, keeps_the_spread_behind_values_that_are_not_finite) {
-  TTAP_NEEDS_GPU();
-  Gpu gpu;
-  for (DType dtype : {DType::kF32, DType::kF64})
-    for (size_t count : {size_t{1000}, size_t{1} << 18, size_t{1} << 21, size_t{9000000}})
-      for (const Layout& layout : {c_order(count), layouts_of(count)[0]}) {
-        const double deviation = dtype == DType::kF32 ? 0.5 : 0x1p-12;
-        const Bytes bytes = test::values_of(dtype, layout.stored, [&](size_t i) {
-          const double value = i < 5 || i % 1000 == 7 ? NAN
-                               : i % 1000 == 8        ? -INFINITY
-                                                      : 1e6 + deviation * test::about_normal(9, i);
-          return test::bits_of(dtype, value);
-        });
-        expect_agreement(gpu, bytes, layout, dtype, "behind NaN");
-      }
-}
-
-TEST(Kernel, takes_one_value_near_the_largest_double) {
-  TTAP_NEEDS_GPU();
-  Gpu gpu;
-  for (size_t count : {size_t{126}, size_t{20000}, size_t{1} << 20, size_t{5000000}})
-    for (size_t place : {size_t{0}, size_t{8}, size_t{9}, size_t{101}})
-      for (double sign : {1, -1}) {
-        const Bytes bytes = test::values_of(DType::kF64, count, [&](size_t i) {
-          return test::bits_of(DType::kF64, i == place ? sign * 1.7e308 : 1e300);
-        });
-        expect_agreement(gpu, bytes, c_order(count), DType::kF64, "one at " + std::to_string(place));
-      }
-}
-
-TEST(Kernel, keeps_the_spread_of_values_far_from_zero) {
-  TTAP_NEEDS_GPU();
-  Gpu gpu;
-  const auto try_with = [&](DType dtype, double mean, double deviation) {
-    for (size_t count : {1000, 300000, 5000000})
-      expect_agreement(
-          gpu,
-          test::values_of(dtype, count,
-                          [&](size_t i) { return test::bits_of(dtype, mean + deviation * test::about_normal(9, i)); }),
-          c_order(count), dtype, "far from zero");
-  };
-  try_with(DType::kF64, 1e7, 1);
-  try_with(DType::kF32, 1e4, 0.1);
-  try_with(DType::kF64, 1e14, 1);
-  try_with(DType::kI64, -3e9, 1000);
-  try_with(DType::kI64, 4e18, 100000);
-  try_with(DType::kI32, 2e9, 50);
-  try_with(DType::kU32, 4e9, 50);
-}
-
-TEST(Kernel, takes_constants_whose_squares_are_beyond_double) {
-  TTAP_NEEDS_GPU();
-  Gpu gpu;
-  for (size_t count : {1000, 300000, 5000000})
-    expect_agreement(gpu, test::values_of(DType::kF64, count, [](size_t) { return test::bits_of(DType::kF64, 1e200); }),
-                     c_order(count), DType::kF64, "constant");
 }
 
 // ---- rows ----

@@ -60,14 +60,14 @@ TTAP_HD inline DoubleSum sum_of_huge(const DoubleSum& a, const DoubleSum& b) {
 // anyway.)
 TTAP_HD inline double never_huge(double value) { return fabs(value) < kHuge ? value : 0; }
 
-// What a lane does not add to its plain sums: in units.
-struct HugeSums {
+// Of some distances: what does not go to the plain sums, in units.
+struct HugeBatch {
   double sum = 0;
   double squares = 0;
 
-  // Of a distance, which goes to the plain ones where it can.
+  template <bool MAY_BE_HUGE>
   TTAP_HD void add(double distance, double& plain_sum, double& plain_squares) {
-    if (fabs(distance) < kHugeRoot) {
+    if (!MAY_BE_HUGE || fabs(distance) < kHugeRoot) {
       plain_sum += distance;
       plain_squares = fma(distance, distance, plain_squares);
       return;
@@ -78,6 +78,16 @@ struct HugeSums {
       sum += distance * (1 / kUnit);
     const double root = distance * (1 / kUnitRoot);
     squares = fma(root, root, squares);
+  }
+};
+// Those of a lane.
+struct HugeSums {
+  DoubleSum sum;
+  DoubleSum squares;
+
+  TTAP_HD void add(const HugeBatch& batch) {
+    sum = sum + DoubleSum{batch.sum, 0};
+    squares = squares + DoubleSum{batch.squares, 0};
   }
 };
 

@@ -17,7 +17,7 @@ namespace ttap::cuda {
 struct ScalarStats {
   LaneSums sums = {};
   ShiftedSums found;
-  HugeSums huge;
+  HugeBatch huge;
 
   template <class F>
   TTAP_HD void add(uint64_t bits) {
@@ -45,19 +45,13 @@ struct ScalarStats {
     else if (magnitude < sums.min_abs_nonzero)
       sums.min_abs_nonzero = magnitude;
     sums.l1 += magnitude;
-    const double offset = value - found.shift;
-    if constexpr (F::kMayBeHuge) {
-      huge.add(offset, found.sum, found.squares);
-    } else {
-      found.sum += offset;
-      found.squares += offset * offset;
-    }
+    huge.add<F::kMayBeHuge>(value - found.shift, found.sum, found.squares);
   }
 
   template <class F>
   TTAP_HD LaneSums finish(double centre) const {
     LaneSums done = sums;
-    if (sums.finite != 0) set_sums_about<F::kMayBeHuge>(done, centre, found, huge);
+    if (sums.finite != 0) set_sums_about<F::kMayBeHuge>(done, centre, found, {{huge.sum, 0}, {huge.squares, 0}});
     return done;
   }
 };
@@ -127,8 +121,7 @@ struct WideStats {
       }
     }
     finite += kCount;
-    found.sum += batch_sum;
-    found.squares += batch_squares;
+    add_batch(batch_sum, batch_squares);
     l1 += batch_l1;
     if (!(batch_least < smallest_ordinary())) {
       least = smaller(batch_least, least);
@@ -231,6 +224,14 @@ struct WideStats {
       off = place.rest;
     }
   }
+  TTAP_HD void add_batch(double batch_sum, double batch_squares) {
+    if constexpr (FEW) {
+      found.sum += batch_sum;
+      found.squares += batch_squares;
+    } else {
+      found.add_batch(batch_sum, batch_squares);
+    }
+  }
   // Of a value that is near the shift, or the centre and the shift: next to nothing of it is lost.
   TTAP_HD double distance(double value) const { return FEW ? (value - near) - off : value - found.shift; }
 
@@ -248,7 +249,7 @@ struct WideStats {
   TTAP_HD TTAP_APART void take_apart(const Word* words, int count) {
     if (finite == 0) set_shift(middle_of_finite(words, count));
     double batch_sum = 0, batch_squares = 0;
-    HugeSums batch_huge;
+    HugeBatch batch_huge;
 #if defined(__CUDA_ARCH__)
 #pragma unroll 1
 #endif
@@ -267,19 +268,11 @@ struct WideStats {
       look_at_small(value);
       const double wide = static_cast<double>(value);
       ++finite;
-      const double offset = distance(wide);
-      if constexpr (F::kMayBeHuge) {
-        batch_huge.add(offset, batch_sum, batch_squares);
-      } else {
-        batch_sum += offset;
-        batch_squares = fma(offset, offset, batch_squares);
-      }
+      batch_huge.add<F::kMayBeHuge>(distance(wide), batch_sum, batch_squares);
       l1 += fabs(wide);
     }
-    found.sum += batch_sum;
-    found.squares += batch_squares;
-    huge.sum += batch_huge.sum;
-    huge.squares += batch_huge.squares;
+    add_batch(batch_sum, batch_squares);
+    if constexpr (F::kMayBeHuge) huge.add(batch_huge);
   }
 
   // Those that add() takes it of, or the next of them that is finite; zero where none is.

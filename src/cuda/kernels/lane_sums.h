@@ -60,14 +60,27 @@ struct ShiftedSums {
   double shift = 0;
   double sum = 0;
   double squares = 0;
+  // What rounding took off these, where the lane is a long one: its shift may be an outlier, and then the mean of the
+  // others is what is left of large sums.
+  double sum_rest = 0;
+  double squares_rest = 0;
+
+  TTAP_HD void add_batch(double batch_sum, double batch_squares) {
+    const DoubleSum sums = exact_sum(sum, batch_sum);
+    const DoubleSum of_squares = exact_sum(squares, batch_squares);
+    sum = sums.high;
+    sum_rest += sums.rest;
+    squares = of_squares.high;
+    squares_rest += of_squares.rest;
+  }
 };
 
 // Adds what was huge. `squares_in_units` is called where the others' squares need it.
 template <class Squares>
 TTAP_HD inline void finish_huge(LaneSums& sums, const HugeSums& huge, const Squares& squares_in_units) {
-  if (huge.sum != 0) sums.sum = out_of_units(scaled(sums.sum, 1 / kUnit) + DoubleSum{huge.sum, 0});
-  if (fabs(sums.squares.high) < kOrdinary && fabs(sums.squares.rest) < kOrdinary && huge.squares == 0) return;
-  sums.squares = out_of_units(squares_in_units() + DoubleSum{huge.squares, 0});
+  if (huge.sum.high != 0) sums.sum = out_of_units(scaled(sums.sum, 1 / kUnit) + huge.sum);
+  if (fabs(sums.squares.high) < kOrdinary && fabs(sums.squares.rest) < kOrdinary && huge.squares.high == 0) return;
+  sums.squares = out_of_units(squares_in_units() + huge.squares);
 }
 
 // From sums of distances from `shift` to those from `centre`: with δ = shift − centre, Σ(d + δ) = Σd + nδ and
@@ -76,13 +89,14 @@ template <bool MAY_BE_HUGE>
 TTAP_HD inline void set_sums_about(LaneSums& sums, double centre, const ShiftedSums& found, const HugeSums& huge) {
   const DoubleSum delta = exact_sum(found.shift, -centre);
   const DoubleSum count = {static_cast<double>(sums.finite), 0};
-  const DoubleSum own = {found.sum, 0};
+  const DoubleSum own = {found.sum, found.sum_rest};
   sums.sum = own + count * delta;
   const DoubleSum twice = own + sums.sum;
-  sums.squares = DoubleSum{found.squares, 0} + delta * twice;
+  const DoubleSum squares = {found.squares, found.squares_rest};
+  sums.squares = squares + delta * twice;
   if constexpr (MAY_BE_HUGE)
     finish_huge(sums, huge, [&] {
-      return DoubleSum{found.squares * (1 / kUnit), 0} + scaled(delta, 1 / kUnitRoot) * scaled(twice, 1 / kUnitRoot);
+      return scaled(squares, 1 / kUnit) + scaled(delta, 1 / kUnitRoot) * scaled(twice, 1 / kUnitRoot);
     });
 }
 
