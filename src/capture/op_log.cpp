@@ -35,6 +35,7 @@ uint32_t OpLog::find_thread(uint64_t number) {
 }
 
 void OpLog::begin(OpCall& call) { call.number = begun_++; }
+void OpLog::begin_shaped(ShapedCall& call) { call.number = begun_++; }
 
 void OpLog::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) {
   OpTensor& taken = call.tensors.emplace_back(tensor);
@@ -54,7 +55,7 @@ void OpLog::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& sou
   call.fingerprints.push_back(source.known != nullptr ? *source.known : fingerprint(source.view));
 }
 
-void OpLog::end(OpCall& call) {
+inline OpLog::Call& OpLog::add_row(const OpHead& call) {
   const uint64_t duration = call.end_ns - call.start_ns;
   Call& row = calls_.append();
   row.number = call.number;
@@ -70,41 +71,36 @@ void OpLog::end(OpCall& call) {
   row.graph = call.graph != nullptr ? graph_index(*call.graph) : uint16_t{0};
   row.duration_ns = static_cast<uint32_t>(std::min<uint64_t>(duration, std::numeric_limits<uint32_t>::max()));
   row.start_ns = call.start_ns;
-  row.only_shapes = call.uses.empty() && call.tensors.empty();
-  if (!row.only_shapes) [[unlikely]]
-    return keep_uses(call, row);
-  const auto count = static_cast<uint16_t>(std::min(call.shapes.size(), kMostRows));
-  row.first_use = static_cast<uint32_t>(shapes_.size());
-  row.first_tensor = 0;
-  row.use_count = row.tensor_count = count;
-  const OpShape* const shapes = call.shapes.data();
-  for (size_t i = 0; i < count; ++i) shapes_.append() = shapes[i];
-  add_bytes(sizeof(Call) + count * sizeof(OpShape));
+  return row;
 }
 
-void OpLog::keep_uses(OpCall& call, Call& row) {
+void OpLog::end_shaped(const ShapedCall& call) {
+  Call& row = add_row(call);
+  row.only_shapes = true;
+  row.first_use = static_cast<uint32_t>(shapes_.size());
+  row.first_tensor = 0;
+  row.use_count = row.tensor_count = static_cast<uint16_t>(call.count);
+  for (uint32_t i = 0; i < call.count; ++i) shapes_.append() = call.shapes[i];
+  add_bytes(sizeof(Call) + call.count * sizeof(OpShape));
+}
+
+void OpLog::end(OpCall& call) {
+  Call& row = add_row(call);
+  row.only_shapes = false;
   row.first_use = static_cast<uint32_t>(uses_.size());
   row.first_tensor = static_cast<uint32_t>(tensors_.size());
-  const size_t shapes = std::min(call.shapes.size(), kMostRows);
-  for (size_t i = 0; i < shapes; ++i) {
-    const OpShape& shape = call.shapes[i];
-    uses_.append() = {shape.place, kNoNumber, shape.value << 1};
-    tensors_.append() = {shape.place, shape.meta, shape.value, kNoNumber, kNoNumber, Level::kMeta, kNoTap};
-  }
-  const size_t uses = std::min(call.uses.size(), kMostRows - shapes);
-  const size_t tensors = std::min(call.tensors.size(), kMostRows - shapes);
-  for (size_t i = 0; i < uses; ++i) {
+  row.use_count = static_cast<uint16_t>(std::min(call.uses.size(), kMostRows));
+  row.tensor_count = static_cast<uint16_t>(std::min(call.tensors.size(), kMostRows));
+  for (size_t i = 0; i < row.use_count; ++i) {
     const OpUse& use = call.uses[i];
     uses_.append() = {use.place, use.tensor, use.value << 1 | (use.written ? 1U : 0U)};
   }
-  for (size_t i = 0; i < tensors; ++i) {
+  for (size_t i = 0; i < row.tensor_count; ++i) {
     const OpTensor& tensor = call.tensors[i];
     Tensor& kept = tensors_.append();
     kept = {tensor.place, tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked, kNoTap};
     if (tensor.has_more()) keep_more(call, tensor, kept);
   }
-  row.use_count = static_cast<uint16_t>(shapes + uses);
-  row.tensor_count = static_cast<uint16_t>(shapes + tensors);
   add_bytes(sizeof(Call) + row.use_count * sizeof(Use) + row.tensor_count * sizeof(Tensor));
 }
 

@@ -29,6 +29,8 @@ class TTAP_API OpLog : public OpSink {
 
   void begin(OpCall& call) override;
   void end(OpCall& call) override;
+  void begin_shaped(ShapedCall& call) override;
+  void end_shaped(const ShapedCall& call) override;
   void take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) override;
   bool keeps_meta() const override { return true; }
   bool shares_fingerprints() const override { return true; }
@@ -113,7 +115,7 @@ class TTAP_API OpLog : public OpSink {
     return !threads_.empty() && threads_[last_thread_] == number ? last_thread_ : find_thread(number);
   }
   uint32_t find_thread(uint64_t number);
-  void keep_uses(OpCall& call, Call& row);
+  Call& add_row(const OpHead& call);
   void keep_more(OpCall& call, const OpTensor& tensor, Tensor& row);
   void add_bytes(uint64_t bytes) {
     bytes_ += bytes;

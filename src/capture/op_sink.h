@@ -87,11 +87,10 @@ struct OpTensorSource {
   std::optional<OnGpu> gpu = {};   // it is to be copied, in the order of this stream
 };
 
-// A call under way: filled by the source, kept by the thread that makes the call, used again for the next one.
-struct OpCall {
+// What every call has.
+struct OpHead {
   OpKind kind = OpKind::kOp;
   TextId name = 0;
-  Level level = Level::kMeta;
   uint32_t parent = kNoEvent;  // numbers of events
   uint32_t forward = kNoEvent;
   uint32_t number = kNoEvent;  // given by begin()
@@ -102,15 +101,26 @@ struct OpCall {
   TextId arguments = 0;
   TextId results = 0;
   TextId notes = 0;
-  int64_t pass = -1;                 // the recorder's; -1: none is open
-  std::vector<OpShape> shapes = {};  // of a sink that keeps_meta(); they come before the others
+  int64_t pass = -1;           // the recorder's; -1: none is open
+  GraphPass* graph = nullptr;  // the call is captured into this graph; set before begin()
+};
+
+// A call of which nothing is kept but names and shapes, and of which nothing is unusual.
+struct ShapedCall : OpHead {
+  static constexpr size_t kMost = 16;  // tensors
+  uint32_t count = 0;
+  OpShape shapes[kMost];
+};
+
+// Any call under way: filled by the source, kept by the thread that makes the call, used again for the next one.
+struct OpCall : OpHead {
+  Level level = Level::kMeta;
   std::vector<OpUse> uses = {};
   std::vector<OpTensor> tensors = {};  // taken, and not yet handed over
   std::vector<Fingerprint> fingerprints = {};
   std::vector<std::vector<std::byte>> blobs = {};  // in C order
   std::vector<OpTensorOnGpu> on_gpu = {};
-  Event event = {};            // the recorder's, from begin() on
-  GraphPass* graph = nullptr;  // the call is captured into this graph; set before begin()
+  Event event = {};  // the recorder's, from begin() on
 
   // As new, but for what is set in any case before begin(), and for what take() put aside; the vectors keep their
   // memory.
@@ -118,7 +128,6 @@ struct OpCall {
     parent = forward = kNoEvent;
     stack = 0;
     arguments = results = notes = 0;
-    shapes.clear();
     uses.clear();
     tensors.clear();
   }
@@ -137,9 +146,11 @@ class OpSink {
   virtual void end(OpCall& call) = 0;
   // Takes what `tensor.asked` says of the tensor, now; called between begin() and end(), perhaps without the lock.
   virtual void take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) = 0;
-  // Whether a tensor of which only dtype and shape are kept may be put into OpCall::tensors, or OpCall::shapes, without
-  // asking.
+  // Whether a tensor of which only dtype and shape are kept may be put into OpCall::tensors without asking, and calls
+  // of which nothing else is kept may be told by the next two.
   virtual bool keeps_meta() const { return false; }
+  virtual void begin_shaped(ShapedCall& /*call*/) {}
+  virtual void end_shaped(const ShapedCall& /*call*/) {}
   // Whether it wants a tensor whose fingerprint is on its way only when that has been launched: then by deliver(), with
   // the lock held, instead of take(). What is put in line before could hold up those behind it for ever.
   virtual bool takes_at_launch() const { return false; }

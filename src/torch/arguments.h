@@ -21,19 +21,24 @@ struct TensorPlace {
 };
 
 // `x + 1` comes as a tensor that holds the number.
-inline bool is_number(const at::Tensor& tensor) {
+[[gnu::always_inline]] inline bool is_number(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->is_wrapped_number() && tensor.is_cpu() && tensor.dim() == 0 &&
          tensor.has_storage() && tensor.const_data_ptr() != nullptr;
 }
 
-// The tensors of `values`, if there are no lists among these: else false, and none.
+// A list of anything but numbers, or a tuple.
+inline bool may_hold_tensors(const c10::IValue& value) {
+  return (value.isList() && !value.isIntList() && !value.isDoubleList() && !value.isBoolList()) || value.isTuple();
+}
+
+// The tensors of `values`, if there are no lists of any among these: else false, and none.
 [[gnu::always_inline]] inline bool collect_lone_tensors(c10::ArrayRef<const c10::IValue> values,
                                                         std::vector<TensorPlace>& places) {
   for (uint32_t i = 0; i < values.size(); ++i) {
     const c10::IValue& value = values[i];
     if (value.isTensor()) {
       if (value.toTensor().defined() && !is_number(value.toTensor())) places.push_back({&value.toTensor(), i, -1});
-    } else if (value.isList() || value.isTuple()) {
+    } else if (may_hold_tensors(value)) {
       places.clear();
       return false;
     }
@@ -47,6 +52,7 @@ void collect_tensors(c10::ArrayRef<const c10::IValue> values, std::vector<Tensor
 
 // The same for two calls whose texts are the same.
 uint64_t signature(c10::ArrayRef<const c10::IValue> values);
+inline uint64_t only_tensors_signature(size_t count) { return count + 1; }
 
 // "%0, %1, [1, 0], alpha=2": as Python would call it; what equals its default is left out.
 std::string arguments_text(const Operator& op, c10::ArrayRef<const c10::IValue> values);

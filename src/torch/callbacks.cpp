@@ -65,6 +65,7 @@ SlotState& refresh(int slot) {
   // Collectives copy on threads of their own: no operators of the program.
   if (c10::getThreadName().rfind("pt_gloo", 0) == 0) fresh->state.link = nullptr;
   fresh->state.thread = thread_number();
+  fresh->state.is_worker = at::in_parallel_region();
   fresh->state.flags = &per_thread.flags;
   fresh->state.keys = &c10::impl::raw_local_dispatch_key_set;
   per_thread.states = &owned_states.states;
@@ -102,8 +103,13 @@ Observer::ThreadState& Callbacks::state(int slot) { return state_of(slot); }
 struct CallbackBody {
   template <class Work>
   [[gnu::always_inline]] static bool guarded(ThreadState& thread, const Work& work) noexcept {
+    std::unique_lock lock(thread.link->mutex);
+    return guarded(thread, lock, work);
+  }
+  template <class Work>
+  [[gnu::always_inline]] static bool guarded(ThreadState& thread, std::unique_lock<SpinLock>& lock,
+                                             const Work& work) noexcept {
     Link& link = *thread.link;
-    std::unique_lock lock(link.mutex);
     Observer* observer = link.observer;
     if (observer == nullptr) return true;
     bool done = false;
@@ -121,12 +127,32 @@ struct CallbackBody {
   }
 
   static Taken* begin(ThreadState& thread, const at::RecordFunction& function) {
+    Link& link = *thread.link;
+    link.mutex.lock();
+    if (link.observer != nullptr && link.observer->only_shapes_) {
+      const Observer::Taken taken = link.observer->begin_shaped(function, thread);
+      if (taken != Observer::Taken::kNo) {
+        link.mutex.unlock();
+        if (taken == Observer::Taken::kHidden) return nullptr;
+        ++thread.opaque;
+        return kAsFrame;
+      }
+    }
+    return begin_frame(thread, function);
+  }
+
+  // With the lock held.
+  static Taken* begin_frame(ThreadState& thread, const at::RecordFunction& function) {
     const size_t depth = thread.depth;
     const size_t engine = thread.engine.size();
     bool is_function = false;
-    const bool done = guarded(thread, [&](Observer& observer, std::unique_lock<SpinLock>& lock) {
-      is_function = observer.begin(function, thread, lock);
-    });
+    bool done = false;
+    {
+      std::unique_lock lock(thread.link->mutex, std::adopt_lock);
+      done = guarded(thread, lock, [&](Observer& observer, std::unique_lock<SpinLock>&) {
+        is_function = observer.begin(function, thread, lock);
+      });
+    }
     if (thread.depth > depth) {
       // A call that failed half way hides what it calls; what it has noted may point to arguments that will be gone.
       if (!done) thread.top().clear();
@@ -151,6 +177,16 @@ struct CallbackBody {
             [&](Observer& observer, std::unique_lock<SpinLock>& lock) { observer.end(function, thread, lock); });
     if (thread.top().opaque && thread.opaque > 0) --thread.opaque;
     thread.pop();
+  }
+
+  // Of the shaped call. False: it has a frame now.
+  static bool end_shaped(ThreadState& thread, const at::RecordFunction& function) {
+    Link& link = *thread.link;
+    const std::lock_guard lock(link.mutex);
+    if (link.observer != nullptr && !link.observer->end_shaped(function, thread)) return false;
+    thread.shaped.op = nullptr;
+    --thread.opaque;
+    return true;
   }
 
   static void begin_node(int slot, const at::RecordFunction& function) {
@@ -178,7 +214,10 @@ std::unique_ptr<at::ObserverContext> begin_call(const at::RecordFunction& functi
 }
 template <int kSlot>
 void end_call(const at::RecordFunction& function, at::ObserverContext* context) {
-  if (context != nullptr) CallbackBody::end(state_of(kSlot), function, static_cast<Taken*>(context)->as);
+  if (context == nullptr) return;
+  ThreadState& thread = state_of(kSlot);
+  if (thread.shaped.op != nullptr && CallbackBody::end_shaped(thread, function)) return;
+  CallbackBody::end(thread, function, static_cast<Taken*>(context)->as);
 }
 template <int kSlot>
 std::unique_ptr<at::ObserverContext> begin_node(const at::RecordFunction& function) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -74,10 +75,9 @@ struct Observer::Frame {
 
   OpCall call;
   Operator* op = nullptr;
-  bool logged = false;       // false: only hides what it calls
-  bool shapes_only = false;  // of all its tensors, and each use is a value of its own
-  bool opaque = true;        // hides what it calls
-  bool autograd = false;     // its kernel begins in autograd, where a dispatch mode still sees what it calls
+  bool logged = false;    // false: only hides what it calls
+  bool opaque = true;     // hides what it calls
+  bool autograd = false;  // its kernel begins in autograd, where a dispatch mode still sees what it calls
   bool backward = false;
   bool trains = true;  // false: what it writes only when training, it does not write
   bool has_children = false;
@@ -107,7 +107,7 @@ struct Observer::Frame {
   }
   // Of what was collected last.
   uint64_t signature_of(c10::ArrayRef<const c10::IValue> values) const {
-    return only_tensors ? values.size() + 1 : signature(values);
+    return only_tensors ? only_tensors_signature(values.size()) : signature(values);
   }
   // Places point to what may be gone soon.
   void forget_places() {
@@ -127,6 +127,15 @@ struct Observer::Frame {
 
  private:
   Rare rare_;
+};
+
+// A call of which only names and shapes are kept: it has no frame as long as nothing unusual happens in it.
+struct Observer::Shaped {
+  Operator* op = nullptr;  // null: none is under way
+  TextId scope = 0;
+  bool autograd = false;  // as Frame's
+  bool backward = false;
+  ShapedCall call;
 };
 
 struct Observer::Scope {
@@ -150,9 +159,11 @@ struct Observer::ThreadState {
   ThreadFlags* flags = nullptr;
   const c10::impl::PODLocalDispatchKeySet* keys = nullptr;  // PyTorch's, of this thread
   uint64_t thread = 0;
+  bool is_worker = false;  // was in a parallel region when it was first seen
   std::vector<std::unique_ptr<Frame>> frames;
   size_t depth = 0;   // of frames in use
-  size_t opaque = 0;  // of those, how many hide what they call
+  Shaped shaped;      // the innermost call, if it is one of these
+  size_t opaque = 0;  // how many of all these hide what they call
   std::vector<Scope> scopes;
   std::vector<size_t> kernels;  // depths of the frames that are kernels
   std::vector<Node> nodes;
@@ -166,13 +177,24 @@ struct Observer::ThreadState {
     return *frames[depth++];
   }
   Frame& top() { return *frames[depth - 1]; }
+  // The innermost call under way, with a frame; null: none.
+  Frame* innermost() {
+    if (shaped.op != nullptr) [[unlikely]]
+      give_frame();
+    return depth > 0 ? &top() : nullptr;
+  }
+  // To the shaped call, which is none any more.
+  void give_frame();
   // Leaves it as clean as a new one.
   void pop() { frames[--depth]->clear(); }
   // Autograd takes itself out of the way before it calls what an operator does.
   bool is_above_autograd() const { return !keys->excluded().has(c10::DispatchKey::AutogradFunctionality); }
+  // A thread that works for an operator of another one: no dispatch mode is asked there.
+  bool is_hidden_worker() const { return is_worker && at::in_parallel_region(); }
   // Whether a call that begins now is of no interest: the common case inside a visible operator, found without a lock.
   bool ignores_calls() {
-    return (opaque > 0 && !(top().autograd && is_above_autograd())) || flags->deaf > 0 || link == nullptr;
+    return (opaque > 0 && !((shaped.op != nullptr ? shaped.autograd : top().autograd) && is_above_autograd())) ||
+           flags->deaf > 0 || link == nullptr;
   }
 };
 

@@ -1,6 +1,5 @@
 #include "torch/observer.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <utility>
@@ -36,13 +35,6 @@ Keys keys_of(const std::vector<TensorPlace>& places, const c10::impl::PODLocalDi
   for (const TensorPlace& place : places) keys = keys | place.tensor->key_set();
   const c10::DispatchKeySet excluded = of_thread.excluded();
   return {keys - excluded, excluded.has(c10::DispatchKey::Python)};
-}
-
-// A boxed call shows the whole stack, of which the arguments, and later the results, are the last.
-c10::ArrayRef<const c10::IValue> arguments_of(const at::RecordFunction& function, const Operator& op) {
-  const auto inputs = function.inputs();
-  const size_t count = op.arguments.size();
-  return inputs.size() > count ? inputs.slice(inputs.size() - count) : inputs;
 }
 
 }  // namespace
@@ -112,14 +104,14 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
     if (gpu_.waiting()) gpu_.launch_all();  // it may write to what the program has made
     return false;
   }
-  Frame* parent = thread.depth > 0 ? &thread.top() : nullptr;
+  Frame* parent = thread.innermost();
   Frame& frame = thread.push();
   const auto arguments = arguments_of(function, op);
   frame.collect(arguments);
   if (gpu_.is_watched()) launch_before(op, frame);
   const auto [keys, modes_off] = keys_of(frame.places, *thread.keys);
   if (options_.view == OpView::kDispatch &&
-      (modes_off || !op.computes || is_looked_through(op, keys) || at::in_parallel_region())) {
+      (modes_off || !op.computes || is_looked_through(op, keys) || thread.is_hidden_worker())) {
     thread.pop();
     return false;
   }
@@ -147,11 +139,6 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   if (op.group_argument >= 0) [[unlikely]]
     note_group(frame, arguments);
   if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, false, lock)) return false;
-  if (frame.shapes_only && !frame.has_rare && !op.writes) {  // so there are no lists among the arguments
-    for (const TensorPlace& place : frame.places) use_shape(frame, *place.tensor, op.arguments[place.argument].place);
-    frame.places.clear();
-    return false;
-  }
   // What the call is about to write to was perhaps read just now.
   if (note_inputs(frame, lock) && op.writes && gpu_.waiting()) launch_before_writing(frame);
   return false;
@@ -178,10 +165,8 @@ void Observer::end(const at::RecordFunction& function, ThreadState& thread, std:
   if (!frame.logged || (options_.view == OpView::kLeaf && frame.has_children)) return;
   frame.call.end_ns = ticks_.now_ns();
   if (function.seqNr() >= 0) remember_forward(function, {frame.call.number, frame.scope, frame.call.pass});
-  const size_t count = frame.op->result_count;
-  c10::ArrayRef<c10::IValue> results(function.outputs());
-  if (results.size() > count) results = results.slice(results.size() - count);
-  if (results.empty() && count > 0) frame.rare().notes.add("raised", "true");
+  const auto results = results_of(function, *frame.op);
+  if (raised(results, *frame.op)) frame.rare().notes.add("raised", "true");
   if (!note_results(frame, results, lock)) return;
   if (python_.hook && !call_hook(frame, results, lock)) return;
   thread.last_event = frame.call.number;

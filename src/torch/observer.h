@@ -103,6 +103,8 @@ class Observer {
   void set_sink(OpSink* sink, OwnerSide owner = {}) {
     sink_ = sink;
     keeps_meta_ = sink->keeps_meta();
+    only_shapes_ =
+        keeps_meta_ && options_.view == OpView::kDispatch && !options_.ids && !options_.stacks && !python_.hook;
     owner_ = std::move(owner);
   }
   // Of padded tensors on a GPU; before start().
@@ -162,6 +164,7 @@ class Observer {
     Name name = {};
   };
   struct Scope;
+  struct Shaped;
   struct Forward {
     uint32_t event;
     TextId scope;
@@ -182,6 +185,15 @@ class Observer {
   // observer stopped: nothing of it may be touched any more.
   // Pushes a frame when the call is visible; true for the range of an autograd.Function.
   bool begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock);
+  // Where nothing but names and shapes is asked for: the same for a call that has nothing unusual, without a frame.
+  enum class Taken : uint8_t {
+    kNo,      // to be taken as any other
+    kHidden,  // no dispatch mode would see it
+    kYes,
+  };
+  Taken begin_shaped(const at::RecordFunction& function, ThreadState& thread) noexcept;
+  // False: it has a frame now, and is to be ended as any other.
+  bool end_shaped(const at::RecordFunction& function, ThreadState& thread) noexcept;
   void end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock);
   void finish(Frame& frame);
   void note_rare(Frame& frame);
@@ -195,6 +207,9 @@ class Observer {
                        std::unique_lock<SpinLock>& lock);
   // Where a call stands, and its name, which is there until the next one is asked for; then its beginning, with what is
   // the same for operators and kernels.
+  template <class Call>
+  uint64_t find_scope(Call& call, const ThreadState& thread, uint64_t number);
+  void set_head(OpHead& head, const ThreadState& thread, const Frame* parent, bool backward);
   const Name* place_call(Frame& frame, const ThreadState& thread, const std::string& operation, uint64_t number,
                          std::unique_lock<SpinLock>& lock);
   bool begin_call(Frame& frame, const ThreadState& thread, const Frame* parent, OpKind kind, const Name& name,
@@ -211,8 +226,6 @@ class Observer {
   bool read_groups(Frame& frame, std::unique_lock<SpinLock>& lock);
   void add_part(Frame& frame, const OpTensor& whole, const PythonSide::Part& part);
   void use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how);
-  // Of a call that keeps names and shapes only, which should cost least.
-  void use_shape(Frame& frame, const at::Tensor& tensor, PlaceId place);
   void launch_before(const Operator& op, const Frame& frame);
   void launch_before_writing(Frame& frame);
   void send_to_gpu(Frame& frame);
@@ -231,7 +244,8 @@ class Observer {
   PythonSide python_;
   OwnerSide owner_;
   OpSink* sink_ = nullptr;
-  bool keeps_meta_ = false;  // the sink
+  bool keeps_meta_ = false;   // the sink
+  bool only_shapes_ = false;  // of calls whose level does not ask for more
   std::shared_ptr<Link> link_;
   std::atomic<int> slot_{-1};
 

@@ -7,13 +7,44 @@
 // of these do.
 namespace ttap::torch_source {
 
+// A boxed call shows the whole stack, of which the arguments, and later the results, are the last.
+inline c10::ArrayRef<const c10::IValue> arguments_of(const at::RecordFunction& function, const Operator& op) {
+  const auto inputs = function.inputs();
+  const size_t count = op.arguments.size();
+  return inputs.size() > count ? inputs.slice(inputs.size() - count) : inputs;
+}
+inline c10::ArrayRef<c10::IValue> results_of(const at::RecordFunction& function, const Operator& op) {
+  const c10::ArrayRef<c10::IValue> outputs(function.outputs());
+  return outputs.size() > op.result_count ? outputs.slice(outputs.size() - op.result_count) : outputs;
+}
+
+// Whether it has none, though it should: it threw an exception.
+inline bool raised(c10::ArrayRef<c10::IValue> results, const Operator& op) {
+  return results.empty() && op.result_count > 0;
+}
+
+// Where a call stands: `call` is a Frame or a Shaped.
+template <class Call>
+inline uint64_t Observer::find_scope(Call& call, const ThreadState& thread, uint64_t number) {
+  call.backward = !thread.nodes.empty() && thread.scopes.size() <= thread.nodes.back().scopes_below;
+  call.scope = call.backward ? thread.nodes.back().scope : thread.scopes.empty() ? 0 : thread.scopes.back().name;
+  return uint64_t{call.scope} << 32 | number << 1 | (call.backward ? 1 : 0);
+}
+
 inline const Observer::Name* Observer::place_call(Frame& frame, const ThreadState& thread, const std::string& operation,
                                                   uint64_t number, std::unique_lock<SpinLock>& lock) {
-  frame.backward = !thread.nodes.empty() && thread.scopes.size() <= thread.nodes.back().scopes_below;
-  frame.scope = frame.backward ? thread.nodes.back().scope : thread.scopes.empty() ? 0 : thread.scopes.back().name;
-  const uint64_t key = uint64_t{frame.scope} << 32 | number << 1 | (frame.backward ? 1 : 0);
+  const uint64_t key = find_scope(frame, thread, number);
   const RecentName& recent = recent_name(key);
   return recent.key == key ? &recent.name : find_name(frame, operation, key, lock);
+}
+
+inline void Observer::set_head(OpHead& head, const ThreadState& thread, const Frame* parent, bool backward) {
+  head.thread = thread.thread;
+  head.pass = backward && thread.pass < 0 ? thread.nodes.back().pass : thread.pass;
+  head.forward = backward && thread.nodes.back().pass == head.pass ? thread.nodes.back().forward : kNoEvent;
+  head.parent = parent != nullptr && parent->logged ? parent->call.number
+                : thread.scopes.empty()             ? kNoEvent
+                                                    : thread.scopes.back().event;
 }
 
 inline bool Observer::begin_call(Frame& frame, const ThreadState& thread, const Frame* parent, OpKind kind,
@@ -24,23 +55,12 @@ inline bool Observer::begin_call(Frame& frame, const ThreadState& thread, const 
   call.kind = kind;
   call.name = name.text;
   call.level = *name.level;
-  frame.shapes_only = call.level == Level::kMeta && keeps_meta_ && !options_.ids;
-  call.thread = thread.thread;
-  call.pass = frame.backward && thread.pass < 0 ? thread.nodes.back().pass : thread.pass;
-  if (frame.backward && thread.nodes.back().pass == call.pass) call.forward = thread.nodes.back().forward;
-  call.parent = parent != nullptr && parent->logged ? parent->call.number
-                : thread.scopes.empty()             ? kNoEvent
-                                                    : thread.scopes.back().event;
+  set_head(call, thread, parent, frame.backward);
   if (options_.stacks && !take_stack(call, lock, own_frames)) return false;
   call.graph = GpuTaps::is_capturing() ? graph_here() : nullptr;
   call.start_ns = ticks_.now_ns();
   sink_->begin(call);
   return true;
-}
-
-[[gnu::always_inline]] inline void Observer::use_shape(Frame& frame, const at::Tensor& tensor, PlaceId place) {
-  const MetaId meta = tensors_.meta_of(tensor);
-  frame.call.shapes.push_back({place, meta, next_value_++});
 }
 
 }  // namespace ttap::torch_source

@@ -29,7 +29,7 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
   std::unique_lock lock(link->mutex);
   if (link->observer != this) return;
   if (gpu_.waiting()) gpu_.launch_all();
-  Frame* parent = thread->depth > 0 ? &thread->top() : nullptr;
+  Frame* parent = thread->innermost();
   Frame& frame = thread->push();
   ++thread->opaque;  // what a launcher calls is not the program's
   thread->kernels.push_back(thread->depth);

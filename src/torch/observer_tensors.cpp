@@ -112,17 +112,10 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   if (op.is_c10d && !wait_for_collective(frame, results, lock)) return false;
   if (options_.ids && frame.has_rare)
     for (const Frame::Written& written : frame.rare().written) tensors_.written(written.tensor);
-  const size_t first_result = frame.call.shapes.size() + frame.call.uses.size();
+  const size_t first_result = frame.call.uses.size();
   frame.collect(results);
   frame.result_count = static_cast<uint32_t>(results.size());
   const bool has_subclasses = any_subclass(frame.places);
-  if (frame.shapes_only && !frame.has_rare && !has_subclasses && !op.is_collective) {  // nothing to be asked or read
-    for (const TensorPlace& place : frame.places)
-      use_shape(frame, *place.tensor, places_.of_result(place.argument, results.size(), -1));
-    note_results_text(frame, results, first_result);
-    frame.places.clear();
-    return true;
-  }
   if (has_subclasses && !describe_subclasses(frame, true, lock)) return false;
   if (op.is_wait)
     for (const TensorPlace& place : frame.places) tensors_.written(*place.tensor);

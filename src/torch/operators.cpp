@@ -114,6 +114,7 @@ std::unique_ptr<Operator> OperatorTable::make(const at::RecordFunction& function
   op->is_wait = op->name == "_c10d_functional::wait_tensor" || op->name == "c10d_functional::wait_tensor";
   op->result_comes_later = starts_with(op->name, "_c10d_functional::") && !op->is_wait;
   op->is_collective = op->is_c10d || op->is_wait || op->result_comes_later;
+  op->may_be_shaped = op->computes && !op->writes && !op->is_collective && op->group_argument < 0;
   op->is_view = !op->writes && !op->schema->returns().empty();
   for (const c10::Argument& result : op->schema->returns())
     op->is_view = op->is_view && result.alias_info() != nullptr && !result.alias_info()->isWrite();

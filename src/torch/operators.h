@@ -77,6 +77,8 @@ struct Operator {
 
   bool computes = true;  // false: it only changes what autograd knows of a tensor
 
+  bool may_be_shaped = false;  // nothing but its names and shapes may be kept: it computes, and writes to no argument
+
   SignatureTexts argument_texts;
   SignatureTexts result_texts;
 };

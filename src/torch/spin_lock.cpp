@@ -38,6 +38,8 @@ bool can_be_owned() {
 
 }  // namespace
 
+constinit thread_local char SpinLock::own_byte_ = 0;
+
 void SpinLock::lock_shared() {
   if (!taken_.exchange(true, std::memory_order_acquire)) {
     if (take_from_owner()) return;
@@ -54,10 +56,10 @@ void SpinLock::lock_shared() {
 
 // For the one that has `taken_`. False: the owner, who was that until now, is still inside.
 bool SpinLock::take_from_owner() {
-  const pthread_t owner = owner_.load(std::memory_order_relaxed);
+  const uintptr_t owner = owner_.load(std::memory_order_relaxed);
   if (owner == kNobodyYet) {
     // The next time.
-    owner_.store(can_be_owned() ? ::pthread_self() : kNobodyAnyMore, std::memory_order_relaxed);
+    owner_.store(can_be_owned() ? this_thread() : kNobodyAnyMore, std::memory_order_relaxed);
     return true;
   }
   if (owner != kNobodyAnyMore) {

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
+#include <cstdint>
 
 namespace ttap::torch_source {
 
@@ -18,7 +17,7 @@ namespace ttap::torch_source {
 class SpinLock {
  public:
   void lock() {
-    const pthread_t self = ::pthread_self();
+    const uintptr_t self = this_thread();
     if (owner_.load(std::memory_order_relaxed) == self) {
       owner_inside_.store(true, std::memory_order_relaxed);
       std::atomic_signal_fence(std::memory_order_seq_cst);  // the barrier is the other thread's
@@ -43,15 +42,19 @@ class SpinLock {
   void reset();
 
  private:
-  // No thread has these numbers.
-  static constexpr pthread_t kNobodyYet = 0;
-  static constexpr pthread_t kNobodyAnyMore = 1;
+  // A thread, by where something of its own lies; no thread has these numbers.
+  static uintptr_t this_thread() { return reinterpret_cast<uintptr_t>(&own_byte_); }
+  static constexpr uintptr_t kNobodyYet = 0;
+  static constexpr uintptr_t kNobodyAnyMore = 1;
 
   void lock_shared();
   void wait();
   bool take_from_owner();
 
-  std::atomic<pthread_t> owner_{kNobodyYet};
+  // At a fixed distance from the thread's pointer: see callbacks.cpp.
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local char own_byte_;
+
+  std::atomic<uintptr_t> owner_{kNobodyYet};
   std::atomic<bool> owner_inside_{false};
   std::atomic<bool> taken_{false};  // by whoever is not the owner
   bool held_by_owner_ = false;      // of whoever holds the lock

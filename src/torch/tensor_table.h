@@ -30,7 +30,15 @@ class TensorTable {
     bool is_read;  // more than dtype and shape of it were kept
   };
 
-  MetaId meta_of(const at::Tensor& tensor) {
+  // Strided, and its sizes are numbers: the keys it is dispatched by say all else that a meta depends on.
+  static bool is_usual(const c10::TensorImpl& impl) {
+    constexpr c10::DispatchKeySet kUnusual({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
+                                            c10::DispatchKey::NestedTensor, c10::DispatchKey::Python,
+                                            c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::MkldnnCPU});
+    return !impl.key_set().has_any(kUnusual) && !impl.has_symbolic_sizes_strides();
+  }
+
+  [[gnu::always_inline]] MetaId meta_of(const at::Tensor& tensor) {
     const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
     if (!is_usual(impl)) [[unlikely]]
       return find_or_add_meta(tensor);
@@ -136,13 +144,6 @@ class TensorTable {
     size_t next_ = 0;
   };
 
-  // Strided, and its sizes are numbers: the keys it is dispatched by say all else that a meta depends on.
-  static bool is_usual(const c10::TensorImpl& impl) {
-    constexpr c10::DispatchKeySet kUnusual({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
-                                            c10::DispatchKey::NestedTensor, c10::DispatchKey::Python,
-                                            c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::MkldnnCPU});
-    return !impl.key_set().has_any(kUnusual) && !impl.has_symbolic_sizes_strides();
-  }
   static constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;
   static uint64_t stirred(uint64_t hash, uint64_t value) {
     hash = (hash ^ value) * kOdd;

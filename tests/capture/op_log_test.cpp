@@ -24,6 +24,13 @@ class OpLogTest : public ::testing::Test {
     call.end_ns = 1500;
     return call;
   }
+  ShapedCall shaped(std::string_view name, std::initializer_list<OpShape> shapes) {
+    ShapedCall call;
+    call.name = texts_.intern(name);
+    call.thread = 7;
+    for (const OpShape& shape : shapes) call.shapes[call.count++] = shape;
+    return call;
+  }
   PlaceId place(std::string_view role, std::string_view path) {
     places_.push_back({texts_.intern(role), texts_.intern(path)});
     return static_cast<PlaceId>(places_.size() - 1);
@@ -99,10 +106,9 @@ TEST_F(OpLogTest, SavesCallsWithTheirTensorsAndWhoMadeThem) {
 }
 
 TEST_F(OpLogTest, KeepsShapesAloneAsUsesAndTensors) {
-  OpCall relu = call("aten::relu");
-  log_.begin(relu);
-  relu.shapes = {{in_, two_, 1}, {out_, two_, 2}};
-  log_.end(relu);
+  ShapedCall relu = shaped("aten::relu", {{in_, two_, 1}, {out_, two_, 2}});
+  log_.begin_shaped(relu);
+  log_.end_shaped(relu);
   const Pass pass = saved();
   ASSERT_EQ(pass.tensor_count(), 2U);
   EXPECT_EQ(log_.tensor_count(), 2U);
@@ -113,16 +119,16 @@ TEST_F(OpLogTest, KeepsShapesAloneAsUsesAndTensors) {
   EXPECT_FALSE(pass.use(0, 1).written);
 }
 
-TEST_F(OpLogTest, KeepsShapesBeforeWhatElseThereIs) {
-  OpCall mixed = call("aten::mixed");
-  log_.begin(mixed);
-  mixed.shapes = {{in_, two_, 1}};
-  take(mixed, out_, 2, Level::kFingerprint, {3, 4});
-  log_.end(mixed);
-  OpCall after = call("aten::relu");
-  log_.begin(after);
-  after.shapes = {{in_, two_, 3}};
-  log_.end(after);
+TEST_F(OpLogTest, KeepsShapesAmongOtherCalls) {
+  OpCall before = call("aten::mixed");
+  log_.begin(before);
+  before.uses.push_back({.place = in_, .tensor = 1, .value = 1, .written = false});
+  before.tensors.push_back({.place = in_, .meta = two_, .value = 1});
+  take(before, out_, 2, Level::kFingerprint, {3, 4});
+  log_.end(before);
+  ShapedCall after = shaped("aten::relu", {{in_, two_, 3}});
+  log_.begin_shaped(after);
+  log_.end_shaped(after);
   const Pass pass = saved();
   ASSERT_EQ(pass.tensor_count(), 3U);
   EXPECT_EQ(pass.tensor(0).role, "in");
