@@ -55,7 +55,7 @@ void OpLog::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& sou
   call.fingerprints.push_back(source.known != nullptr ? *source.known : fingerprint(source.view));
 }
 
-inline OpLog::Call& OpLog::add_row(const OpHead& call) {
+[[gnu::always_inline]] inline OpLog::Call& OpLog::add_row(const OpHead& call) {
   const uint64_t duration = call.end_ns - call.start_ns;
   Call& row = calls_.append();
   row.number = call.number;

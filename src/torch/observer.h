@@ -191,6 +191,17 @@ class Observer {
     kHidden,  // no dispatch mode would see it
     kYes,
   };
+  struct ShapesFound {
+    c10::DispatchKeySet keys = {};
+    bool are_usual = false;    // all of them, and the call has room for them
+    bool only_tensors = true;  // nothing else is among the values
+
+    uint64_t signature_of(c10::ArrayRef<const c10::IValue> values) const {
+      return only_tensors ? only_tensors_signature(values.size()) : signature(values);
+    }
+  };
+  // The tensors among some values; their places are numbers within these as yet.
+  ShapesFound add_shapes(ShapedCall& call, c10::ArrayRef<const c10::IValue> values);
   Taken begin_shaped(const at::RecordFunction& function, ThreadState& thread) noexcept;
   // False: it has a frame now, and is to be ended as any other.
   bool end_shaped(const at::RecordFunction& function, ThreadState& thread) noexcept;

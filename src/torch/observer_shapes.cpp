@@ -29,41 +29,39 @@ void Observer::ThreadState::give_frame() {
 
 namespace {
 
-// The tensors among some values, in order.
-struct LoneTensors {
-  const at::Tensor* tensors[ShapedCall::kMost];
-  uint32_t at[ShapedCall::kMost];
-  uint32_t count = 0;
-  bool are_all = true;  // nothing else is among the values
+// Of all tensors among some values.
+c10::DispatchKeySet keys_of(c10::ArrayRef<const c10::IValue> values) {
   c10::DispatchKeySet keys;
-
-  // False: they are too many, or there is something unusual about them.
-  [[gnu::always_inline]] bool collect(c10::ArrayRef<const c10::IValue> values, uint32_t most) {
-    for (uint32_t i = 0; i < values.size(); ++i) {
-      const c10::IValue& value = values[i];
-      if (!value.isTensor()) {
-        if (may_hold_tensors(value)) return false;
-        are_all = false;
-        continue;
-      }
-      const at::Tensor& tensor = value.toTensor();
-      if (!tensor.defined() || is_number(tensor)) {
-        are_all = false;
-        continue;
-      }
-      if (count == most || !TensorTable::is_usual(*tensor.unsafeGetTensorImpl())) return false;
-      keys = keys | tensor.key_set();
-      tensors[count] = &tensor;
-      at[count++] = i;
-    }
-    return true;
-  }
-  uint64_t signature_of(c10::ArrayRef<const c10::IValue> values) const {
-    return are_all ? only_tensors_signature(values.size()) : signature(values);
-  }
-};
+  for (const c10::IValue& value : values)
+    if (value.isTensor() && value.toTensor().defined()) keys = keys | value.toTensor().key_set();
+  return keys;
+}
 
 }  // namespace
+
+// Twice for every call, and not a part of its callers: what has just been fetched need not be fetched again.
+[[gnu::noinline]] Observer::ShapesFound Observer::add_shapes(ShapedCall& call,
+                                                             c10::ArrayRef<const c10::IValue> values) {
+  ShapesFound found;
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    const c10::IValue& value = values[i];
+    if (!value.isTensor()) {
+      if (may_hold_tensors(value)) return found;
+      found.only_tensors = false;
+      continue;
+    }
+    const at::Tensor& tensor = value.toTensor();
+    if (!tensor.defined() || is_number(tensor)) {
+      found.only_tensors = false;
+      continue;
+    }
+    if (call.count == ShapedCall::kMost || !TensorTable::is_usual(*tensor.unsafeGetTensorImpl())) return found;
+    found.keys = found.keys | tensor.key_set();
+    call.shapes[call.count++] = {i, tensors_.usual_meta_of(tensor), next_value_++};
+  }
+  found.are_usual = true;
+  return found;
+}
 
 Observer::Taken Observer::begin_shaped(const at::RecordFunction& function, ThreadState& thread) noexcept try {
   Operator& op = operators_.of(function);
@@ -71,24 +69,31 @@ Observer::Taken Observer::begin_shaped(const at::RecordFunction& function, Threa
       gpu_.is_watched() || sink_->full())
     return Taken::kNo;
   const auto arguments = arguments_of(function, op);
-  LoneTensors found;
-  if (!found.collect(arguments, ShapedCall::kMost)) return Taken::kNo;
-  const c10::DispatchKeySet excluded = thread.keys->excluded();
-  const c10::DispatchKeySet keys = (found.keys | thread.keys->included()) - excluded;
-  if (excluded.has(c10::DispatchKey::Python) || is_looked_through(op, keys) || thread.is_hidden_worker())
-    return Taken::kHidden;
+  const c10::DispatchKeySet included = thread.keys->included(), excluded = thread.keys->excluded();
+  const bool modes_off = excluded.has(c10::DispatchKey::Python);
+  if (modes_off || thread.is_hidden_worker()) return Taken::kHidden;
+  if (op.is_composite && is_looked_through(op, (keys_of(arguments) | included) - excluded)) return Taken::kHidden;
   Shaped& shaped = thread.shaped;
+  ShapedCall& call = shaped.call;
+  call.count = 0;
+  const uint32_t value_before = next_value_;
+  const auto leave = [&](Taken taken) {
+    next_value_ = value_before;
+    return taken;
+  };
+  const ShapesFound found = add_shapes(call, arguments);
+  if (!found.are_usual) return leave(Taken::kNo);
+  const c10::DispatchKeySet keys = (found.keys | included) - excluded;
+  if (is_looked_through(op, keys)) return leave(Taken::kHidden);
   const uint64_t key = find_scope(shaped, thread, op.number);
   const RecentName& recent = recent_name(key);
-  if (recent.key != key || recent.name.level != Level::kMeta || keys.has(c10::DispatchKey::Python)) return Taken::kNo;
-  ShapedCall& call = shaped.call;
+  if (recent.key != key || recent.name.level != Level::kMeta || keys.has(c10::DispatchKey::Python))
+    return leave(Taken::kNo);
   call.name = recent.name.text;
   set_head(call, thread, thread.depth > 0 ? &thread.top() : nullptr, shaped.backward);
   call.arguments =
       op.argument_texts.of(found.signature_of(arguments), [&] { return texts_.intern(arguments_text(op, arguments)); });
-  for (uint32_t i = 0; i < found.count; ++i)
-    call.shapes[i] = {op.arguments[found.at[i]].place, tensors_.meta_of(*found.tensors[i]), next_value_++};
-  call.count = found.count;
+  for (uint32_t i = 0; i < call.count; ++i) call.shapes[i].place = op.arguments[call.shapes[i].place].place;
   shaped.autograd = op.has_autograd && keys.has_any(c10::autograd_dispatch_keyset);
   call.start_ns = ticks_.now_ns();
   ++counts_.calls;
@@ -106,17 +111,19 @@ bool Observer::end_shaped(const at::RecordFunction& function, ThreadState& threa
   Operator& op = *shaped.op;
   call.end_ns = ticks_.now_ns();
   const auto results = results_of(function, op);
-  LoneTensors found;
-  if (raised(results, op) || !found.collect(results, ShapedCall::kMost - call.count)) {
+  const uint32_t first = call.count, value_before = next_value_;
+  const ShapesFound found = raised(results, op) ? ShapesFound{} : add_shapes(call, results);
+  if (!found.are_usual) {
+    call.count = first;
+    next_value_ = value_before;
     thread.give_frame();
     return false;
   }
-  call.results = results.empty() ? 0 : op.result_texts.of(found.signature_of(results) + call.count, [&] {
-    return texts_.intern(results_text(op, results, call.count));
+  call.results = results.empty() ? 0 : op.result_texts.of(found.signature_of(results) + first, [&] {
+    return texts_.intern(results_text(op, results, first));
   });
-  for (uint32_t i = 0; i < found.count; ++i)
-    call.shapes[call.count++] = {places_.of_result(found.at[i], results.size(), -1),
-                                 tensors_.meta_of(*found.tensors[i]), next_value_++};
+  for (uint32_t i = first; i < call.count; ++i)
+    call.shapes[i].place = places_.of_result(call.shapes[i].place, results.size(), -1);
   call.notes = shaped.backward ? thread.nodes.back().notes : 0;
   if (function.seqNr() >= 0) remember_forward(function, {call.number, shaped.scope, call.pass});
   thread.last_event = call.number;

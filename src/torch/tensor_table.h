@@ -38,11 +38,11 @@ class TensorTable {
     return !impl.key_set().has_any(kUnusual) && !impl.has_symbolic_sizes_strides();
   }
 
-  [[gnu::always_inline]] MetaId meta_of(const at::Tensor& tensor) {
-    const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-    if (!is_usual(impl)) [[unlikely]]
-      return find_or_add_meta(tensor);
-    const uint64_t hash = usual_hash(impl);
+  MetaId meta_of(const at::Tensor& tensor) {
+    return is_usual(*tensor.unsafeGetTensorImpl()) ? usual_meta_of(tensor) : find_or_add_meta(tensor);
+  }
+  [[gnu::always_inline]] MetaId usual_meta_of(const at::Tensor& tensor) {
+    const uint64_t hash = usual_hash(*tensor.unsafeGetTensorImpl());
     RecentMeta& recent = recent_metas_[hash >> 56];
     if (recent.hash != hash) [[unlikely]]
       recent = {hash, find_or_add_meta(tensor)};

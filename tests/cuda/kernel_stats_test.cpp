@@ -66,6 +66,73 @@ TEST(KernelStats, keep_the_mean_behind_two_outliers) {
   for (const double outlier : {1.1e9, 1.1e136}) try_with(DType::kF64, outlier, size_t{1} << 28, 0, 1);
 }
 
+// A NaN leaves fewer values to choose from.
+TEST(KernelStats, keep_the_mean_behind_an_outlier_and_a_nan) {
+  TTAP_NEEDS_GPU();
+  Gpu gpu;
+  const auto try_with = [&](DType dtype, double outlier, double value, size_t nan_at) {
+    for (const size_t count : {size_t{1000003}, size_t{9000001}, size_t{1} << 28}) {
+      const Bytes bytes = test::values_of(dtype, count, [&](size_t i) {
+        return test::bits_of(dtype, i == 0 ? outlier : i == nan_at ? NAN : value);
+      });
+      expect_agreement(gpu, bytes, c_order(count), dtype, "an outlier and a NaN");
+    }
+  };
+  try_with(DType::kF32, 1909028224, 0.54027354717254639, 1155);
+  try_with(DType::kF32, 238610672, 0.15581487119197845, 1155);
+  try_with(DType::kF64, 1806023117348466, 0.87500789245557498, 577);
+  try_with(DType::kF64, 1.1e20, 0.3, 1);
+}
+
+TEST(KernelStats, keep_the_spread_of_rows_that_begin_with_nan) {
+  TTAP_NEEDS_GPU();
+  Gpu gpu;
+  const auto try_with = [&](DType dtype, size_t rows, size_t columns, size_t nan_columns, double mean,
+                            double deviation) {
+    const size_t count = rows * columns;
+    const Bytes bytes = test::values_of(dtype, count, [&](size_t i) {
+      return test::bits_of(dtype, i % columns < nan_columns ? NAN : mean + deviation * test::about_normal(9, i));
+    });
+    expect_agreement(gpu, bytes, c_order(count), dtype, "rows that begin with NaN");
+  };
+  for (const size_t rows : {64, 4096, 65536}) {
+    try_with(DType::kF64, rows, 64, 2, 1e6, 1e-3);
+    try_with(DType::kF64, rows, 64, 63, 1e9, 1e-3);
+    try_with(DType::kF64, rows, 64, 2, 0x1p550, 0x1p500);
+    try_with(DType::kF32, rows, 128, 4, 10000, 0.01);
+  }
+  try_with(DType::kF64, 2048, 4096, 64, 1.7e9, 1e-3);
+  try_with(DType::kF64, 2048, 4096, 4090, 1.7e9, 1e-3);
+}
+
+// The squares of the equal ones are what rounding must not take anything off.
+TEST(KernelStats, keep_the_spread_of_values_that_are_nearly_all_the_same) {
+  TTAP_NEEDS_GPU();
+  Gpu gpu;
+  const auto try_with = [&](DType dtype, uint64_t equal, uint64_t odd) {
+    for (const size_t count : {size_t{1} << 15, size_t{1} << 20, size_t{1} << 22, size_t{1} << 25, size_t{1} << 28})
+      for (const size_t every : {count, count / 10 + 1, count / 1000 + 1})
+        for (const Layout& layout : {c_order(count), layouts_of(count)[0]}) {
+          if (count > size_t{1} << 25 && (every != count || layout.name != "C order")) continue;
+          const Bytes bytes =
+              test::values_of(dtype, layout.stored, [&](size_t i) { return i % every == 7 ? odd : equal; });
+          expect_agreement(gpu, bytes, layout, dtype, "all but every " + std::to_string(every));
+        }
+  };
+  const auto try_numbers = [&](DType dtype, double equal, double odd) {
+    try_with(dtype, test::bits_of(dtype, equal), test::bits_of(dtype, odd));
+  };
+  try_numbers(DType::kBF16, 1, 1e-4);
+  try_numbers(DType::kBF16, 1, 1e-10);
+  try_numbers(DType::kF16, -1e4, 3.3);
+  try_numbers(DType::kF16, -65504, 1.37);
+  try_numbers(DType::kU16, 65535, 65534);
+  try_with(DType::kF8E4M3FN, 0x7E, 0x07);  // 448, and a small one
+  try_with(DType::kF8E5M2, 0x7B, 0x2D);    // 57344
+  try_with(DType::kF8E8M0FNU, 127, 93);    // 1 and 2^-34
+  try_with(DType::kF8E8M0FNU, 127, 110);   // 1 and 2^-17
+}
+
 TEST(KernelStats, take_values_whose_sums_are_beyond_double) {
   TTAP_NEEDS_GPU();
   Gpu gpu;

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <optional>
+#include <set>
 
 #include "cuda/kernels/byte_values.h"
 #include "cuda/kernels/lane_stats.h"
@@ -105,9 +107,14 @@ template <class F>
 double centre_of(const Bytes& bytes) {
   if (F::kBits == 16) return 0;
   constexpr size_t kSize = F::kBits / 8;
-  for (size_t start = 0; start < bytes.size(); start += centre_step(bytes.size()))
+  const auto first_of = [&](size_t start) -> std::optional<double> {
     for (size_t at = start; at < start + kVectorBytes && at + kSize <= bytes.size(); at += kSize)
       if (const double value = F::value(value_at<F>(bytes, at)); std::isfinite(value)) return never_huge(value);
+    return std::nullopt;
+  };
+  if (const auto first = first_of(0)) return *first;
+  for (uint32_t number = 0; number < kCentrePlaces; ++number)
+    if (const auto found = first_of(centre_place(number, bytes.size()))) return *found;
   return 0;
 }
 
@@ -265,6 +272,52 @@ TEST(Lanes, keep_the_mean_behind_two_outliers) {
         EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, expected))
             << outlier << " at " << first << ", " << second;
     }
+}
+
+// A NaN leaves fewer values to choose from; the roundings of equal distances would all go the same way.
+TEST(Lanes, keep_the_mean_of_equal_values_behind_an_outlier_and_a_nan) {
+  const auto try_with = [&]<class F>(F*, DType dtype, double outlier, double value) {
+    const size_t count = 2000000;
+    const int64_t shape[] = {static_cast<int64_t>(count)};
+    for (const size_t nan_at : {1, 512, 1024, 1537, 3075}) {
+      const Bytes bytes = test::values_of(dtype, count, [&](size_t i) {
+        return test::bits_of(dtype, i == 0 ? outlier : i == nan_at ? NAN : value);
+      });
+      const Fingerprint expected = fingerprint({bytes.data(), dtype, shape});
+      EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(stats_by_lanes<F, 4>(bytes, 1))}, expected)) << nan_at;
+    }
+  };
+  try_with(static_cast<LaneF32*>(nullptr), DType::kF32, 1909028224, 0.54027354717254639);
+  try_with(static_cast<LaneF32*>(nullptr), DType::kF32, 238610672, 0.15581487119197845);
+  try_with(static_cast<LaneF64*>(nullptr), DType::kF64, 1806023117348466, 0.87500789245557498);
+}
+
+TEST(Lanes, keep_the_spread_of_rows_that_begin_with_nan) {
+  for (const size_t columns : {64, 4096}) {
+    const size_t count = 64 * 4096;
+    const int64_t shape[] = {static_cast<int64_t>(count)};
+    const Bytes bytes = test::values_of(DType::kF64, count, [&](size_t i) {
+      return test::bits_of(DType::kF64, i % columns < columns / 8 ? NAN : 1e9 + 1e-3 * test::about_normal(9, i));
+    });
+    const Fingerprint expected = fingerprint({bytes.data(), DType::kF64, shape});
+    for (const StatsPart& part : {stats_by_lanes<LaneF64, 2, true>(bytes, 1), stats_by_lanes<LaneF64, 4>(bytes, 2)})
+      EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, expected)) << columns;
+  }
+}
+
+// All of a short tensor, else places all over it.
+TEST(Lanes, look_for_a_centre_within_the_tensor) {
+  for (const uint64_t bytes : {16, 100, 32768, 32784, 1000000, 1 << 30}) {
+    std::set<uint64_t> places;
+    for (uint32_t number = 0; number < kCentrePlaces; ++number)
+      if (const uint64_t place = centre_place(number, bytes); place < bytes) places.insert(place);
+    const uint64_t vectors = (bytes + 15) / 16;
+    if (vectors <= kCentrePlaces)
+      EXPECT_EQ(places.size(), vectors);
+    else
+      EXPECT_GT(places.size(), kCentrePlaces * 3 / 4) << bytes;  // some meet
+    EXPECT_TRUE(std::ranges::all_of(places, [](uint64_t place) { return place % 16 == 0; }));
+  }
 }
 
 TEST(Lanes, take_values_whose_squares_are_beyond_double) {

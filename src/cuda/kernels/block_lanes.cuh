@@ -31,8 +31,8 @@ struct ValueLane {
   // Sums of 16-bit values are good enough about zero.
   static constexpr bool kHasCentre = F::kBits > 16;
   static constexpr bool kIsFloat = F::kKind == LaneKind::kFloat;
-  // Sums that threads leave: whether they have rests, or add up exactly or nearly so without; whether they may come
-  // near to what a double can hold.
+  // Sums that threads leave: whether they have rests, or are exact or nearly so without; whether they may come near to
+  // what a double can hold.
   static constexpr bool kHasRests = kHasCentre;
   static constexpr bool kSumsMayBeHuge = F::kMayBeHuge;
   static constexpr LargePlan kLargePlan = F::kBits == 16   ? kPlanOf16Bits

@@ -53,17 +53,21 @@ __device__ inline void store_copy(std::byte* copy_to, uint64_t at, const Vector&
 }
 
 // What distances are taken from: the first value of the tensor, or another; zero where none is finite.
+// Every lane of the warp comes here.
 template <class Lane, class Source>
 __device__ TTAP_APART double centre_further_on(const DeviceJob& job, const Source& source) {
   const uint64_t bytes = live_bytes(job);
-  const uint64_t step = centre_step(bytes);
-  double centre = 0;
 #pragma unroll 1
-  for (uint64_t at = 0; at < bytes; at += step) {
+  for (uint32_t first = 0; first < kCentrePlaces; first += 32) {
+    const uint64_t at = centre_place(first + threadIdx.x % 32, bytes);
     const auto valid = static_cast<uint32_t>(bytes - at < kVectorBytes ? bytes - at : kVectorBytes);
-    if (Lane::get_centre(source.partial(at, valid), valid, centre)) break;
+    double centre = 0;
+    const bool is_found = at < bytes && Lane::get_centre(source.partial(at, valid), valid, centre);
+    const uint32_t found = __ballot_sync(kAllLanes, is_found);
+    if (found != 0) return __shfl_sync(kAllLanes, centre, __ffs(static_cast<int>(found)) - 1);
+    if (centre_place(first + 31, bytes) >= bytes) break;  // that was all of it
   }
-  return centre;
+  return 0;
 }
 template <class Lane, class Source>
 __device__ inline double centre_of(const DeviceJob& job, const Source& source) {
@@ -139,7 +143,7 @@ static_assert(offsetof(DeviceResult, centre) == 8 * kColumns && offsetof(DeviceR
 
 // What a block's threads found, each `mine`: to the result when the block is the only one, else to its cells. `digest`
 // is called after the rows are written, by one warp (add_up_threads()).
-template <class Lane, class Digest>
+template <class Lane, bool HAS_RESTS, class Digest>
 __device__ inline void finish_block(uint32_t warp, const DeviceJob& job, uint64_t bytes, const LaneSums& mine,
                                     const Digest& digest, double centre, ThreadRows& rows, Scratch& scratch) {
   write_rows<Lane>(mine, rows);
@@ -150,22 +154,23 @@ __device__ inline void finish_block(uint32_t warp, const DeviceJob& job, uint64_
   const bool alone = job.blocks == 1;
   Cell* const cells = &scratch.cells[0][blockIdx.x];
   const ResultWriter result{job};
-  add_up_threads<Lane>(warp, rows, digest, [&](uint32_t column, uint64_t value, uint32_t count, double rest) {
-    if (!alone)
-      store_cell(cells + size_t{warp_of_column(column)} * kMostBlocks, value, count, rest);
-    else if constexpr (Lane::kHasRests)
-      result(column, value, count, rest);
-    else
-      result(column, value, count);
-  });
+  add_up_threads<Lane, HAS_RESTS>(
+      warp, rows, digest, [&](uint32_t column, uint64_t value, uint32_t count, double rest) {
+        if (!alone)
+          store_cell(cells + size_t{warp_of_column(column)} * kMostBlocks, value, count, rest);
+        else if constexpr (HAS_RESTS)
+          result(column, value, count, rest);
+        else
+          result(column, value, count);
+      });
   if (!alone) return;
-  if (!Lane::kHasRests && threadIdx.x == kBlockThreads - 1) result.numbers()[1] = result.numbers()[3] = 0;
+  if (!HAS_RESTS && threadIdx.x == kBlockThreads - 1) result.numbers()[1] = result.numbers()[3] = 0;
   result.end(bytes, centre);
 }
 
 // For the last block of a tensor: waits for the others, and adds up what all left, 32 blocks times this at once.
 inline constexpr uint32_t kCellsAtOnce = 4;
-template <class Lane>
+template <class Lane, bool HAS_RESTS>
 __device__ inline void finish_tensor(uint32_t warp, const DeviceJob& job, uint64_t bytes, double centre,
                                      Scratch& scratch) {
   const ResultWriter result{job};
@@ -173,7 +178,8 @@ __device__ inline void finish_tensor(uint32_t warp, const DeviceJob& job, uint64
   // there too when the others come, and the blocks done, or nearly.
 #pragma unroll 1
   for (bool rehearses = warp >= kDigestWarp;; rehearses = false) {
-    add_up_blocks<Lane, kCellsAtOnce>(warp, {&scratch.cells[0][job.first_block], rehearses ? 0u : job.blocks}, result);
+    add_up_blocks<Lane, HAS_RESTS, kCellsAtOnce>(
+        warp, {&scratch.cells[0][job.first_block], rehearses ? 0u : job.blocks}, result);
     if (!rehearses) break;
   }
   result.end(bytes, centre);

@@ -174,8 +174,8 @@ __device__ inline double added_plainly(const uint64_t (&rows)[N]) {
 // ---- from threads to a block ----
 
 // Calls put(column, value, count, rest) for every column but those of rests, in one lane. `digest` is called by one
-// warp, and gives each lane's part.
-template <class Lane, class Digest, class Put>
+// warp, and gives each lane's part. HAS_RESTS: the block's sums do, even if those of threads have none.
+template <class Lane, bool HAS_RESTS, class Digest, class Put>
 __device__ inline void add_up_threads(uint32_t warp, const ThreadRows& rows, const Digest& digest, const Put& put) {
   static_assert(kWarps == 8 && 32 * detail::kRowsAtOnce == kBlockThreads);
   const uint32_t lane = threadIdx.x % 32;
@@ -193,9 +193,13 @@ __device__ inline void add_up_threads(uint32_t warp, const ThreadRows& rows, con
   uint64_t some[detail::kRowsAtOnce];
   fetch(column, some);
   const uint32_t count = __reduce_add_sync(kAllLanes, lane < kWarps ? rows.counts[warp][lane] : 0);
-  if (Lane::kHasRests && warp < 2) {
-    uint64_t rests[detail::kRowsAtOnce];
-    fetch(column + 1, rests);
+  if (HAS_RESTS && warp < 2) {
+    double rest = 0;
+    if constexpr (Lane::kHasRests) {
+      uint64_t rests[detail::kRowsAtOnce];
+      fetch(column + 1, rests);
+      rest = detail::added_plainly(rests);
+    }
     const uint32_t exponent = detail::exponent_above(some);
     DoubleSum total;
     if (Lane::kSumsMayBeHuge && exponent >= detail::kHugeExponent) [[unlikely]]
@@ -204,7 +208,7 @@ __device__ inline void add_up_threads(uint32_t warp, const ThreadRows& rows, con
                          detail::as_double(rows.values[column + 1][lane + 32 * i])};
       });
     else
-      total = detail::added_exactly(some, detail::added_plainly(rests), exponent);
+      total = detail::added_exactly(some, rest, exponent);
     if (lane == 0) put(column, detail::as_bits(total.high), count, total.rest);
     return;
   }
@@ -299,7 +303,7 @@ struct BlockCells {
 
 // The same of blocks, which are waited for, 32 times N at once; digests are two columns like the others here. Without
 // blocks it does nothing but fetch its instructions.
-template <class Lane, uint32_t N, class Put>
+template <class Lane, bool HAS_RESTS, uint32_t N, class Put>
 __device__ inline void add_up_blocks(uint32_t warp, const BlockCells& cells, const Put& put) {
   static_assert(kWarps == 8);
   const bool is_sum = warp <= 2, is_least = warp > 2 && warp < 6;
@@ -328,7 +332,7 @@ __device__ inline void add_up_blocks(uint32_t warp, const BlockCells& cells, con
       } else {
         uint64_t below[N];
         rows.rests(below);
-        these = detail::added_exactly(some, Lane::kHasRests ? detail::added_plainly(below) : 0, exponent);
+        these = detail::added_exactly(some, HAS_RESTS ? detail::added_plainly(below) : 0, exponent);
       }
       sum = Lane::kSumsMayBeHuge ? sum_of_huge(sum, these) : sum + these;
     } else if (is_least) {

@@ -20,7 +20,7 @@ constexpr int kSmallBlocksPerMultiprocessor = 2;
 constexpr uint64_t kMediumBytes = uint64_t{64} << 20;
 constexpr uint64_t kMediumBlocks = 32 * kCellsAtOnce;
 // Of a large tensor, for each warp: plain sums of short squares are good for some thousands of values.
-constexpr uint64_t kHashBlocksPerWarp = 256;
+constexpr uint64_t kHashBlocksPerWarp = 128;
 
 __global__ void __launch_bounds__(kBlockThreads, kSmallBlocksPerMultiprocessor)
     fingerprint_small(const __grid_constant__ Batch batch, Scratch* scratch) {

@@ -88,19 +88,25 @@ struct WideStats {
       set_shift(middle(F::native(word(vectors, 0)), F::native(word(vectors, kCount / 2)),
                        F::native(word(vectors, kCount - 1))));
     Magnitude batch_least = greatest();
-    // Summed by themselves first: thousands of equal roundings, one upon the other, would be felt.
-    double batch_sum = 0, batch_squares = 0, batch_l1 = 0;
+    // Summed by themselves first, and by halves: thousands of equal roundings, one upon the other, would be felt, and
+    // equal distances add up without any.
+    double sums[kCount], squares[kCount], batch_l1 = 0;
     TTAP_UNROLL
     for (int i = 0; i < kCount; ++i) {
       const Native value = F::native(word(vectors, i));
       compare(value);
       batch_least = smaller(magnitude(value), batch_least);
       const double wide = static_cast<double>(value);
-      const double offset = distance(wide);
-      batch_sum += offset;
-      batch_squares = fma(offset, offset, batch_squares);
       batch_l1 += fabs(wide);
+      sums[i] = distance(wide);
+      squares[i] = rounded_product(sums[i], sums[i]);
+      TTAP_UNROLL
+      for (int step = 1; (i + 1) % (2 * step) == 0; step *= 2) {  // whatever has come in full, so that little waits
+        sums[i - 2 * step + 1] += sums[i - step + 1];
+        squares[i - 2 * step + 1] += squares[i - step + 1];
+      }
     }
+    const double batch_sum = sums[0], batch_squares = squares[0];
     if constexpr (kFloat) {
       // A NaN or an infinity shows in the sum of magnitudes, what is huge there or in the squares: then all of this was
       // for nothing.
@@ -245,10 +251,9 @@ struct WideStats {
     }
   }
 
-  // Value by value. Here too a batch is summed by itself.
+  // Value by value.
   TTAP_HD TTAP_APART void take_apart(const Word* words, int count) {
     if (finite == 0) set_shift(middle_of_finite(words, count));
-    double batch_sum = 0, batch_squares = 0;
     HugeBatch batch_huge;
 #if defined(__CUDA_ARCH__)
 #pragma unroll 1
@@ -268,24 +273,30 @@ struct WideStats {
       look_at_small(value);
       const double wide = static_cast<double>(value);
       ++finite;
-      batch_huge.add<F::kMayBeHuge>(distance(wide), batch_sum, batch_squares);
+      double sum = 0, squares = 0;
+      batch_huge.add<F::kMayBeHuge>(distance(wide), sum, squares);
+      add_batch(sum, squares);
       l1 += fabs(wide);
     }
-    add_batch(batch_sum, batch_squares);
     if constexpr (F::kMayBeHuge) huge.add(batch_huge);
   }
 
-  // Those that add() takes it of, or the next of them that is finite; zero where none is.
+  // As add() takes it, of those that are finite; zero where none is.
   TTAP_HD static double middle_of_finite(const Word* words, int count) {
-    const auto from = [&](int at) {
+    int all = 0;
 #if defined(__CUDA_ARCH__)
 #pragma unroll 1
 #endif
-      for (int i = 0; i < count; ++i, at = at + 1 == count ? 0 : at + 1)
-        if (is_finite(words[at])) return F::native(words[at]);
+    for (int i = 0; i < count; ++i) all += is_finite(words[i]) ? 1 : 0;
+    const auto finite_one = [&](int number) {
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1
+#endif
+      for (int i = 0; i < count; ++i)
+        if (is_finite(words[i]) && number-- == 0) return F::native(words[i]);
       return Native{};
     };
-    return middle(from(0), from(count / 2), from(count - 1));
+    return middle(finite_one(0), finite_one(all / 2), finite_one(all - 1));
   }
 
   static constexpr Word kMagnitude = [] {

@@ -47,12 +47,19 @@ TTAP_HD inline void add(LaneSums& into, const LaneSums& other) {
   into.squares = MAY_BE_HUGE ? sum_of_huge(into.squares, other.squares) : into.squares + other.squares;
 }
 
-// Where else to look for a centre when the first value is not finite: at these many places, so far apart.
-inline constexpr uint32_t kCentrePlaces = 64;
-TTAP_HD inline uint64_t centre_step(uint64_t bytes) {
+// Where else to look for a centre when the first value is not finite: at these many vectors, or all where there are no
+// more. Their distances have nothing to do with the length of rows, of which the beginnings may all be NaN.
+inline constexpr uint32_t kCentrePlaces = 2048;
+TTAP_HD inline uint64_t centre_place(uint32_t number, uint64_t bytes) {
   constexpr uint64_t kVector = 16;
-  const uint64_t step = bytes / kCentrePlaces / kVector * kVector;
-  return step < kVector ? kVector : step;
+  const uint64_t vectors = (bytes + kVector - 1) / kVector;
+  if (vectors <= kCentrePlaces) return number * kVector;
+  const uint64_t part = number * 0x9E3779B97F4A7C15u;  // of 2^64: the golden ratio's multiples are far from each other
+#if defined(__CUDA_ARCH__)
+  return __umul64hi(part, vectors) * kVector;
+#else
+  return static_cast<uint64_t>(static_cast<unsigned __int128>(part) * vectors >> 64) * kVector;
+#endif
 }
 
 // What a lane found of its values' distances from its shift: nothing huge, but for what `huge` has.

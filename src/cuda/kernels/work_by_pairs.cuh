@@ -38,7 +38,10 @@ __device__ inline void work_by_pairs(const DeviceJob& job, const Source& source,
   Feed feed(block_shared.working.feed, source, here, pair < pairs);
 
   if constexpr (Lane::kHasCentre)
-    if (threadIdx.x == 0) block_shared.centre = centre_of<Lane>(job, source);
+    if (warp == 0) {
+      const double centre = centre_of<Lane>(job, source);
+      if (in_warp == 0) block_shared.centre = centre;
+    }
   Lane lane(block_shared.working.lane, job.dtype, 0);
   load_keys(shared);
   __syncthreads();
@@ -114,8 +117,8 @@ __device__ inline void work_by_pairs(const DeviceJob& job, const Source& source,
   if (in_warp == 0) block_shared.digests[threadIdx.x / 32] = of_warp;
   __syncthreads();  // who still needs what the rows take the place of
   const auto digest = [&] { return in_warp < kWarps ? block_shared.digests[in_warp] : HashPair{}; };
-  finish_block<Lane>(warp, job, bytes, mine, digest, centre, block_shared.rows, scratch);
-  if (job.blocks > 1 && block == job.blocks - 1u) finish_tensor<Lane>(warp, job, bytes, centre, scratch);
+  finish_block<Lane, true>(warp, job, bytes, mine, digest, centre, block_shared.rows, scratch);
+  if (job.blocks > 1 && block == job.blocks - 1u) finish_tensor<Lane, true>(warp, job, bytes, centre, scratch);
 }
 
 }  // namespace ttap::cuda

@@ -67,6 +67,8 @@ __device__ inline void work_by_slices(const DeviceJob& job, const Source& source
                                       SlicesShared<Lane>& block_shared) {
   using namespace slices;
   constexpr uint32_t kRoundsAhead = ONE_ROUND ? 1 : Source::kRoundsAhead;
+  // Of so few values as a round has, the sums of a block are good enough without.
+  constexpr bool kHasRests = Lane::kHasRests || !ONE_ROUND;
   HashShared& shared = block_shared.hash;
   const uint32_t warp = warp_number();
   const uint32_t first_place = warp % kWarpsEach * (32 * kVectors) + threadIdx.x % 32;
@@ -162,8 +164,8 @@ __device__ inline void work_by_slices(const DeviceJob& job, const Source& source
     }
     return all;
   };
-  finish_block<Lane>(warp, job, bytes, found, digest, centre, block_shared.rows, scratch);
-  if (job.blocks > 1 && block == job.blocks - 1u) finish_tensor<Lane>(warp, job, bytes, centre, scratch);
+  finish_block<Lane, kHasRests>(warp, job, bytes, found, digest, centre, block_shared.rows, scratch);
+  if (job.blocks > 1 && block == job.blocks - 1u) finish_tensor<Lane, kHasRests>(warp, job, bytes, centre, scratch);
 }
 
 }  // namespace ttap::cuda
