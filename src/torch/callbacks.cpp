@@ -143,13 +143,15 @@ struct CallbackBody {
 
   // With the lock held.
   static Taken* begin_frame(ThreadState& thread, const at::RecordFunction& function) {
-    const size_t depth = thread.depth;
+    size_t depth = thread.depth;
     const size_t engine = thread.engine.size();
     bool is_function = false;
     bool done = false;
     {
       std::unique_lock lock(thread.link->mutex, std::adopt_lock);
       done = guarded(thread, lock, [&](Observer& observer, std::unique_lock<SpinLock>&) {
+        (void)thread.innermost();  // gets its frame now: this call's own comes after it
+        depth = thread.depth;
         is_function = observer.begin(function, thread, lock);
       });
     }
@@ -216,8 +218,9 @@ template <int kSlot>
 void end_call(const at::RecordFunction& function, at::ObserverContext* context) {
   if (context == nullptr) return;
   ThreadState& thread = state_of(kSlot);
-  if (thread.shaped.op != nullptr && CallbackBody::end_shaped(thread, function)) return;
-  CallbackBody::end(thread, function, static_cast<Taken*>(context)->as);
+  const Taken::As as = static_cast<Taken*>(context)->as;
+  const bool is_shaped = as == Taken::As::kFrame && thread.shaped.op != nullptr;
+  if (!is_shaped || !CallbackBody::end_shaped(thread, function)) CallbackBody::end(thread, function, as);
 }
 template <int kSlot>
 std::unique_ptr<at::ObserverContext> begin_node(const at::RecordFunction& function) {

@@ -12,7 +12,7 @@ void Observer::ThreadState::give_frame() {
   frame.call.tensors.reserve(shaped.call.count);
   ++depth;  // nothing can fail from here on
   static_cast<OpHead&>(frame.call) = shaped.call;
-  frame.call.results = frame.call.notes = 0;  // those of the one before, until it has ended
+  frame.call.results = frame.call.notes = 0;  // which the ordinary end sets
   frame.call.level = Level::kMeta;
   for (uint32_t i = 0; i < shaped.call.count; ++i) {
     const OpShape& shape = shaped.call.shapes[i];
@@ -29,11 +29,13 @@ void Observer::ThreadState::give_frame() {
 
 namespace {
 
-// Of all tensors among some values.
-c10::DispatchKeySet keys_of(c10::ArrayRef<const c10::IValue> values) {
+// Of all tensors among some values; nothing where there are lists of them.
+std::optional<c10::DispatchKeySet> keys_of(c10::ArrayRef<const c10::IValue> values) {
   c10::DispatchKeySet keys;
-  for (const c10::IValue& value : values)
+  for (const c10::IValue& value : values) {
+    if (may_hold_tensors(value)) return std::nullopt;
     if (value.isTensor() && value.toTensor().defined()) keys = keys | value.toTensor().key_set();
+  }
   return keys;
 }
 
@@ -72,7 +74,11 @@ Observer::Taken Observer::begin_shaped(const at::RecordFunction& function, Threa
   const c10::DispatchKeySet included = thread.keys->included(), excluded = thread.keys->excluded();
   const bool modes_off = excluded.has(c10::DispatchKey::Python);
   if (modes_off || thread.is_hidden_worker()) return Taken::kHidden;
-  if (op.is_composite && is_looked_through(op, (keys_of(arguments) | included) - excluded)) return Taken::kHidden;
+  if (op.is_composite) {
+    const auto of_arguments = keys_of(arguments);
+    if (!of_arguments) return Taken::kNo;
+    if (is_looked_through(op, (*of_arguments | included) - excluded)) return Taken::kHidden;
+  }
   Shaped& shaped = thread.shaped;
   ShapedCall& call = shaped.call;
   call.count = 0;
@@ -94,15 +100,15 @@ Observer::Taken Observer::begin_shaped(const at::RecordFunction& function, Threa
   call.arguments =
       op.argument_texts.of(found.signature_of(arguments), [&] { return texts_.intern(arguments_text(op, arguments)); });
   for (uint32_t i = 0; i < call.count; ++i) call.shapes[i].place = op.arguments[call.shapes[i].place].place;
+  call.notes = shaped.backward ? thread.nodes.back().notes : 0;
   shaped.autograd = op.has_autograd && keys.has_any(c10::autograd_dispatch_keyset);
   call.start_ns = ticks_.now_ns();
   ++counts_.calls;
   sink_->begin_shaped(call);
   shaped.op = &op;
   return Taken::kYes;
-} catch (const std::exception& error) {
-  fail(error.what());
-  return Taken::kHidden;
+} catch (...) {
+  return Taken::kNo;  // where it is counted if it fails once more
 }
 
 bool Observer::end_shaped(const at::RecordFunction& function, ThreadState& thread) noexcept try {
@@ -124,7 +130,6 @@ bool Observer::end_shaped(const at::RecordFunction& function, ThreadState& threa
   });
   for (uint32_t i = first; i < call.count; ++i)
     call.shapes[i].place = places_.of_result(call.shapes[i].place, results.size(), -1);
-  call.notes = shaped.backward ? thread.nodes.back().notes : 0;
   if (function.seqNr() >= 0) remember_forward(function, {call.number, shaped.scope, call.pass});
   thread.last_event = call.number;
   thread.last_scope = shaped.scope;
@@ -132,6 +137,9 @@ bool Observer::end_shaped(const at::RecordFunction& function, ThreadState& threa
   return true;
 } catch (const std::exception& error) {
   fail(error.what());
+  return true;
+} catch (...) {
+  fail("an unknown exception");
   return true;
 }
 

@@ -309,14 +309,12 @@ TEST(Lanes, keep_the_spread_of_rows_that_begin_with_nan) {
 TEST(Lanes, look_for_a_centre_within_the_tensor) {
   for (const uint64_t bytes : {16, 100, 32768, 32784, 1000000, 1 << 30}) {
     std::set<uint64_t> places;
-    for (uint32_t number = 0; number < kCentrePlaces; ++number)
-      if (const uint64_t place = centre_place(number, bytes); place < bytes) places.insert(place);
+    for (uint32_t number = 0; number < kCentrePlaces; ++number) places.insert(centre_place(number, bytes));
     const uint64_t vectors = (bytes + 15) / 16;
     if (vectors <= kCentrePlaces)
-      EXPECT_EQ(places.size(), vectors);
+      EXPECT_EQ(std::ranges::count_if(places, [&](uint64_t place) { return place < bytes; }), vectors);
     else
-      EXPECT_GT(places.size(), kCentrePlaces * 3 / 4) << bytes;  // some meet
-    EXPECT_TRUE(std::ranges::all_of(places, [](uint64_t place) { return place % 16 == 0; }));
+      EXPECT_TRUE(places.size() > kCentrePlaces * 3 / 4 && *places.rbegin() < bytes) << bytes;  // some meet
   }
 }
 

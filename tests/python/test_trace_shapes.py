@@ -12,7 +12,7 @@ X = torch.arange(6.0).view(2, 3)
 
 
 def kept_of(body, *, model=None, **options):
-    """All that is kept but for time and thread."""
+    """All that is kept but for time and thread; and the memory that takes, for the shorter way needs less."""
     with tap.trace(*([] if model is None else [model]), ids=False, **options) as trace:
         body()
     assert trace.counts["failed"] == trace.counts["no_room"] == 0
@@ -23,18 +23,20 @@ def kept_of(body, *, model=None, **options):
         tensor = (record.key, record.event, record.dtype, record.shape, record.strides, record.device, record.level)
         return use.role, use.path, use.written, use.tensor, tensor
 
-    return [
+    kept = [
         (event.name, event.kind, event.call, event.parent, event.arguments, event.results, event.notes, event.forward,
          event.returned, [use_of(use) for use in event.uses])
         for event in trace
     ]  # fmt: skip
+    return kept, trace.counts["bytes"]
 
 
-def the_same_both_ways(make, *, model=None):
+def the_same_both_ways(make, *, model=None, takes_shorter_way=True):
     """Hooks need more of a call than names and shapes. `make` gives the work, done again for each way."""
-    shorter = kept_of(make(), model=model)
-    ordinary = kept_of(make(), model=model, hooks=lambda *_: None)
+    shorter, bytes_of_shorter = kept_of(make(), model=model)
+    ordinary, bytes_of_ordinary = kept_of(make(), model=model, hooks=lambda *_: None)
     assert shorter == ordinary
+    assert bytes_of_shorter < bytes_of_ordinary or not takes_shorter_way
     return shorter
 
 
@@ -85,7 +87,7 @@ UNUSUAL = {
 @pytest.mark.parametrize("what", UNUSUAL)
 def test_what_is_unusual_is_kept_as_well(what):
     # The first call of a name always takes the ordinary way.
-    kept = the_same_both_ways(lambda: lambda: [UNUSUAL[what]() for _ in range(3)])
+    kept = the_same_both_ways(lambda: lambda: [UNUSUAL[what]() for _ in range(3)], takes_shorter_way=False)
     assert len(kept) >= 3
 
 
@@ -113,16 +115,99 @@ def test_what_runs_in_autograd_beneath_a_call_is_beneath_it(library):
     assert kept[-1][3] is None
 
 
+def test_a_composite_beneath_a_call_does_not_end_it(library):
+    library.define("flat(Tensor x) -> Tensor")
+    library.impl("flat", lambda x: torch.exp(x.contiguous().reshape(-1)), "Autograd")
+    x = X.clone().requires_grad_()
+
+    def work():
+        for _ in range(3):
+            torch.ops.ttap_shapes.flat(x)
+        torch.sin(x)
+
+    kept = the_same_both_ways(lambda: work)
+    assert kept[-1][0] == "aten::sin"
+    assert kept[-1][3] is None
+
+
+class NoOperator(torch.autograd.Function):
+    """Neither way runs an operator."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return 7
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return None
+
+
+class NoGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return None
+
+
+@pytest.mark.parametrize("range_of", ["a function", "the engine"])
+def test_a_range_of_autograd_beneath_a_call_does_not_end_it(library, range_of):
+    x, one = X.clone().requires_grad_(), torch.ones(2, 3)
+    prepared = []
+
+    def note(x):
+        if range_of == "a function":
+            NoOperator.apply(x)
+        else:
+            torch.autograd.backward(prepared.pop(), one)
+        torch.exp(x)
+
+    library.define("note(Tensor x) -> ()")
+    library.impl("note", note, "Autograd")
+    library.define("outer(Tensor x) -> Tensor")
+    library.impl("outer", lambda x: (torch.exp(x), torch.ops.ttap_shapes.note(x), torch.exp(x))[0], "Autograd")
+
+    def make():
+        prepared[:] = [NoGradient.apply(x) for _ in range(8)]
+
+        def work():
+            for _ in range(3):
+                torch.ops.ttap_shapes.note(x)
+            for _ in range(3):
+                torch.ops.ttap_shapes.outer(x)
+            torch.sin(x)
+
+        return work
+
+    kept = the_same_both_ways(make)
+    assert kept[-1][0] == "aten::sin"
+
+
+def test_a_composite_with_a_kernel_of_its_own_for_lists(library):
+    library.define("both(Tensor[] xs) -> Tensor")
+    library.impl("both", lambda xs: xs[0] + xs[1], "CompositeImplicitAutograd")
+    library.impl("both", lambda xs: xs[0] - xs[1], "CPU")
+    kept = the_same_both_ways(
+        lambda: lambda: [torch.ops.ttap_shapes.both([X, X]) for _ in range(3)], takes_shorter_way=False
+    )
+    assert [event[0] for event in kept] == ["ttap_shapes::both"] * 3
+
+
 @pytest.mark.parametrize("begins", ["before", "within"])
 @pytest.mark.parametrize("ends", ["within", "after"])
 def test_a_trace_that_begins_or_ends_within_a_call(library, begins, ends):
     trace = tap.trace(ids=False)
+    calls = iter(range(3))
+    last = 2  # those before are for the shorter way to be known
 
     def kernel(x):
-        if begins == "within":
+        is_last = next(calls) == last
+        if begins == "within" and is_last:
             trace.__enter__()
         y = x * 2
-        if ends == "within":
+        if ends == "within" and is_last:
             trace.__exit__(None, None, None)
         return y
 
@@ -134,7 +219,8 @@ def test_a_trace_that_begins_or_ends_within_a_call(library, begins, ends):
             trace.__enter__()
             for _ in range(2):
                 torch.relu(X)
-        torch.ops.ttap_shapes.twice(X)
+        for _ in range(3):
+            torch.ops.ttap_shapes.twice(X)
         for _ in range(2):
             torch.exp(X)
         if ends == "after":

@@ -72,8 +72,11 @@ __device__ TTAP_APART double centre_further_on(const DeviceJob& job, const Sourc
 template <class Lane, class Source>
 __device__ inline double centre_of(const DeviceJob& job, const Source& source) {
   double centre = 0;
-  if (job.bytes == 0 || Lane::get_centre(job.data, centre)) return centre;
-  if constexpr (Lane::kIsFloat || !Source::kIsAligned) return centre_further_on<Lane>(job, source);
+  bool is_found = job.bytes == 0 || Lane::get_centre(job.data, centre);
+  // Lanes agree on it: a program that writes there meanwhile, by mistake, should not make them wait for each other.
+  if constexpr (Lane::kIsFloat) is_found = __all_sync(kAllLanes, is_found);
+  if constexpr (Lane::kIsFloat || !Source::kIsAligned)
+    if (!is_found) return centre_further_on<Lane>(job, source);
   return centre;
 }
 

@@ -82,6 +82,7 @@ struct WideStats {
   template <int N>
   TTAP_HD void add(const Vector (&vectors)[N]) {
     constexpr int kCount = N * kPerVector;
+    static_assert((kCount & (kCount - 1)) == 0);
     const double shift_before = found.shift;
     const Native min_before = min, max_before = max;
     if (finite == 0) [[unlikely]]
