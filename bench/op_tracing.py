@@ -121,7 +121,8 @@ def small_op() -> list[SmallOp]:
         done = subprocess.run([sys.executable, __file__], stdout=subprocess.PIPE, check=True)
         runs.append(json.loads(done.stdout))
     if len(quiet(runs)) < len(runs):
-        print(f"small operator: {len(runs) - len(quiet(runs))} of {len(runs)} processes were disturbed", flush=True)
+        disturbed = len(runs) - len(quiet(runs))
+        print(f"small operator: {disturbed} of {len(runs)} processes were disturbed", file=sys.stderr)
     runs = quiet(runs) or runs
     found = []
     for number, (what, _, theirs, limit) in enumerate(ASKED):
