@@ -130,10 +130,10 @@ struct CallbackBody {
     Link& link = *thread.link;
     link.mutex.lock();
     if (link.observer != nullptr && link.observer->only_shapes_) {
-      const Observer::Taken taken = link.observer->begin_shaped(function, thread);
-      if (taken != Observer::Taken::kNo) {
+      const Observer::Shaping shaped = link.observer->begin_shaped(function, thread);
+      if (shaped != Observer::Shaping::kNo) {
         link.mutex.unlock();
-        if (taken == Observer::Taken::kHidden) return nullptr;
+        if (shaped == Observer::Shaping::kHidden) return nullptr;
         ++thread.opaque;
         return kAsFrame;
       }

@@ -186,7 +186,7 @@ class Observer {
   // Pushes a frame when the call is visible; true for the range of an autograd.Function.
   bool begin(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock);
   // Where nothing but names and shapes is asked for: the same for a call that has nothing unusual, without a frame.
-  enum class Taken : uint8_t {
+  enum class Shaping : uint8_t {
     kNo,      // to be taken as any other
     kHidden,  // no dispatch mode would see it
     kYes,
@@ -202,7 +202,7 @@ class Observer {
   };
   // The tensors among some values; their places are numbers within these as yet.
   ShapesFound add_shapes(ShapedCall& call, c10::ArrayRef<const c10::IValue> values);
-  Taken begin_shaped(const at::RecordFunction& function, ThreadState& thread) noexcept;
+  Shaping begin_shaped(const at::RecordFunction& function, ThreadState& thread) noexcept;
   // False: it has a frame now, and is to be ended as any other.
   bool end_shaped(const at::RecordFunction& function, ThreadState& thread) noexcept;
   void end(const at::RecordFunction& function, ThreadState& thread, std::unique_lock<SpinLock>& lock);

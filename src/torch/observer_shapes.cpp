@@ -65,36 +65,35 @@ std::optional<c10::DispatchKeySet> keys_of(c10::ArrayRef<const c10::IValue> valu
   return found;
 }
 
-Observer::Taken Observer::begin_shaped(const at::RecordFunction& function, ThreadState& thread) noexcept try {
+Observer::Shaping Observer::begin_shaped(const at::RecordFunction& function, ThreadState& thread) noexcept try {
   Operator& op = operators_.of(function);
   if (!op.may_be_shaped || thread.shaped.op != nullptr || thread.flags->compiling > 0 || GpuTaps::is_capturing() ||
       gpu_.is_watched() || sink_->full())
-    return Taken::kNo;
+    return Shaping::kNo;
   const auto arguments = arguments_of(function, op);
   const c10::DispatchKeySet included = thread.keys->included(), excluded = thread.keys->excluded();
   const bool modes_off = excluded.has(c10::DispatchKey::Python);
-  if (modes_off || thread.is_hidden_worker()) return Taken::kHidden;
+  if (modes_off || thread.is_hidden_worker()) return Shaping::kHidden;
   if (op.is_composite) {
     const auto of_arguments = keys_of(arguments);
-    if (!of_arguments) return Taken::kNo;
-    if (is_looked_through(op, (*of_arguments | included) - excluded)) return Taken::kHidden;
+    if (!of_arguments) return Shaping::kNo;
+    if (is_looked_through(op, (*of_arguments | included) - excluded)) return Shaping::kHidden;
   }
   Shaped& shaped = thread.shaped;
+  const uint64_t key = find_scope(shaped, thread, op.number);
+  const RecentName& recent = recent_name(key);
+  if (recent.key != key || recent.name.level != Level::kMeta) return Shaping::kNo;
   ShapedCall& call = shaped.call;
   call.count = 0;
   const uint32_t value_before = next_value_;
-  const auto leave = [&](Taken taken) {
+  const auto leave = [&](Shaping how) {
     next_value_ = value_before;
-    return taken;
+    return how;
   };
   const ShapesFound found = add_shapes(call, arguments);
-  if (!found.are_usual) return leave(Taken::kNo);
   const c10::DispatchKeySet keys = (found.keys | included) - excluded;
-  if (is_looked_through(op, keys)) return leave(Taken::kHidden);
-  const uint64_t key = find_scope(shaped, thread, op.number);
-  const RecentName& recent = recent_name(key);
-  if (recent.key != key || recent.name.level != Level::kMeta || keys.has(c10::DispatchKey::Python))
-    return leave(Taken::kNo);
+  if (!found.are_usual || keys.has(c10::DispatchKey::Python)) return leave(Shaping::kNo);
+  if (is_looked_through(op, keys)) return leave(Shaping::kHidden);
   call.name = recent.name.text;
   set_head(call, thread, thread.depth > 0 ? &thread.top() : nullptr, shaped.backward);
   call.arguments =
@@ -106,9 +105,9 @@ Observer::Taken Observer::begin_shaped(const at::RecordFunction& function, Threa
   ++counts_.calls;
   sink_->begin_shaped(call);
   shaped.op = &op;
-  return Taken::kYes;
+  return Shaping::kYes;
 } catch (...) {
-  return Taken::kNo;  // where it is counted if it fails once more
+  return Shaping::kNo;  // where it is counted if it fails once more
 }
 
 bool Observer::end_shaped(const at::RecordFunction& function, ThreadState& thread) noexcept try {
