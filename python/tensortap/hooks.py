@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 from torch.utils.hooks import RemovableHandle
 
+from tensortap.call_stack import keywords_of_call
 from tensortap.module_map import ModuleMap
 from tensortap.torch_warning import ignore_warning_of_global_hooks
 
@@ -93,8 +94,12 @@ class HookSet:
     def _before_any(self, module: nn.Module, args: Any) -> None:
         if torch.compiler.is_compiling():
             return
-        for hook in self._before.get(module) or ():
-            hook(module, args, {})
+        hooks = self._before.get(module)
+        if not hooks:
+            return
+        keywords = keywords_of_call(module)
+        for hook in hooks:
+            hook(module, args, keywords)
 
     def _after_any(self, module: nn.Module, args: Any, output: Any) -> None:
         if torch.compiler.is_compiling():

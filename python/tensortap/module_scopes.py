@@ -14,13 +14,13 @@ from torch import nn
 from torch.fx import GraphModule
 from torch.nn.modules import module as torch_module
 
+from tensortap.call_stack import modules_under_way
 from tensortap.compiling import forget, hide_while_compiling
 from tensortap.module_map import ModuleMap
 from tensortap.names import named_modules
 from tensortap.torch_warning import ignore_warning_of_global_hooks
 
 _CALL = "_call_impl"  # the function that calls the hooks, or what Dynamo has made of it
-_CALL_IMPL = nn.Module._call_impl.__code__
 
 
 @functools.cache
@@ -72,14 +72,16 @@ class ModuleScopes:
 
     def enter_those_under_way(self) -> None:
         """Modules that this thread is inside already, of whose calls the hooks were not told."""
-        frame = sys._getframe(1)
-        called: list[nn.Module] = []
-        while frame is not None:
-            if frame.f_code is _CALL_IMPL:
-                called.append(frame.f_locals["self"])
-            frame = frame.f_back  # type: ignore[assignment]
-        for module in reversed(called):
+        for module in modules_under_way():
             self._before(module, ())
+
+    def enter_early(self, module: nn.Module) -> None:
+        """A module whose call has begun, and of which the hook may be told only after others that want it entered."""
+        entered = self._entered()
+        if entered and entered[-1][0] is module:
+            return  # it was under way
+        self._before(module, ())
+        self._thread.early = module
 
     def name_of(self, module: nn.Module) -> str:
         """The name of a module that is being called."""
@@ -129,6 +131,9 @@ class ModuleScopes:
     def _before(self, module: nn.Module, args: Any) -> None:
         if torch.compiler.is_compiling() or self._is_compiled_region(module):
             return
+        early, self._thread.early = getattr(self._thread, "early", None), None
+        if early is module:
+            return
         given = self._name_given(module)
         entered = self._entered()
         name = given if given is not None else self.name_of(module)
@@ -148,6 +153,7 @@ class ModuleScopes:
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
         if torch.compiler.is_compiling():
             return
+        self._thread.early = None
         entered = self._entered()
         # An exception that passed by the hooks (KeyboardInterrupt) left inner modules behind.
         while any(known is module for known, _ in entered):

@@ -12,13 +12,13 @@ from torch import nn
 from torch._C._dynamo.eval_frame import set_eval_frame
 
 from tensortap import _core, cuda_graphs
+from tensortap.call_stack import keywords_of_call, outermost_call
 from tensortap.coverage import Whereabouts, explain, model_name
 from tensortap.hooks import HookSet
 from tensortap.metadata import of_model
 from tensortap.module_map import ModuleMap
 from tensortap.names import NamedModule, is_leaf, named_modules, parents_of
 from tensortap.optimizer_steps import OptimizerSteps
-from tensortap.passes import outermost_call
 from tensortap.taps import Call, Place, Tap
 from tensortap.tensor_capture import TensorCapture
 
@@ -72,9 +72,6 @@ class ModuleSource:
 
     def is_root(self, module: nn.Module) -> bool:
         return module in self._attached
-
-    def begins_passes(self, module: nn.Module) -> bool:
-        return module in self._scoped
 
     def name_of(self, module: nn.Module) -> str | None:
         """The name under which calls of the module are recorded; None: they are not."""
@@ -186,6 +183,19 @@ class ModuleSource:
         root = self._scoped.get(module)
         if root is not None and self.tracker.count > before:
             root.passes += 1
+
+    def attach_late(self, module: nn.Module, args: tuple) -> None:
+        """Records a model from the call on that has begun: the hooks that are put on are not asked before its end."""
+        was_tapped = module in self._taps
+        self.attach(module)
+        if module in self._scoped:
+            self.enter(module)
+        tap = self._taps.get(module)
+        if tap is None or was_tapped or not self.uses_before:
+            return
+        if self.ops is not None:
+            self.ops.enter_early(module)
+        tap.before(args, keywords_of_call(module))
 
     def outermost(self, module: nn.Module) -> nn.Module | None:
         """The outermost of our modules that is being called, which from now on is a root of passes."""

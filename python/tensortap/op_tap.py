@@ -34,6 +34,7 @@ class OpTap:
         self._name_given = name_given
         self._source: Any = None
         self._core: _core.Recorder | None = None  # outlives the source
+        self._scopes: ModuleScopes | None = None
         self._aids: list[Any] = []
         self._ended: list[dict[str, Any]] = []  # counts of sources that were stopped
 
@@ -58,10 +59,10 @@ class OpTap:
             recorder=core.address,
             **row_options(options.live_rows),
         )
-        scopes = ModuleScopes(self._source, self._models, self._name_given)
-        self._aids = [Compiling(), scopes, Kernels(self._source)]
+        self._scopes = ModuleScopes(self._source, self._models, self._name_given)
+        self._aids = [Compiling(), self._scopes, Kernels(self._source)]
         self._source.start()
-        scopes.enter_those_under_way()
+        self._scopes.enter_those_under_way()
 
     def _level_of(self, name: str) -> int | None:
         options = self._options
@@ -75,7 +76,7 @@ class OpTap:
         for aid in reversed(self._aids):
             aid.remove()
         self._ended.append(self._source.counts())
-        self._source, self._aids, self._core = None, [], None
+        self._source, self._scopes, self._aids, self._core = None, None, [], None
 
     @property
     def source(self) -> Any:
@@ -91,6 +92,11 @@ class OpTap:
         """The pass of this thread's operators; None: they belong to none."""
         if self._source is not None:
             self._source.set_pass(-1 if number is None else number)
+
+    def enter_early(self, module: nn.Module) -> None:
+        """A module is being called, of which the modules' hooks may not have been told yet."""
+        if self._scopes is not None:
+            self._scopes.enter_early(module)
 
     def module_event(self, event: _core.Event | None) -> None:
         """The module that was entered last on this thread has this event."""

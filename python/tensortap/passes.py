@@ -8,12 +8,13 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
+
+from tensortap.call_stack import calls_under_way
 
 if TYPE_CHECKING:
     from tensortap.number_set import NumberSet
@@ -23,32 +24,10 @@ if TYPE_CHECKING:
 SKIPPED = -1  # the number of a step that `steps` leaves out
 _HELD_AT_ONCE = 8  # passes of one thread that wait for gradients
 
-_CALL: CodeType = nn.Module._call_impl.__code__
-
 
 def in_backward() -> bool:
     """Whether this thread is inside the autograd engine: a module that runs here is recomputed."""
     return torch._C._current_graph_task_id() != -1
-
-
-def outermost_call(known: Callable[[nn.Module], bool]) -> nn.Module | None:
-    """The first known module on this thread's stack of calls."""
-    frame, found = sys._getframe(1), None
-    while frame is not None:
-        if frame.f_code is _CALL and known(module := frame.f_locals["self"]):
-            found = module
-        frame = frame.f_back  # type: ignore[assignment]
-    return found
-
-
-def calls_under_way(module: nn.Module) -> int:
-    """How many calls of the module are on this thread's stack."""
-    frame: Any = sys._getframe(1)
-    count = 0
-    while frame is not None:
-        count += frame.f_code is _CALL and frame.f_locals["self"] is module
-        frame = frame.f_back
-    return count
 
 
 @dataclass

@@ -36,9 +36,9 @@ class RootFinder:
             return
         if self._source.tracker.thread.scopes and self._source.knows(module):
             return  # the common case: a part of the model that is being called
-        self._source.guarded(self._unknown_or_outermost, module)
+        self._source.guarded(self._unknown_or_outermost, module, args)
 
-    def _unknown_or_outermost(self, module: nn.Module) -> None:
+    def _unknown_or_outermost(self, module: nn.Module, args: Any) -> None:
         source = self._source
         scopes = source.tracker.thread.scopes
         if scopes:
@@ -52,8 +52,8 @@ class RootFinder:
         stranger = self._stale.pop(id(module), None)
         if source.is_root(module) and stranger is None:
             return  # its own hook begins the pass
-        found = source.attach(module)
-        if stranger is not None:
+        if stranger is None:
+            source.attach_late(module, args)
+        else:
+            found = source.attach(module)
             self._fruitless[stranger] = 0 if found else self._fruitless.get(stranger, 0) + 1
-        elif source.begins_passes(module):
-            source.enter(module)  # this call has begun: the new hook is not asked any more

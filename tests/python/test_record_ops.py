@@ -32,6 +32,11 @@ def only(recorded, name):
     return found
 
 
+def with_parents(recorded):
+    events = recorded.events
+    return [(event.name, None if event.parent is None else events[event.parent].name) for event in events]
+
+
 def train(model, optimizer, x):
     optimizer.zero_grad()
     model(x).sum().backward()
@@ -52,6 +57,19 @@ def test_operators_stand_beneath_their_modules(model, tmp_path):
     assert torch.equal(recorded["up:aten::addmm"], recorded["up"])
     # Of modules only the leaves' tensors are kept, as without operators.
     assert "Net" not in recorded and "down" in recorded
+
+
+def test_a_model_that_nobody_named_stands_above_its_parts_from_its_first_call_on(model, tmp_path):
+    other = torch.nn.Sequential(torch.nn.ReLU())
+    with tap.record(None, tmp_path, ops=True, report=False), torch.no_grad():
+        for called in (model, other, other, model):
+            called(torch.ones(3, 4))
+    of_net = [
+        ("Net", None), ("up", "Net"), ("up:aten::t", "up"), ("up:aten::addmm", "up"), ("Net:aten::relu", "Net"),
+        ("down", "Net"), ("down:aten::t", "down"), ("down:aten::addmm", "down"),
+    ]  # fmt: skip
+    of_other = [("Sequential", None), ("0", "Sequential"), ("0:aten::relu", "0")]
+    assert [with_parents(recorded) for recorded in passes_of(tmp_path)] == [of_net, of_other, of_other, of_net]
 
 
 def test_a_result_leads_to_who_uses_it(model, tmp_path):

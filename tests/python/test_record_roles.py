@@ -26,6 +26,34 @@ def test_inputs_are_taken_before_the_module_runs(tmp_path):
     assert values == {"inner@in/0": 1, "inner@in/scale": 3, "inner": 6}
 
 
+def test_inputs_of_a_models_first_call_are_there_though_nobody_named_the_model(tmp_path):
+    first, second = nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2))
+    with tap.record(None, tmp_path, roles="in,out,param", report=False):
+        first(input=torch.ones(1, 2))
+        second(torch.ones(1, 2))
+        second[0](torch.ones(1, 2))  # a model of its own now, whose hooks are there
+        first(torch.ones(1, 2))
+    keys = [list(recorded) for recorded in passes_of(tmp_path).values()]
+    parameters = ["@param/weight", "@param/bias"]
+    assert keys == [
+        [f"Linear{key}" for key in [*parameters, "@in/input", ""]],
+        [f"0{key}" for key in [*parameters, "@in/0", ""]],
+        ["Linear@in/0", "Linear"],
+        ["Linear@in/0", "Linear"],
+    ]
+
+
+def test_keyword_arguments_of_layers_that_look_at_their_hooks_are_inputs(tmp_path):
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model, x = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), torch.randn(1, 3, 8)
+    mask = nn.Transformer.generate_square_subsequent_mask(3)
+    with tap.record(model, tmp_path, roles="in,out", modules="all", report=False):
+        model(x, mask=mask)
+    (recorded,) = passes_of(tmp_path).values()
+    assert torch.equal(recorded["layers.0@in/src_mask"], mask)
+    assert torch.equal(recorded["layers.0@in/0"], x)
+
+
 class WithHooks:
     """Gradients as PyTorch's own full backward hooks give them."""
 

@@ -165,7 +165,8 @@ class Dump(Session):
             self._hooks.after(module, tap.after, always=True)
 
     def _entering(self, model: nn.Module) -> Callable[..., None]:
-        from tensortap.passes import calls_under_way, in_backward
+        from tensortap.call_stack import calls_under_way
+        from tensortap.passes import in_backward
 
         reference = weakref.ref(model)
 
