@@ -109,31 +109,29 @@ def _patch_autograd_capture(module: ModuleType) -> None:
     """Compiled autograd runs the backward on fake tensors between two calls, before it compiles it."""
     from tensortap import _ops
 
-    def begins(begin: Any) -> Any:
+    def marks(begin: Any) -> Any:
         @functools.wraps(begin)
-        def marked(*args: Any, **kwargs: Any) -> Any:
+        def marked(compiler: Any, *args: Any, **kwargs: Any) -> Any:
+            def end(*args: Any, **kwargs: Any) -> Any:
+                try:
+                    return kind.end_capture(compiler, *args, **kwargs)
+                finally:
+                    del compiler.end_capture
+                    _ops.compiling(-1)
+
             _ops.compiling(1)
             try:
-                return begin(*args, **kwargs)
+                begun = begin(compiler, *args, **kwargs)
             except BaseException:
                 _ops.compiling(-1)
                 raise
+            compiler.end_capture = end  # its own: the patch may be gone by then
+            return begun
 
         return marked
 
-    def ends(end: Any) -> Any:
-        @functools.wraps(end)
-        def marked(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return end(*args, **kwargs)
-            finally:
-                _ops.compiling(-1)
-
-        return marked
-
-    compiler = module.AutogradCompilerInstance
-    _patches.append(Patch(compiler, "begin_capture", begins))
-    _patches.append(Patch(compiler, "end_capture", ends))
+    kind = module.AutogradCompilerInstance
+    _patches.append(Patch(kind, "begin_capture", marks))
 
 
 def _patch_propagation(module: ModuleType) -> None:

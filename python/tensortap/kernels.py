@@ -58,8 +58,8 @@ def launch(library: str, name: Callable[[], str], arguments: Callable[[], Argume
         try:
             given, called = arguments(), name()
             for source in sources:
-                source.begin_kernel(library, called, given)
                 begun.append(source)
+                source.begin_kernel(library, called, given)
         except Exception as error:
             _complain(error)
         return run()

@@ -13,6 +13,7 @@ from tensortap.compiling import Compiling
 from tensortap.kernels import Kernels
 from tensortap.live_rows import row_options
 from tensortap.module_scopes import ModuleScopes
+from tensortap.swapping import Swapping
 from tensortap.tensor_kinds import describe, take_apart
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class OpTap:
             **row_options(options.live_rows),
         )
         self._scopes = ModuleScopes(self._source, self._models, self._name_given)
-        self._aids = [Compiling(), self._scopes, Kernels(self._source)]
+        self._aids = [Compiling(), self._scopes, Kernels(self._source), Swapping(self._source)]
         self._source.start()
         self._scopes.enter_those_under_way()
 

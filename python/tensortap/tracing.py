@@ -312,6 +312,7 @@ def trace(
     from tensortap.kernels import Kernels
     from tensortap.live_rows import LiveRows, row_options
     from tensortap.module_scopes import ModuleScopes
+    from tensortap.swapping import Swapping
     from tensortap.options import _size
     from tensortap.tensor_kinds import describe, take_apart
 
@@ -339,7 +340,7 @@ def trace(
     )
     options = {"level": level, "view": view, "inputs": inputs, "outputs": outputs, "ids": ids, "stacks": stacks,
                "modules": modules, "filter": str(filter), "show_inputs": inputs and level != "meta"}  # fmt: skip
-    aids: list[Callable[[], Any]] = [Compiling]
+    aids: list[Callable[[], Any]] = [Compiling, lambda: Swapping(source)]
     if modules:
         aids.append(lambda: ModuleScopes(source, dict(models or {})))
     if triton:

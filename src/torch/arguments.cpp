@@ -28,6 +28,19 @@ uint64_t mixed(uint64_t hash, uint64_t value) {
 
 uint64_t text_hash(std::string_view text) { return std::hash<std::string_view>{}(text); }
 
+std::string symbolic_text(const c10::SymNode& node) {
+  std::string text;
+  for (const char c : node->str()) (text += c) += c == '%' ? "%" : "";
+  return text;
+}
+
+std::string symbolic_text(const IValue& value) {
+  if (value.isSymInt()) return symbolic_text(value.toSymInt().toSymNode());
+  if (value.isSymFloat()) return symbolic_text(value.toSymFloat().toSymNodeImpl());
+  return symbolic_text(value.toSymBool().toSymNodeImpl());
+}
+bool is_symbolic(const IValue& value) { return value.isSymInt() || value.isSymFloat() || value.isSymBool(); }
+
 uint64_t number_bits(const at::Tensor& tensor) {
   uint64_t bits[2] = {0, 0};
   std::memcpy(bits, tensor.const_data_ptr(), std::min<size_t>(tensor.itemsize(), sizeof bits));
@@ -79,7 +92,8 @@ uint64_t value_hash(uint64_t hash, const IValue& value) {
     for (const IValue& item : value.toTupleRef().elements()) hash = value_hash(hash, item);
     return mixed(hash, 21);
   }
-  return mixed(mixed(hash, 22), text_hash(value.tagKind()));
+  if (is_symbolic(value)) return mixed(mixed(hash, 22), text_hash(symbolic_text(value)));
+  return mixed(mixed(hash, 23), text_hash(value.type()->str()));
 }
 
 // ---- text ----
@@ -121,12 +135,6 @@ std::string wrapped_text(const at::Tensor& tensor) {
   }
 }
 
-std::string symbolic_text(const c10::SymNode& node) {
-  std::string text;
-  for (const char c : node->str()) (text += c) += c == '%' ? "%" : "";
-  return text;
-}
-
 // Writes values one after the other, and counts the tensors among them.
 class Writer {
  public:
@@ -146,9 +154,7 @@ class Writer {
     if (value.isDevice()) return value.toDevice().str();
     if (value.isComplexDouble())
       return fmt::format("({}{:+}j)", value.toComplexDouble().real(), value.toComplexDouble().imag());
-    if (value.isSymInt()) return symbolic_text(value.toSymInt().toSymNode());
-    if (value.isSymFloat()) return symbolic_text(value.toSymFloat().toSymNodeImpl());
-    if (value.isSymBool()) return symbolic_text(value.toSymBool().toSymNodeImpl());
+    if (is_symbolic(value)) return symbolic_text(value);
     if (value.isTuple()) return list(value.toTupleRef().elements(), "(", ")");
     if (value.isIntList()) return numbers(value.toIntList(), [](int64_t n) { return fmt::format("{}", n); });
     if (value.isDoubleList()) return numbers(value.toDoubleList(), [](double n) { return number_text(n); });

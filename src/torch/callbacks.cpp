@@ -1,5 +1,6 @@
 #include "torch/callbacks.h"
 
+#include <Python.h>
 #include <c10/util/thread_name.h>
 #include <pthread.h>
 
@@ -76,8 +77,7 @@ SlotState& refresh(int slot) {
 [[gnu::always_inline]] inline ThreadState& state_of(int slot) {
   SlotState* mine = (*per_thread.states)[slot];
   const bool current = mine != nullptr && mine->generation == slots[slot].generation.load(std::memory_order_relaxed);
-  // In code of our own somebody further up the stack still uses what is there.
-  if (!current && (mine == nullptr || per_thread.flags.deaf == 0)) [[unlikely]]
+  if (!current && (mine == nullptr || mine->state.in_use == 0)) [[unlikely]]
     mine = &refresh(slot);
   return mine->state;
 }
@@ -94,6 +94,14 @@ Taken* const kAsEngine = new Taken(Taken::As::kEngine);
 Taken* const kAsFunction = new Taken(Taken::As::kFunction);
 
 }  // namespace
+
+// A tensor that asks Python for its sizes may have raised, in a call of ours.
+static void drop_python_error() {
+  if (Py_IsInitialized() == 0) return;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  PyErr_Clear();
+  PyGILState_Release(state);
+}
 
 ThreadFlags& thread_flags() { return per_thread.flags; }
 
@@ -114,14 +122,17 @@ struct CallbackBody {
     if (observer == nullptr) return true;
     bool done = false;
     ++thread.flags->deaf;
+    ++thread.in_use;
     try {
       work(*observer, lock);
       done = true;
     } catch (const std::exception& error) {
       if (link.observer == observer) observer->fail(error.what());
+      drop_python_error();
     } catch (...) {
       if (link.observer == observer) observer->fail("an unknown exception");
     }
+    --thread.in_use;
     --thread.flags->deaf;
     return done;
   }
@@ -318,14 +329,14 @@ void Observer::start() {
 
 void Observer::stop() {
   const int slot = slot_.exchange(-1);
-  if (slot < 0) return;
-  Callbacks::remove(slot);
-  {
+  if (slot >= 0) {
+    Callbacks::remove(slot);
     const std::lock_guard lock(link_->mutex);
     if (gpu_.waiting() && fork_count().load() == forks_at_start_) gpu_.launch_all();
     link_->observer = nullptr;
+    tensors_.forget_objects();
   }
-  // This thread itself may be inside: in the user's hook.
+  // Also where somebody else has stopped it. This thread itself may be inside: in the user's hook.
   while (link_->busy.load(std::memory_order_acquire) > Unlocked::of_this_thread(*link_)) std::this_thread::yield();
 }
 

@@ -4,7 +4,9 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -52,11 +54,21 @@ struct Observer::Frame {
     uint32_t use = 0;                    // of a kernel's argument, before
     std::optional<Hash128> before = {};  // of a kernel's argument
   };
+  // A value that the tensor of this use had, when it was last seen.
+  struct Doubted {
+    uint32_t use;
+    uint32_t value;
+    Hash128 hash;
+  };
   // What few calls have. It stays out of the caches: most of the cost of an operator is fetching what is asked for.
   struct Rare {
     std::vector<at::Tensor> held;
     std::vector<Pending> pending;
     std::vector<Written> written;
+    std::vector<Doubted> doubted;
+    std::vector<OpUse> parts;                 // uses that are told last: see Observer::note_parts()
+    bool is_async = false;                    // a collective that the program will wait for
+    std::function<bool()> is_over = nullptr;  // whether it has
     JsonObject notes;
     JsonObject unread;                             // path to reason
     std::map<std::string, JsonObject> subclasses;  // by note: path to what Python says
@@ -66,6 +78,10 @@ struct Observer::Frame {
       held.clear();
       pending.clear();
       written.clear();
+      doubted.clear();
+      parts.clear();
+      is_async = false;
+      is_over = nullptr;
       notes.clear();
       unread.clear();
       subclasses.clear();
@@ -79,7 +95,9 @@ struct Observer::Frame {
   bool opaque = true;     // hides what it calls
   bool autograd = false;  // its kernel begins in autograd, where a dispatch mode still sees what it calls
   bool backward = false;
-  bool trains = true;  // false: what it writes only when training, it does not write
+  bool is_kernel = false;  // what it calls is shown, and it may write to memory between those calls
+  bool in_kernel = false;  // is called by one
+  bool trains = true;      // false: what it writes only when training, it does not write
   bool has_children = false;
   TextId scope = 0;
   bool has_rare = false;  // false: rare() is empty
@@ -99,6 +117,10 @@ struct Observer::Frame {
     pending.group = texts.text(record.group);
     return pending;
   }
+  bool is_pending(uint32_t value) const {
+    return has_rare && std::ranges::find(rare_.pending, value, [](const Pending& each) { return each.record.value; }) !=
+                           rare_.pending.end();
+  }
   [[gnu::always_inline]] void collect(c10::ArrayRef<const c10::IValue> values) {
     const bool lone = collect_lone_tensors(values, places);
     only_tensors = lone && places.size() == values.size();
@@ -117,7 +139,7 @@ struct Observer::Frame {
   void clear() {
     call.clear();
     op = nullptr;
-    logged = has_children = autograd = backward = false;
+    logged = has_children = autograd = backward = is_kernel = in_kernel = false;
     opaque = true;
     places.clear();
     if (!std::exchange(has_rare, false)) return;
@@ -156,6 +178,7 @@ struct Observer::ThreadState {
   };
 
   std::shared_ptr<Link> link;
+  int in_use = 0;  // by callbacks that are under way, further up the stack
   ThreadFlags* flags = nullptr;
   const c10::impl::PODLocalDispatchKeySet* keys = nullptr;  // PyTorch's, of this thread
   uint64_t thread = 0;

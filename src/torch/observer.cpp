@@ -2,6 +2,8 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "core/op_name.h"
@@ -120,6 +122,8 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   frame.op = &op;
   frame.opaque = options_.view == OpView::kDispatch;
   frame.autograd = op.has_autograd && keys.has_any(c10::autograd_dispatch_keyset);
+  frame.is_kernel = options_.view != OpView::kDispatch && options_.ids && !is_looked_through(op, keys);
+  frame.in_kernel = parent != nullptr && parent->is_kernel;
   const Name* name = place_call(frame, thread, op.full_name, op.number, lock);
   if (name == nullptr) return false;
   if (!name->level || sink_->full()) [[unlikely]] {
@@ -138,6 +142,8 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
     frame.rare().arguments.assign(arguments.begin(), arguments.end());
   if (op.group_argument >= 0) [[unlikely]]
     note_group(frame, arguments);
+  if (op.async_argument >= 0) [[unlikely]]
+    frame.rare().is_async = arguments[static_cast<size_t>(op.async_argument)].toBool();
   if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, false, lock)) return false;
   // What the call is about to write to was perhaps read just now.
   if (note_inputs(frame, lock) && op.writes && gpu_.waiting()) launch_before_writing(frame);
@@ -162,6 +168,8 @@ void Observer::end(const at::RecordFunction& function, ThreadState& thread, std:
   Frame& frame = thread.top();
   if (!frame.logged && frame.has_rare)
     for (const Frame::Written& written : frame.rare().written) tensors_.written(written.tensor);
+  if (frame.has_children && options_.ids && options_.view != OpView::kDispatch)
+    forget_results(frame, results_of(function, *frame.op));
   if (!frame.logged || (options_.view == OpView::kLeaf && frame.has_children)) return;
   frame.call.end_ns = ticks_.now_ns();
   if (function.seqNr() >= 0) remember_forward(function, {frame.call.number, frame.scope, frame.call.pass});
@@ -181,7 +189,10 @@ void Observer::end(const at::RecordFunction& function, ThreadState& thread, std:
 }
 
 void Observer::finish(Frame& frame) {
-  if (frame.has_rare) note_rare(frame);
+  if (frame.has_rare) {
+    note_rare(frame);
+    std::ranges::copy(frame.rare().parts, std::back_inserter(frame.call.uses));
+  }
   sink_->end(frame.call);
 }
 
@@ -198,10 +209,10 @@ void Observer::note_rare(Frame& frame) {
 void Observer::remember_forward(const at::RecordFunction& function, const Forward& forward) {
   Forwards& forwards = forwards_[function.threadId()];
   const auto number = static_cast<uint64_t>(function.seqNr());
+  if (number > forwards.first + forwards.by_number.size() + kLargestGap) forwards.by_number.clear();
   if (forwards.by_number.empty()) forwards.first = number;
   if (number < forwards.first) return;
   const uint64_t index = number - forwards.first;
-  if (index > forwards.by_number.size() + kLargestGap) return;
   if (index >= forwards.by_number.size()) forwards.by_number.resize(index + 1, Forward{kNoEvent, 0, -1});
   forwards.by_number[index] = forward;
   if (forwards.by_number.size() > kMostForwards) {  // nobody keeps a graph that long
@@ -217,6 +228,7 @@ void Observer::end_function(const at::RecordFunction& function, const ThreadStat
 
 // An operator turned out not to be recorded: what it was the first to use must be kept with another one.
 void Observer::drop_values(Frame& frame) {
+  if (frame.logged) --counts_.calls;
   for (const OpTensor& tensor : frame.call.tensors) dropped_values_.insert(tensor.value);
   frame.call.tensors.clear();
 }

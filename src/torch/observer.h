@@ -128,6 +128,8 @@ class Observer {
   void end_kernel();
   // A tensor that was made past the dispatcher and holds nothing yet.
   void not_initialised(const at::Tensor& tensor);
+  // It gets another number when it is seen next; until then nothing of ours refers to it.
+  void forget(const at::Tensor& tensor);
 
   // Fingerprints of CUDA tensors that wait for others are launched: before anything that the observer does not see
   // writes to tensors, and where somebody is about to wait for them.
@@ -228,6 +230,10 @@ class Observer {
   bool take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t own_frames);
   void note_group(Frame& frame, c10::ArrayRef<const c10::IValue> arguments);
   bool note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock);
+  void doubt(Frame& frame, const at::Tensor& tensor);
+  void keep_what_stayed(Frame& frame);
+  void forget_results(Frame& frame, c10::ArrayRef<const c10::IValue> results);
+  void note_parts(Frame& frame, const at::Tensor& tensor, PlaceId place, uint32_t before);
   bool note_results(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock);
   void note_results_text(Frame& frame, c10::ArrayRef<const c10::IValue> results, size_t first_result);
   bool take_pending(Frame& frame, std::unique_lock<SpinLock>& lock);
@@ -243,6 +249,9 @@ class Observer {
   // The taps in the graph that is captured on the current stream; null when none is. Asked while some graph is
   // captured.
   GraphPass* graph_here();
+  void note_kernel(Frame& frame, ThreadState& thread, const Frame* parent, std::string_view library,
+                   std::string_view name, std::vector<KernelArgument> arguments, std::unique_lock<SpinLock>& lock);
+  void end_noted_kernel(Frame& frame, std::unique_lock<SpinLock>& lock);
   void keep_what_changed(Frame& frame, size_t first_use, size_t first_tensor);
   void note_unread(Frame& frame, PlaceId place, std::string_view reason);
   PlaceId place_of(const Operator& op, const TensorPlace& place);

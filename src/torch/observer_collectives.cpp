@@ -30,13 +30,15 @@ void Observer::note_group(Frame& frame, c10::ArrayRef<const c10::IValue> argumen
   if (!text.empty()) frame.rare().notes.add("group", json_text(text));
 }
 
-// Reading the result of a collective before it is there would give what was there before. All ranks call their
-// collectives in one order, so waiting here cannot lock them up; sends and receives are not waited for.
+// Reading the result of a collective before it is there would give what was there before. One that the program waits
+// for at once is waited for here. The others are read where they are used next, after the program has waited: it may
+// have to do something else first, without which the other ranks never get there. So it is with sends and receives.
 bool Observer::wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue> results,
                                    std::unique_lock<SpinLock>& lock) {
   const std::string& name = frame.op->name;
-  const bool waits = options_.outputs && frame.call.level != Level::kMeta && name.find("send") == std::string::npos &&
-                     name.find("recv") == std::string::npos;
+  const bool reads = options_.outputs && frame.call.level != Level::kMeta;
+  const bool is_async = frame.has_rare && frame.rare().is_async;
+  const bool is_point_to_point = name.find("send") != std::string::npos || name.find("recv") != std::string::npos;
   for (const c10::IValue& result : results) {
     if (!result.isCustomClass() && !result.isObject()) continue;
     c10::intrusive_ptr<c10d::Work> work;
@@ -46,8 +48,14 @@ bool Observer::wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue
       continue;
     }
     if (!work) continue;
-    if (!waits) {
-      frame.rare().notes.add("work", json_text("not waited for"));
+    if (!reads || is_async || is_point_to_point) frame.rare().notes.add("work", json_text("not waited for"));
+    if (!reads || is_point_to_point) continue;
+    if (is_async) {
+      // Who drops it has waited, or does not care.
+      frame.rare().is_over = [waited = c10::weak_intrusive_ptr<c10d::Work>(work)] {
+        const auto alive = waited.lock();
+        return !alive || alive->isCompleted();
+      };
       continue;
     }
     const std::shared_ptr<Link> link = link_;

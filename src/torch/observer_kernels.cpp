@@ -33,13 +33,25 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
   Frame& frame = thread->push();
   ++thread->opaque;  // what a launcher calls is not the program's
   thread->kernels.push_back(thread->depth);
-  if (thread->flags->compiling > 0 && !options_.compilation) {
+  try {
+    note_kernel(frame, *thread, parent, library, name, std::move(arguments), lock);
+  } catch (const std::exception& error) {
+    if (link->observer != this) return;
+    fail(error.what());
+    frame.clear();  // it still hides what it calls
+  }
+}
+
+void Observer::note_kernel(Frame& frame, ThreadState& thread, const Frame* parent, std::string_view library,
+                           std::string_view name, std::vector<KernelArgument> arguments,
+                           std::unique_lock<SpinLock>& lock) {
+  if (thread.flags->compiling > 0 && !options_.compilation) {
     ++counts_.compilation;  // autotuning
     return;
   }
   const std::string full_name = std::string(library) + "::" + std::string(name);
   const uint64_t number = kernel_numbers_.try_emplace(full_name, kFirstKernel + kernel_numbers_.size()).first->second;
-  const Name* found = place_call(frame, *thread, full_name, number, lock);
+  const Name* found = place_call(frame, thread, full_name, number, lock);
   if (found == nullptr) return;
   if (!found->level || sink_->full()) {
     ++(found->level ? counts_.no_room : counts_.rejected);
@@ -47,7 +59,7 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
       if (argument.tensor.defined()) tensors_.written(argument.tensor);
     return;
   }
-  if (!begin_call(frame, *thread, parent, OpKind::kKernel, *found, kLauncherFrames, lock)) return;
+  if (!begin_call(frame, thread, parent, OpKind::kKernel, *found, kLauncherFrames, lock)) return;
   OpCall& call = frame.call;
   std::string text;
   const Level level = options_.inputs ? call.level : Level::kMeta;
@@ -97,6 +109,26 @@ void Observer::not_initialised(const at::Tensor& tensor) {
   if (link->observer == this && options_.ids && tensor.defined()) tensors_.set_uninitialised(tensor, true);
 }
 
+void Observer::forget(const at::Tensor& tensor) {
+  const std::shared_ptr<Link> link = link_;
+  const std::unique_lock lock(link->mutex);
+  if (link->observer == this && tensor.defined()) tensors_.forget_object(tensor);
+}
+
+void Observer::end_noted_kernel(Frame& frame, std::unique_lock<SpinLock>& lock) {
+  frame.call.end_ns = ticks_.now_ns();
+  // It reaches memory through its arguments only.
+  for (const Frame::Written& written : frame.rare().written) tensors_.written(written.tensor);
+  const UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
+  const size_t first_use = frame.call.uses.size();
+  const size_t first_tensor = frame.call.tensors.size();
+  for (const Frame::Written& written : frame.rare().written)
+    use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
+  if (!take_pending(frame, lock)) return;
+  keep_what_changed(frame, first_use, first_tensor);
+  finish(frame);
+}
+
 void Observer::end_kernel() {
   ThreadState* thread = thread_state();
   if (thread == nullptr || thread->kernels.empty() || thread->kernels.back() != thread->depth) return;
@@ -105,17 +137,10 @@ void Observer::end_kernel() {
   std::unique_lock lock(link->mutex);
   Frame& frame = thread->top();
   if (link->observer == this && frame.logged) {
-    frame.call.end_ns = ticks_.now_ns();
-    // It reaches memory through its arguments only.
-    for (const Frame::Written& written : frame.rare().written) tensors_.written(written.tensor);
-    const UseOptions how{.level = options_.outputs ? frame.call.level : Level::kMeta};
-    const size_t first_use = frame.call.uses.size();
-    const size_t first_tensor = frame.call.tensors.size();
-    for (const Frame::Written& written : frame.rare().written)
-      use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
-    if (take_pending(frame, lock)) {
-      keep_what_changed(frame, first_use, first_tensor);
-      finish(frame);
+    try {
+      end_noted_kernel(frame, lock);
+    } catch (const std::exception& error) {
+      if (link->observer == this) fail(error.what());
     }
   }
   thread->pop();

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kUnderWay = "a collective that has not been waited for";
 constexpr std::string_view kUninitialised = "not initialised";
+constexpr std::string_view kPerhapsUninitialised = "not initialised, unless the kernel that calls this did so";
 
 bool any_subclass(const std::vector<TensorPlace>& places) {
   for (const TensorPlace& place : places)
@@ -28,32 +29,56 @@ PlaceId Observer::place_of(const Operator& op, const TensorPlace& place) {
   return places_.of(places_.in(), std::string(texts_.text(argument.path)) + "/" + std::to_string(place.item));
 }
 
+// A value that is new, though calls that were recorded made it: they wrote to a part of the tensor, or to one that it
+// is a part of, or the value could not be read when they did (`before`; 0: none). They are told as uses of role `part`.
+void Observer::note_parts(Frame& frame, const at::Tensor& tensor, PlaceId place, uint32_t before) {
+  const auto add = [&](uint32_t value) {
+    const PlaceId part = places_.of(places_.part(), places_.all()[place].path);
+    frame.rare().parts.push_back({.place = part, .tensor = kNoNumber, .value = value});
+  };
+  if (before != 0) {
+    add(before);
+    return;
+  }
+  for (const uint32_t value : tensors_.writes_to(tensor)) add(value);
+}
+
 void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how) {
   OpUse& use = frame.call.uses.emplace_back(OpUse{.place = place, .written = how.written});
   tensors_.set_pass(frame.call.pass);  // another thread may have been here meanwhile
   const MetaId meta = tensors_.meta_of(tensor);
   std::string_view reason = how.reason;
+  std::optional<TensorTable::Known> known;
   if (reason.empty() && how.level != Level::kMeta && tensors_.is_under_way(tensor)) reason = kUnderWay;
   if (options_.ids) {
     use.tensor = tensors_.number_of(tensor);
-    if (reason.empty() && how.level != Level::kMeta && tensors_.is_uninitialised(tensor)) reason = kUninitialised;
-    const auto known = tensors_.value_of(tensor, meta);
+    if (reason.empty() && how.level != Level::kMeta && tensors_.is_uninitialised(tensor))
+      reason = frame.in_kernel ? kPerhapsUninitialised : kUninitialised;
+    known = tensors_.value_of(tensor, meta);
     const bool dropped = known && !dropped_values_.empty() && dropped_values_.contains(known->value);
     if (known && !dropped && (known->is_read || how.level == Level::kMeta || !reason.empty())) {
       use.value = known->value;
       return;
     }
+    if (dropped) known.reset();
+    if (known && frame.is_pending(known->value)) {  // an argument twice
+      use.value = known->value;
+      return;
+    }
   }
-  use.value = next_value_++;
-  if (options_.ids) tensors_.set_value(tensor, meta, use.value);
+  const uint32_t value = use.value = next_value_++;
+  if (options_.ids) {
+    if (places_.is_input(place)) note_parts(frame, tensor, place, known ? known->value : 0);
+    tensors_.set_value(tensor, meta, value);
+  }
   if (how.level == Level::kMeta && keeps_meta_) {
     OpTensor& kept = frame.call.tensors.emplace_back();
     kept.place = place;
     kept.meta = meta;
-    kept.value = use.value;
+    kept.value = value;
     return;
   }
-  OpTensor record{.place = place, .meta = meta, .value = use.value, .asked = how.level};
+  OpTensor record{.place = place, .meta = meta, .value = value, .asked = how.level};
   bool is_subclass = false;
   if (how.level != Level::kMeta) {
     if (reason.empty()) reason = unreadable(tensor);
@@ -73,7 +98,7 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
   pending.tensor = tensor;
   pending.is_subclass = is_subclass;
   if (!options_.ids || is_subclass) return;
-  if (const Fingerprint* known = tensors_.fingerprint_of(tensor, meta)) pending.known = *known;
+  if (const Fingerprint* fingerprint = tensors_.fingerprint_of(tensor, meta)) pending.known = *fingerprint;
 }
 
 void Observer::note_unread(Frame& frame, PlaceId place, std::string_view reason) {
@@ -86,9 +111,11 @@ void Observer::note_unread(Frame& frame, PlaceId place, std::string_view reason)
 bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
   const Operator& op = *frame.op;
   const Level level = options_.inputs ? frame.call.level : Level::kMeta;
+  const bool doubtful = frame.in_kernel && level != Level::kMeta;
   for (const TensorPlace& place : frame.places) {
     const PlaceId where = place_of(op, place);
     const Operator::Argument& argument = op.arguments[place.argument];
+    if (doubtful && !argument.target) doubt(frame, *place.tensor);
     const bool written = argument.written && frame.trains;
     // What is in the target of an out= before is of no interest, and not the same in two runs.
     use_tensor(frame, *place.tensor, where, {.level = argument.target ? Level::kMeta : level, .written = written});
@@ -96,8 +123,50 @@ bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
       frame.rare().written.push_back({.tensor = *place.tensor, .path = places_.all()[where].path});
   }
   const bool attached = !frame.has_rare || take_pending(frame, lock);
+  if (attached && doubtful) keep_what_stayed(frame);
   frame.forget_places();
   return attached;
+}
+
+// A kernel may have written to what it calls others with, which nobody is told of: it is read again.
+void Observer::doubt(Frame& frame, const at::Tensor& tensor) {
+  const MetaId meta = tensors_.meta_of(tensor);
+  tensors_.set_pass(frame.call.pass);
+  const auto known = tensors_.value_of(tensor, meta);
+  const bool is_kept = known && known->is_read && !dropped_values_.contains(known->value);
+  const Fingerprint* fingerprint = is_kept ? tensors_.fingerprint_of(tensor, meta) : nullptr;
+  if (fingerprint != nullptr)
+    frame.rare().doubted.push_back(
+        {.use = static_cast<uint32_t>(frame.call.uses.size()), .value = known->value, .hash = fingerprint->hash});
+  tensors_.doubt(tensor);
+}
+
+// What has the same bits still is the value that it was.
+void Observer::keep_what_stayed(Frame& frame) {
+  if (!frame.has_rare) return;
+  OpCall& call = frame.call;
+  for (const Frame::Doubted& each : frame.rare().doubted) {
+    OpUse& use = call.uses[each.use];
+    const auto taken = std::ranges::find(call.tensors, use.value, &OpTensor::value);
+    if (taken == call.tensors.end() || taken->fingerprint == kNoNumber ||
+        call.fingerprints[taken->fingerprint].hash != each.hash)
+      continue;
+    const at::Tensor& tensor = *frame.places[each.use].tensor;
+    tensors_.keep_value(tensor, taken->meta, each.value);
+    use.value = each.value;
+    call.tensors.erase(taken);
+  }
+  frame.rare().doubted.clear();
+}
+
+// Others may have seen the results of a kernel before it wrote to them; so do some composites, though not to what
+// others have made.
+void Observer::forget_results(Frame& frame, c10::ArrayRef<const c10::IValue> results) {
+  if (frame.op->is_view || frame.op->fills_nothing) return;
+  frame.collect(results);
+  for (const TensorPlace& place : frame.places)
+    if (frame.is_kernel || tensors_.is_uninitialised(*place.tensor)) tensors_.written(*place.tensor);
+  frame.forget_places();
 }
 
 inline void Observer::note_results_text(Frame& frame, c10::ArrayRef<const c10::IValue> results, size_t first_result) {
@@ -122,7 +191,8 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   // The bytes of a view are its argument's: no result of this call.
   const bool wanted = options_.outputs && (options_.inputs || !op.is_view);
   UseOptions how{.level = wanted ? frame.call.level : Level::kMeta};
-  if (op.result_comes_later) how.reason = kUnderWay;
+  const bool comes_later = frame.has_rare && frame.rare().is_over;
+  if (op.result_comes_later || comes_later) how.reason = kUnderWay;
   if (op.is_receive) how.reason = "a receive that has not been waited for";
   if (op.fills_nothing) how.reason = kUninitialised;
   for (const TensorPlace& place : frame.places) {
@@ -133,8 +203,13 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
     if (op.result_comes_later) tensors_.set_under_way(*place.tensor);
   }
   if (frame.has_rare)
-    for (const Frame::Written& written : frame.rare().written)
+    for (const Frame::Written& written : frame.rare().written) {
       if (!written.returned) use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);
+      if (!options_.ids) continue;
+      if (const auto value = tensors_.value_of(written.tensor, tensors_.meta_of(written.tensor)))
+        tensors_.add_write(written.tensor, value->value);
+      if (comes_later) tensors_.set_under_way(written.tensor, frame.rare().is_over);
+    }
   note_results_text(frame, results, first_result);
   const bool attached = !frame.has_rare || take_pending(frame, lock);
   frame.forget_places();

@@ -22,6 +22,8 @@ void describe_schema(Operator& op, PlaceTable& places) {
     const TextId path = places.texts().intern("/" + place);
     op.arguments.push_back({path, places.of(places.in(), path), written, annotated && argument.kwarg_only()});
     op.writes |= written;
+    if (argument.name() == "async_op" && argument.type()->kind() == c10::TypeKind::BoolType)
+      op.async_argument = static_cast<int>(i);
     if (argument.name() == "group_name" || argument.name() == "process_group") op.group_argument = static_cast<int>(i);
   }
   // Their schemas do not say it: in training they write running mean and variance.
@@ -61,6 +63,8 @@ bool is_another(Operator& op, const at::RecordFunction& function) {
 
 }  // namespace
 
+constexpr std::string_view kEngine = "autograd::engine::evaluate_function";
+
 std::atomic<uint64_t> OperatorTable::removals_{0};
 
 struct OperatorTable::CountRemovals : c10::OpRegistrationListener {
@@ -71,6 +75,7 @@ struct OperatorTable::CountRemovals : c10::OpRegistrationListener {
 };
 
 OperatorTable::OperatorTable(PlaceTable& places) : places_(places) {
+  engine_.is_engine = true;
   // Never destroyed: operators go after everything of ours.
   static auto* const listening = new c10::RegistrationHandleRAII(
       c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<CountRemovals>()));
@@ -79,8 +84,12 @@ OperatorTable::OperatorTable(PlaceTable& places) : places_(places) {
 
 Operator& OperatorTable::find(const at::RecordFunction& function, const char* name) {
   const uint64_t now = removals_.load(std::memory_order_relaxed);
-  Found& found = by_name_[name];
-  if (found.op == nullptr || found.removals != now || !found.op->dispatched) {
+  const auto known = by_name_.find(name);
+  // What is no operator has its name anywhere, perhaps where another one had it before.
+  if ((known == by_name_.end() || known->second.removals != now) && !function.operator_schema())
+    return starts_with(name, kEngine) ? engine_ : other_range_;
+  Found& found = known != by_name_.end() ? known->second : by_name_[name];
+  if (found.op == nullptr || found.removals != now) {
     const char* overload = function.overload_name();
     if (found.op == nullptr || found.op->name != name || found.op->overload != overload ||
         is_another(*found.op, function)) {
@@ -102,7 +111,6 @@ std::unique_ptr<Operator> OperatorTable::make(const at::RecordFunction& function
   op->number = static_cast<uint32_t>(operators_.size());
   op->schema = function.operator_schema();
   op->dispatched = op->schema.has_value() && !starts_with(op->name, "profiler::");
-  op->is_engine = !op->dispatched && starts_with(op->name, "autograd::engine::evaluate_function");
   if (!op->dispatched) return op;
   op->result_count = op->schema->returns().size();
   describe_schema(*op, places_);

@@ -64,6 +64,7 @@ struct Operator {
   bool is_c10d = false;             // c10d:: collectives, whose result is a Work
   bool is_receive = false;          // one that nobody can wait for without perhaps waiting forever
   bool is_collective = false;       // any of these
+  int async_argument = -1;          // which argument says that the program waits for it later
   int group_argument = -1;          // which argument is the group of a collective, or its name
   bool fills_nothing = false;       // empty(): whatever is in the memory
   bool is_view = false;             // its results are its arguments, seen otherwise
@@ -107,14 +108,15 @@ class OperatorTable {
   std::unique_ptr<Operator> make(const at::RecordFunction& function, const char* name, const char* overload);
 
   PlaceTable& places_;
-  // By where the schema keeps its name. Once an operator has been taken away another one may get the place, and what is
-  // no operator keeps its name anywhere: then the names are compared too.
+  // By where the schema keeps its name. Once an operator has been taken away another one may get the place: then the
+  // names are compared too.
   struct Found {
     Operator* op = nullptr;
     uint64_t removals = 0;  // of operators, when the names were the same
   };
   ska::flat_hash_map<const char*, Found> by_name_;
   std::vector<std::unique_ptr<Operator>> operators_;
+  Operator engine_, other_range_;  // of all that are no operators
   static constexpr int kRecentBits = 8;
   Recent recent_[1 << kRecentBits];  // asked before the map; none but those of the dispatcher
 

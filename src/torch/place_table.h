@@ -13,12 +13,18 @@ namespace ttap::torch_source {
 class PlaceTable {
  public:
   explicit PlaceTable(TextTable& texts)
-      : texts_(texts), in_(texts.intern("in")), out_(texts.intern("out")), after_(texts.intern("after")) {}
+      : texts_(texts),
+        in_(texts.intern("in")),
+        out_(texts.intern("out")),
+        after_(texts.intern("after")),
+        part_(texts.intern("part")) {}
 
   TextTable& texts() { return texts_; }
   TextId in() const { return in_; }
   TextId out() const { return out_; }
   TextId after() const { return after_; }
+  TextId part() const { return part_; }
+  bool is_input(PlaceId place) const { return places_[place].role == in_; }
   const std::deque<OpPlace>& all() const { return places_; }
 
   PlaceId of(TextId role, TextId path) {
@@ -50,7 +56,7 @@ class PlaceTable {
   }
 
   TextTable& texts_;
-  TextId in_, out_, after_;
+  TextId in_, out_, after_, part_;
   std::deque<OpPlace> places_;
   std::unordered_map<uint64_t, PlaceId> numbers_;
   std::optional<PlaceId> of_only_;

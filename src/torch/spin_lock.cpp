@@ -29,6 +29,17 @@ void spin_until(const Done& done) {
   }
 }
 
+// PyGILState_Check() is always true once there has been a second interpreter in the process.
+bool holds_gil() {
+  if (Py_IsInitialized() == 0) return false;
+#if PY_VERSION_HEX >= 0x030D0000
+  const PyThreadState* const current = PyThreadState_GetUnchecked();
+#else
+  const PyThreadState* const current = _PyThreadState_UncheckedGet();
+#endif
+  return current != nullptr && current->thread_id == PyThread_get_thread_ident();
+}
+
 bool membarrier(int command) { return ::syscall(SYS_membarrier, command, 0, 0) == 0; }
 
 bool can_be_owned() {
@@ -45,7 +56,7 @@ void SpinLock::lock_shared() {
     if (take_from_owner()) return;
     taken_.store(false, std::memory_order_release);
   }
-  if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) {
+  if (!holds_gil()) {
     wait();
     return;
   }

@@ -12,6 +12,7 @@ namespace ttap::torch_source {
 namespace {
 
 constexpr size_t kViewsPerStorage = 16;
+constexpr size_t kWritesPerStorage = 16;
 constexpr size_t kFirstSweep = 4096;
 
 // The same memory is another value when it is to be read as its conjugate or negative.
@@ -32,6 +33,19 @@ bool in_c_order(c10::IntArrayRef shape, c10::IntArrayRef strides) {
     expected *= shape[i];
   }
   return true;
+}
+
+// What a tensor may touch.
+ByteRange range_of(const at::Tensor& tensor) {
+  if (!has_sizes(tensor) || !has_strides(tensor)) return {0, std::numeric_limits<int64_t>::max()};
+  const auto size = static_cast<int64_t>(tensor.itemsize());
+  const int64_t begin = tensor.storage_offset();
+  int64_t last = begin;
+  for (int64_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.size(i) == 0) return {begin * size, begin * size};
+    last += (tensor.size(i) - 1) * tensor.stride(i);
+  }
+  return {begin * size, (last + 1) * size};
 }
 
 uint32_t version_of(c10::TensorImpl& impl) {
@@ -86,6 +100,7 @@ std::string_view unreadable(const at::Tensor& tensor) {
   if (!dtype_of(tensor.scalar_type())) return "of a dtype that has no bytes of its own";
   if (tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Python)) return kSubclass;
   if (tensor.const_data_ptr() == nullptr && tensor.numel() > 0) return "without memory";
+  if (range_of(tensor).end > static_cast<int64_t>(tensor.storage().nbytes())) return "larger than its storage";
   return {};
 }
 
@@ -105,8 +120,10 @@ uint64_t TensorTable::hash_of(const at::Tensor& tensor, c10::IntArrayRef shape, 
 
 MetaId TensorTable::find_or_add_meta(const at::Tensor& tensor) {
   const bool sized = has_sizes(tensor);
-  const c10::IntArrayRef shape = sized ? tensor.sizes() : c10::IntArrayRef{};
-  const c10::IntArrayRef strides = sized && has_strides(tensor) ? tensor.strides() : c10::IntArrayRef{};
+  // A subclass may answer for itself, in Python, for which this is not the place.
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  const c10::IntArrayRef shape = sized ? impl.sizes_default() : c10::IntArrayRef{};
+  const c10::IntArrayRef strides = sized && has_strides(tensor) ? impl.strides_default() : c10::IntArrayRef{};
   const uint64_t hash = hash_of(tensor, shape, strides);
   const auto [found, is_new] = meta_numbers_.emplace(mix64(hash), static_cast<MetaId>(metas_.size()));
   if (!is_new) return found->second;
@@ -124,14 +141,19 @@ MetaId TensorTable::find_or_add_meta(const at::Tensor& tensor) {
 
 uint32_t TensorTable::number_of(const at::Tensor& tensor) {
   const void* impl = tensor.unsafeGetTensorImpl();
-  const auto found = objects_.find(impl);
-  if (found != objects_.end()) return found->second.number;
-  if (objects_.size() >= sweep_at_) drop_dead();
-  const auto oldest = objects_.find(new_objects_.replace_oldest(impl));
-  if (oldest != objects_.end() && oldest->second.reference.expired()) objects_.erase(oldest);
-  objects_.emplace(impl,
-                   Object{c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(tensor.getIntrusivePtr()),
-                          next_number_});
+  auto& objects = tensor.has_storage() ? objects_ : loose_objects_;
+  const auto found = objects.find(impl);
+  if (found != objects.end()) return found->second.number;
+  if (!tensor.has_storage()) {
+    drop_dead(loose_objects_);
+  } else {
+    if (objects_.size() >= sweep_at_) drop_dead();
+    const auto oldest = objects_.find(new_objects_.replace_oldest(impl));
+    if (oldest != objects_.end() && oldest->second.reference.expired()) objects_.erase(oldest);
+  }
+  objects.emplace(impl,
+                  Object{c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(tensor.getIntrusivePtr()),
+                         next_number_});
   return next_number_++;
 }
 
@@ -151,18 +173,6 @@ TensorTable::Storage* TensorTable::storage_of(const at::Tensor& tensor) {
   found_storage_ = impl;
   found_ = &found->second;
   return found_;
-}
-
-TensorTable::ByteRange TensorTable::range_of(const at::Tensor& tensor) {
-  if (!has_sizes(tensor) || !has_strides(tensor)) return {0, std::numeric_limits<int64_t>::max()};
-  const auto size = static_cast<int64_t>(tensor.itemsize());
-  const int64_t begin = tensor.storage_offset();
-  int64_t last = begin;
-  for (int64_t i = 0; i < tensor.dim(); ++i) {
-    if (tensor.size(i) == 0) return {begin * size, begin * size};
-    last += (tensor.size(i) - 1) * tensor.stride(i);
-  }
-  return {begin * size, (last + 1) * size};
 }
 
 TensorTable::View* TensorTable::find_view(const at::Tensor& tensor, MetaId meta) {
@@ -245,6 +255,7 @@ void TensorTable::set_fingerprint(const at::Tensor& tensor, MetaId meta, const F
 void TensorTable::forget_values() {
   for (auto& [key, storage] : storages_) {
     storage.views.clear();
+    storage.writes.clear();
     storage.uninitialised = false;
   }
 }
@@ -253,20 +264,66 @@ void TensorTable::written(const at::Tensor& tensor) {
   Storage* storage = storage_of(tensor);
   if (storage == nullptr) return;
   storage->uninitialised = storage->under_way = false;
+  storage->is_over = nullptr;
   const ByteRange range = range_of(tensor);
   const uint32_t version = version_of(*tensor.unsafeGetTensorImpl());
-  std::erase_if(storage->views,
-                [&](const View& view) { return view.range.begin < range.end && range.begin < view.range.end; });
+  std::erase_if(storage->views, [&](const View& view) { return view.range.overlaps(range); });
+  std::erase_if(storage->writes, [&](const Write& write) { return range.covers(write.range); });
   // Those beside it are what they were, though the counter that they share has gone on.
   for (View& view : storage->views)
     if (view.version + 1 == version) view.version = version;
 }
 
+void TensorTable::forget_objects() {
+  objects_.clear();
+  loose_objects_.clear();
+  storages_.clear();
+  found_storage_ = nullptr;
+}
+
+void TensorTable::doubt(const at::Tensor& tensor) {
+  Storage* storage = storage_of(tensor);
+  if (storage == nullptr) return;
+  const ByteRange range = range_of(tensor);
+  std::erase_if(storage->views, [&](const View& view) { return view.range.overlaps(range); });
+}
+
+void TensorTable::add_write(const at::Tensor& tensor, uint32_t value) {
+  Storage* storage = storage_of(tensor);
+  if (storage == nullptr) return;
+  if (storage->writes.size() == kWritesPerStorage) storage->writes.erase(storage->writes.begin());
+  storage->writes.push_back({range_of(tensor), value, pass_});
+}
+
+std::vector<uint32_t> TensorTable::writes_to(const at::Tensor& tensor) {
+  const Storage* storage = storage_of(tensor);
+  std::vector<uint32_t> values;
+  if (storage == nullptr || storage->writes.empty()) return values;
+  const ByteRange range = range_of(tensor);
+  for (const Write& write : storage->writes)
+    if (write.pass == pass_ && write.range.overlaps(range)) values.push_back(write.value);
+  return values;
+}
+
+void TensorTable::set_under_way(const at::Tensor& tensor, std::function<bool()> is_over) {
+  Storage* storage = storage_of(tensor);
+  if (storage == nullptr) return;
+  storage->under_way = true;
+  storage->is_over = is_over ? std::make_unique<std::function<bool()>>(std::move(is_over)) : nullptr;
+}
+
+bool TensorTable::is_under_way(const at::Tensor& tensor) {
+  Storage* storage = storage_of(tensor);
+  if (storage == nullptr || !storage->under_way) return false;
+  if (storage->is_over == nullptr || !(*storage->is_over)()) return true;
+  storage->under_way = false;
+  storage->is_over = nullptr;
+  return false;
+}
+
 void TensorTable::drop_dead() {
-  for (auto it = objects_.begin(); it != objects_.end();)
-    it = it->second.reference.expired() ? objects_.erase(it) : std::next(it);
-  for (auto it = storages_.begin(); it != storages_.end();)
-    it = it->second.reference.expired() ? storages_.erase(it) : std::next(it);
+  drop_dead(objects_);
+  drop_dead(storages_);
   found_storage_ = nullptr;
   sweep_at_ = std::max<size_t>(kFirstSweep, 2 * std::max(objects_.size(), storages_.size()));
 }

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +16,13 @@
 #include "capture/op_sink.h"
 
 namespace ttap::torch_source {
+
+struct ByteRange {  // of a storage
+  int64_t begin;
+  int64_t end;
+  bool overlaps(const ByteRange& other) const { return begin < other.end && other.begin < end; }
+  bool covers(const ByteRange& other) const { return begin <= other.begin && other.end <= end; }
+};
 
 // Which tensor object is which, what it looks like, and which of the recorded values it holds.
 //
@@ -80,19 +89,27 @@ class TensorTable {
   // Values are those of one pass; -1 when there are no passes. Fingerprints hold for all.
   void set_pass(int64_t pass) { pass_ = pass; }
 
-  // A collective fills the storage, until it is waited for.
-  void set_under_way(const at::Tensor& tensor) {
-    if (Storage* storage = storage_of(tensor)) storage->under_way = true;
-  }
-  bool is_under_way(const at::Tensor& tensor) {
-    const Storage* storage = storage_of(tensor);
-    return storage != nullptr && storage->under_way;
-  }
+  // A collective fills the storage, until it is waited for; `is_over` says whether it was, where that can be asked.
+  void set_under_way(const at::Tensor& tensor, std::function<bool()> is_over = nullptr);
+  bool is_under_way(const at::Tensor& tensor);
 
   // The tensor was written to: what overlaps it holds another value now.
   void written(const at::Tensor& tensor);
+  // It may have been.
+  void doubt(const at::Tensor& tensor);
+  // The value that a call wrote to the tensor, which may be a part of others.
+  void add_write(const at::Tensor& tensor, uint32_t value);
+  // What was written to the tensor's bytes in this pass, by calls that took them for another tensor's.
+  std::vector<uint32_t> writes_to(const at::Tensor& tensor);
   // No tensor's value is known any more.
   void forget_values();
+  // Nor which tensor is which: nothing refers to any of them.
+  void forget_objects();
+  // Nothing refers to this tensor; its bytes stay known.
+  void forget_object(const at::Tensor& tensor) {
+    objects_.erase(tensor.unsafeGetTensorImpl());
+    loose_objects_.erase(tensor.unsafeGetTensorImpl());
+  }
   // The storage holds whatever was there before, until it is written to.
   void set_uninitialised(const at::Tensor& tensor, bool uninitialised) {
     if (Storage* storage = storage_of(tensor)) storage->uninitialised = uninitialised;
@@ -103,12 +120,6 @@ class TensorTable {
   }
 
  private:
-  struct ByteRange {  // of the storage: what a tensor may touch
-    int64_t begin;
-    int64_t end;
-  };
-  static ByteRange range_of(const at::Tensor& tensor);
-
   struct View {
     int64_t offset;  // in elements
     ByteRange range;
@@ -121,11 +132,18 @@ class TensorTable {
     Fingerprint fingerprint;
     OnItsWay on_its_way = {};
   };
+  struct Write {
+    ByteRange range;
+    uint32_t value;
+    int64_t pass;
+  };
   struct Storage {
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
     bool uninitialised = false;
     bool under_way = false;
-    std::vector<View> views;  // a few, the newest last
+    std::vector<View> views = {};                              // a few, the newest last
+    std::vector<Write> writes = {};                            // likewise
+    std::unique_ptr<std::function<bool()>> is_over = nullptr;  // what is under way
   };
   struct Object {
     c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> reference;
@@ -166,6 +184,10 @@ class TensorTable {
   template <class IsWanted>
   const View* find_same_bytes(const at::Tensor& tensor, MetaId meta, IsWanted is_wanted);
   Storage* storage_of(const at::Tensor& tensor);
+  template <class Map>
+  static void drop_dead(Map& map) {
+    for (auto it = map.begin(); it != map.end();) it = it->second.reference.expired() ? map.erase(it) : std::next(it);
+  }
   void drop_dead();
 
   TextTable& texts_;
@@ -177,6 +199,9 @@ class TensorTable {
   };
   RecentMeta recent_metas_[256];  // by the first byte of the hash; asked before the map
   ska::flat_hash_map<const void*, Object> objects_;
+  // Those without a storage: what some of them consist of lives as long as anything refers to them. The dead ones are
+  // forgotten whenever there is a new one.
+  ska::flat_hash_map<const void*, Object> loose_objects_;
   ska::flat_hash_map<const void*, Storage> storages_;
   uint32_t next_number_ = 0;
   int64_t pass_ = -1;

@@ -180,6 +180,9 @@ void init_tracing(nb::module_& m) {
           "forget_values", [](OpSource& source) { source.observer().forget_values(); },
           nb::call_guard<nb::gil_scoped_release>())
       .def(
+          "forget", [](OpSource& source, nb::handle tensor) { source.observer().forget(tensor_of(tensor.ptr())); },
+          "tensor"_a, "Nothing refers to it any more, until it is seen again.")
+      .def(
           "end_capture", [](OpSource& source) { source.observer().end_capture(); },
           nb::call_guard<nb::gil_scoped_release>())
       .def("settle", &OpSource::settle, "After stop(): waits for what is on its way, and takes the replays that came.")

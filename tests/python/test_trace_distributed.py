@@ -105,7 +105,6 @@ def test_a_backward_of_dtensors_is_seen(traces):
     ("case", "name"),
     [
         ("all_reduce", "c10d::allreduce_"),
-        ("all_reduce_later", "c10d::allreduce_"),
         ("broadcast", "c10d::broadcast_"),
         ("all_gather", "c10d::_allgather_base_"),
     ],
@@ -119,6 +118,23 @@ def test_the_result_of_a_collective_is_read_when_it_is_there(traces, case, name)
         add = called(run, "aten::add.Tensor")
         assert value(run, uses(add, "in")[0]).tolist() == expected
         assert uses(add, "in")[0].record == uses(collective, "out")[0].record
+
+
+def test_a_collective_that_the_program_waits_for_later_is_read_where_it_is_used(traces):
+    for rank in RANKS:
+        run = traces("all_reduce_later", rank)
+        collective, add = called(run, "c10d::allreduce_"), called(run, "aten::add.Tensor")
+        assert collective.notes["work"] == "not waited for"
+        (result,) = uses(collective, "out")
+        assert run.records[result.record].level == "meta"
+        assert value(run, uses(add, "in")[0]).tolist() == [3.0] * 3
+        assert [use.record for use in uses(add, "part")] == [result.record]
+
+
+def test_nobody_waits_where_the_program_does_not(traces):
+    """One rank goes on after it has begun a collective, and the other begins it only then."""
+    for rank in RANKS:
+        assert torch.load(traces.folder / f"all_reduce_crossed-{rank}.pt", weights_only=True).tolist() == [4.0] * 3
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,24 @@ def all_reduce_later(mesh):
 
 
 @case
+def all_reduce_crossed(mesh):
+    group = dist.new_group([0, 1])
+
+    def run():
+        x = mine(3)
+        if dist.get_rank() == 0:
+            work = dist.all_reduce(x, async_op=True)
+            dist.send(torch.ones(1), 1, group=group)
+            work.wait()
+        else:
+            dist.recv(torch.zeros(1), 0, group=group)
+            dist.all_reduce(x)
+        return x + 1
+
+    return run
+
+
+@case
 def all_gather(mesh):
     def run():
         gathered = torch.zeros(4)

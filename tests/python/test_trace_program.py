@@ -1,0 +1,243 @@
+"""What a program may do under a trace, and still get what it gets without one."""
+
+import subprocess
+import sys
+import warnings
+
+import pytest
+import tensortap as tap
+import torch
+from tensortap.kernels import launch
+from torch import nn
+from traced_calls import only, ops, uses
+
+
+def megabytes():
+    """Of memory that this process has."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 / 1e6
+
+
+def growth(work, times):
+    before = megabytes()
+    for _ in range(times):
+        work()
+    return megabytes() - before
+
+
+# ---- nothing of ours in its way ----
+
+
+@pytest.mark.parametrize("when", ["during", "after"])
+def test_tensors_can_be_swapped(when):
+    first, second = torch.ones(2), torch.zeros(3)
+    with tap.trace() as trace:
+        first + 1, second + 1
+        if when == "during":
+            torch.utils.swap_tensors(first, second)
+            first.sin()
+    if when == "after":
+        torch.utils.swap_tensors(first, second)
+    assert first.tolist() == [0.0] * 3
+    assert torch._C._swap_tensor_impl.__module__ != "tensortap.swapping"
+    if when == "during":
+        assert only(trace, "aten::sin").results == "%1"
+
+
+def test_a_model_whose_parameters_are_swapped_becomes_double():
+    model = nn.Linear(2, 2)
+    before = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        with tap.trace():
+            model(torch.ones(1, 2))
+            assert model.double().weight.dtype == torch.float64
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(before)
+
+
+@pytest.mark.parametrize("level", ["fingerprint", "full"])
+def test_a_tensor_that_is_larger_than_its_storage_is_not_read(level):
+    x = torch.ones(50_000_000)
+    x.untyped_storage().resize_(8)
+    with tap.trace(level=level) as trace:
+        x.detach()
+    assert set(only(trace, "aten::detach").notes["unread"].values()) == {"larger than its storage"}
+
+
+def test_threads_work_where_there_has_been_a_second_interpreter():
+    pytest.importorskip("_xxsubinterpreters")
+    program = """
+import _xxsubinterpreters, tensortap, threading, torch
+_xxsubinterpreters.create()
+def work():
+    x = torch.ones(64)
+    for _ in range(3000): x.sin()
+with tensortap.trace() as trace:
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+print(len(trace))
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (found.returncode, found.stdout) == (0, "12004\n"), found.stderr
+
+
+class Speechless(torch.Tensor):
+    """Raises whatever it is asked, also for its sizes and its device."""
+
+    @staticmethod
+    def __new__(cls, x):
+        return torch.Tensor._make_wrapper_subclass(
+            cls, x.shape, strides=x.stride(), dtype=x.dtype, dispatch_sizes_strides_policy="sizes", dispatch_device=True
+        )
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        raise RuntimeError(f"asked for {function}")
+
+
+def test_what_a_subclass_raises_is_what_the_program_gets():
+    odd, x = Speechless(torch.ones(2)), torch.ones(2)
+    with tap.trace() as trace:
+        with pytest.raises(RuntimeError, match="asked for aten.add.Tensor"):
+            torch.add(odd, x)
+        x.cos()
+    assert ops(trace)[-1] == "aten::cos"
+
+
+def test_a_kernel_that_cannot_be_shown_hides_nothing_after_it():
+    odd, x = Speechless(torch.ones(2)), torch.ones(2)
+    with tap.trace() as trace:
+        assert launch("library", lambda: "kernel", lambda: [("odd", odd)], lambda: 7) == 7
+        x.cos()
+    assert ops(trace)[-1] == "aten::cos"
+
+
+# ---- memory ----
+
+
+def test_a_backward_leaves_nothing_behind_once_the_log_is_full():
+    x = torch.randn(4, requires_grad=True)
+
+    def work():
+        (x.sin() * x.cos() + x.exp()).tanh().sigmoid().sum().backward()
+        x.grad = None
+
+    with tap.trace(memory="10K"):
+        growth(work, 300)
+        assert growth(work, 2000) < 4
+
+
+def test_sparse_tensors_are_freed():
+    def work():
+        values, columns = torch.ones(250_000), torch.arange(250_000)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sparse = torch.sparse_csr_tensor(torch.tensor([0, 250_000]), columns, values, size=(1, 250_000))
+        sparse * 2
+        [torch.ones(1) + 1 for _ in range(8)]  # newer ones, so that it is not among the last
+
+    with tap.trace():
+        growth(work, 20)
+        assert growth(work, 60) < 60
+
+
+# ---- what is recorded ----
+
+
+def of_kernels():
+    x, w = torch.randn(4, 8), torch.randn(8, 8)
+    functional = nn.functional
+    return {
+        "mm": lambda: torch.mm(x, w),
+        "linear": lambda: functional.linear(x, w, w[0]),
+        "layer_norm": lambda: functional.layer_norm(x, (8,)),
+        "sum": lambda: x.sum(0),
+        "conv1d": lambda: functional.conv1d(x[None], torch.ones(2, 4, 3)),
+        "sort": lambda: x.sort()[0],
+        "embedding": lambda: functional.embedding(torch.tensor([1, 2]), w),
+        "attention": lambda: functional.scaled_dot_product_attention(x[None, None], x[None, None], x[None, None]),
+        "where": lambda: torch.where(x > 0, x, 0.0),
+        "max_pool1d": lambda: functional.max_pool1d(x[None], 2),
+        "fft": lambda: torch.fft.fft(x),
+    }
+
+
+@pytest.mark.parametrize("name", of_kernels())
+def test_in_the_view_all_a_result_is_what_the_call_returned(name):
+    """Those that it calls may have seen the memory before anything was in it."""
+    torch.manual_seed(0)
+    call = of_kernels()[name]
+    with torch.no_grad(), tap.trace(level="full", view="all") as trace:
+        result = call()
+    run = trace.run
+    last = [event for event in trace.events if event.parent is None][-1]
+    assert torch.equal(run[run.records[uses(last, "out")[0].record].key].reshape(result.shape), result)
+
+
+def test_in_the_view_leaf_an_argument_is_what_it_was():
+    torch.manual_seed(0)
+    x, w = torch.randn(4, 8), torch.randn(8, 8)
+    with torch.no_grad(), tap.trace(level="full", view="leaf") as trace:
+        y = torch.mm(x, w)
+        y.relu()
+    run = trace.run
+    clamp = trace.events[-1]
+    assert torch.equal(run[run.records[uses(clamp, "in")[0].record].key], y)
+    assert len(trace) == len(trace.events)
+
+
+def test_within_a_kernel_what_has_not_changed_is_the_value_that_it_was():
+    x = torch.randn(3, 3)
+    with torch.no_grad(), tap.trace(hashes=True, view="all") as trace:
+        torch.mm(x, x)
+    first, *others = (event for event in trace.events if "resolve_conj" not in event.name)
+    given = uses(first, "in")[0].record
+    inner = [uses(event, "in")[0].record for event in trace.events if "resolve_conj" in event.name]
+    assert inner.count(given) == 2 and not others
+
+
+def test_an_argument_twice_is_recorded_once():
+    x = torch.randn(3)
+    with tap.trace(hashes=True) as trace:
+        torch.add(x, x)
+    one, other = uses(only(trace, "aten::add.Tensor"), "in")
+    assert one.record == other.record
+
+
+def test_a_value_that_was_written_in_part_names_who_wrote():
+    cache, key = torch.zeros(3, 2), torch.ones(2)
+    with torch.no_grad(), tap.trace(hashes=True) as trace:
+        cache + 1
+        cache[1] = key * 2
+        cache[2] = key * 3
+        cache.sum()
+    writes = [event for event in trace.events if event.name == "aten::copy_"]
+    parts = uses(trace.events[-1], "part")
+    assert [use.path for use in parts] == ["/0", "/0"]
+    assert [use.record for use in parts] == [uses(event, "out")[0].record for event in writes]
+
+
+def test_after_any_number_of_traces_a_recording_has_all_operators_of_its_first_pass(tmp_path):
+    x, model = torch.ones(2, 4), nn.Linear(4, 2)
+    for _ in range(20):
+        with tap.trace():
+            x + 1
+    with torch.no_grad(), tap.record(model, tmp_path, ops=True, report=False):
+        model(x)
+    (rank,) = tap.open(tmp_path).ranks
+    assert [event.name for event in rank.passes[0].events] == ["Linear", "Linear:aten::t", "Linear:aten::addmm"]
+
+
+def test_sizes_that_are_symbols_are_told_apart():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    dynamic = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * 2)
+    x = mode.from_tensor(torch.randn(3, 5), symbolic_context=dynamic)
+    with mode, tap.trace() as trace:
+        for size in (x.shape[0], x.shape[1], x.shape[0] * x.shape[1]):
+            x.new_empty([size])
+    assert len({event.arguments for event in trace.events}) == 3
