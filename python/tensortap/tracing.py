@@ -312,8 +312,8 @@ def trace(
     from tensortap.kernels import Kernels
     from tensortap.live_rows import LiveRows, row_options
     from tensortap.module_scopes import ModuleScopes
-    from tensortap.swapping import Swapping
     from tensortap.options import _size
+    from tensortap.swapping import Swapping
     from tensortap.tensor_kinds import describe, take_apart
 
     models = model if model is None or isinstance(model, Mapping) else {"": model}
