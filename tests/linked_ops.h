@@ -81,6 +81,13 @@ class LinkedOps {
     return made;
   }
 
+  // A call that returns the value that it was given, as detach does: there is no record of its own for it.
+  void passes_on(std::string_view name, Value value) {
+    last_event = pass_.event(name, kNoEvent, ++calls_[std::string(name)], "op", {});
+    const std::vector<Use> uses = {{"in", "/0", value.tensor, value.number}, {"out", "", kNoNumber, value.number}};
+    pass_.call(last_event, {.arguments = "%0", .results = "%1", .uses = uses});
+  }
+
   uint32_t last_event = kNoEvent;
 
  private:

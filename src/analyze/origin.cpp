@@ -284,28 +284,50 @@ class OriginSearch {
     if (found_.inf_[tensor] != found_.nan_[tensor]) count(found_.inf_[tensor]);
   }
 
-  // What only looked at it, as argmax does, has not used it up.
+  // From the last call to the first: what became of its results is known when a call's turn comes.
   void find_harmless() {
-    std::vector<bool> used_up(contents_.size(), false);
-    for (uint32_t event = 0; event < pass_.event_count(); ++event) {
-      const uint32_t count = pass_.event(event).use_count;
-      bool has_values = false;
-      for (uint32_t i = 0; i < count && !has_values; ++i) {
-        const UseRecord use = pass_.use(event, i);
-        has_values = use.role != "in" && use.record < contents_.size() && contents_[use.record].known &&
-                     can_be_nonfinite(pass_.tensor(use.record).dtype);
-      }
-      if (!has_values) continue;
-      for (uint32_t i = 0; i < count; ++i)
-        if (const UseRecord use = pass_.use(event, i); use.role == "in" && use.record < used_up.size())
-          used_up[use.record] = true;
-    }
+    used_.assign(contents_.size(), false);
+    lasts_.assign(contents_.size(), false);
+    for (uint32_t event = pass_.event_count(); event-- > 0;) follow_uses(event);
     std::vector<bool> stays(found_.all_.size(), false);
     for (size_t i = 0; i < contents_.size(); ++i) {
       if (found_.nan_[i] != kNoNumber) stays[found_.nan_[i]] = true;
-      if (found_.inf_[i] != kNoNumber && !used_up[i] && is_linked(i)) stays[found_.inf_[i]] = true;
+      if (found_.inf_[i] != kNoNumber && goes_on(i) && is_linked(i)) stays[found_.inf_[i]] = true;
     }
     for (size_t i = 0; i < stays.size(); ++i) found_.all_[i].harmless = !stays[i] && !found_.all_[i].became_nan;
+  }
+
+  // Nothing was made of it, or Inf that goes on itself. What became NaN is told as such.
+  bool goes_on(size_t tensor) const { return lasts_[tensor] || !used_[tensor]; }
+
+  // Notes which arguments a call made values of, and which it passed on to results that go on. What only looks at
+  // them, as argmax does, uses nothing, and a view does so only as far as others use it.
+  void follow_uses(uint32_t number) {
+    const EventRecord event = pass_.event(number);
+    if (event.use_count == 0) return;
+    const std::string op = operator_of(event);
+    std::vector<uint32_t> values;
+    std::vector<uint32_t> lasting;
+    for (uint32_t i = 0; i < event.use_count; ++i) {
+      const UseRecord use = pass_.use(number, i);
+      if (use.role == "in" || use.record >= contents_.size() || !contents_[use.record].known) continue;
+      if (!can_be_nonfinite(pass_.tensor(use.record).dtype)) continue;
+      const Content& content = contents_[use.record];
+      if (!is_view_op(op) || content.bad() || used_[use.record]) values.push_back(use.record);
+      if (content.inf && goes_on(use.record)) lasting.push_back(use.record);
+    }
+    if (values.empty()) return;
+    // An argument that is returned as it was, as by detach, is no result.
+    const auto holds_another = [](const std::vector<uint32_t>& records, uint32_t than) {
+      return std::ranges::any_of(records, [than](uint32_t each) { return each != than; });
+    };
+    for (uint32_t i = 0; i < event.use_count; ++i) {
+      const UseRecord use = pass_.use(number, i);
+      if (use.role != "in" || use.record >= contents_.size() || !holds_another(values, use.record)) continue;
+      used_[use.record] = true;
+      const bool is_gone = use.written && overwrites_what_it_writes(op);
+      if (!is_gone && holds_another(lasting, use.record)) lasts_[use.record] = true;
+    }
   }
 
   // Whether uses can refer to it; those of a module's boundary are beside the flow.
@@ -320,6 +342,8 @@ class OriginSearch {
   std::map<std::pair<uint32_t, OriginKind>, size_t> by_event_;
   std::map<std::pair<uint64_t, uint64_t>, size_t> same_bytes_;
   std::vector<TensorUse> uses_of_tensors_;  // sorted; made when it is first needed
+  std::vector<bool> used_;                  // by tensor: a call made values of it
+  std::vector<bool> lasts_;                 // by tensor: a call made Inf of it, or passed it on, and that goes on
 };
 
 Origins find_origins(const Pass& pass) { return OriginSearch(pass).run(); }

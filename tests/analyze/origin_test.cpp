@@ -183,6 +183,58 @@ TEST_F(OriginTest, InfThatIsReturnedIsNotHarmless) {
   EXPECT_FALSE(origins().all()[0].harmless);
 }
 
+TEST_F(OriginTest, InfThatOnlyViewsUsedIsNotHarmless) {
+  const Value big = ops().call({"aten::div", {outside({1, 1}), outside({0, 1})}}, {kInf, 1});
+  ops().passes_on("aten::detach", big);
+  const Value part = ops().call({"aten::slice.Tensor", {of(big)}}, {1});
+  ops().call({"aten::unsqueeze", {of(part)}}, {1});
+  ops().call({"aten::sqrt", {outside({-1})}}, {kNan});
+  EXPECT_FALSE(origins().all()[0].harmless);
+  EXPECT_EQ(op_of(first()), "aten::div");
+}
+
+TEST_F(OriginTest, InfThatIsUsedUpThroughViewsIsHarmless) {
+  const Value big = ops().call({"aten::log", {outside({0, 1})}}, {-kInf, 0});
+  ops().passes_on("aten::detach", big);
+  const Value row = ops().call({"aten::unsqueeze", {of(big)}}, {-kInf, 0});
+  ops().call({"aten::exp", {of(row)}}, {0, 1});
+  EXPECT_TRUE(first().harmless);
+}
+
+TEST_F(OriginTest, InfThatAComputationLeavesAsideIsHarmless) {
+  const Value big = ops().call({"aten::log", {outside({0, 1})}}, {-kInf, 0});
+  const Value part = ops().call({"aten::slice.Tensor", {of(big)}}, {0});
+  ops().call({"aten::neg", {of(part)}}, {0});
+  EXPECT_TRUE(first().harmless);
+}
+
+TEST_F(OriginTest, OfTwoInfsInOneResultNoneIsHarmless) {
+  const Value one = ops().call({"aten::exp", {outside({1000})}}, {kInf});
+  const Value two = ops().call({"aten::cosh", {outside({1000})}}, {kInf});
+  const Value copy = ops().call({"aten::clone", {of(two)}}, {kInf});
+  ops().call({"aten::add.Tensor", {of(one), of(copy)}}, {kInf});
+  ASSERT_EQ(origins().all().size(), 2u);
+  EXPECT_FALSE(origins().all()[0].harmless);
+  EXPECT_FALSE(origins().all()[1].harmless);
+}
+
+TEST_F(OriginTest, AMaskIsNotBlamedForTheNanBesideIt) {
+  const Value mask = ops().call({"aten::log", {outside({0, 1})}}, {-kInf, 0});
+  const Value bad = ops().call({"aten::sqrt", {outside({-1, -1})}}, {kNan, kNan});
+  const Value sum = ops().call({"aten::cat", {of(bad), of(mask)}}, {kNan, kNan, -kInf, 0});
+  ops().call({"aten::_softmax", {of(sum)}}, {kNan, kNan, kNan, kNan});
+  EXPECT_TRUE(origins().all()[0].harmless);
+  EXPECT_EQ(first().tensor, bad.record);
+}
+
+TEST_F(OriginTest, InfThatWasWrittenOverIsHarmless) {
+  const Value big = ops().call({"aten::exp", {outside({1000})}}, {kInf});
+  ops().call({"aten::log.out", {outside({0}), {.value = big, .written = true, .path = "/out"}}}, {-kInf});
+  ASSERT_EQ(origins().all().size(), 2u);
+  EXPECT_TRUE(origins().all()[0].harmless);
+  EXPECT_EQ(op_of(first()), "aten::log.out");
+}
+
 TEST_F(OriginTest, UninitialisedMemoryThatIsWrittenIsNoOrigin) {
   const Value memory = ops().call({"aten::empty.memory_format", {}, "[2]"}, {kNan, kInf});
   const Value part = ops().call({"aten::slice.Tensor", {of(memory)}}, {kNan, kInf});

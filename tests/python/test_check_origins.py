@@ -3,6 +3,8 @@
 import re
 
 import pytest
+import tensortap as tap
+import torch
 from ttap_command import read_json, run
 
 
@@ -142,3 +144,77 @@ def test_a_recording_of_modules_tells_no_origin_and_what_to_do(runs, kind):
     advice = 'record ops (ops=True, ttap run --ops), or modules with roles=("in", "out")'
     # Where inputs were recorded, there is nothing to advise.
     assert (advice in run("check", path).stdout) == (kind == "large")
+
+
+# ---- programs ----
+
+
+def checked(folder, work):
+    """What is said of a program's operators."""
+    with tap.trace(hashes=True) as trace:
+        work()
+    trace.save(folder)
+    return run("check", folder).stdout, read_json("check", folder)[0]
+
+
+def root_of_zero():
+    w = torch.tensor([0.0, 1.0, 4.0], requires_grad=True)
+    w.sqrt().sum().backward()
+    assert w.grad.isinf().tolist() == [True, False, False]
+    return w
+
+
+def test_a_gradient_that_nothing_made_finite_is_a_fault(tmp_path):
+    text, document = checked(tmp_path / "run", root_of_zero)
+    assert text.startswith("FIRST  backward:aten::div.Tensor\n")
+    assert lines_of(text)["so"] == ["made here: every argument of this call was finite"]
+    assert document["first"]["origin"]["fault"]
+
+
+def test_a_later_fault_does_not_hide_such_a_gradient(tmp_path):
+    text, document = checked(tmp_path / "run", lambda: (root_of_zero(), torch.log(torch.tensor([-1.0]))))
+    assert text.startswith("FIRST  backward:aten::div.Tensor\n")
+    assert "without consequence" not in text
+    assert [each["kind"] for each in document["first"]["origin"]["others"]] == ["made"]
+
+
+def test_looking_at_a_gradient_does_not_make_it_finite(tmp_path):
+    def work():
+        gradient = root_of_zero().grad
+        gradient.view(1, 3)[:, 1:].detach().argmax()
+
+    assert checked(tmp_path / "run", work)[1]["first"]["origin"]["fault"]
+
+
+def test_a_gradient_that_was_made_finite_is_harmless(tmp_path):
+    text, document = checked(tmp_path / "run", lambda: root_of_zero().grad.detach().view(1, 3).clamp(max=1.0))
+    assert not document["first"]["origin"]["fault"]
+    assert lines_of(text)["so"] == [
+        "made here: every argument of this call was finite; later calls made finite values of it"
+    ]
+
+
+def causal_attention():
+    scores = torch.ones(4, 4) + torch.triu(torch.full((4, 4), float("-inf")), 1)
+    return torch.softmax(scores[None], -1) @ torch.ones(4, 2)
+
+
+def logarithm_as_mask():
+    mask = torch.ones(4, 4).tril().log()  # -Inf that no number of the program says
+    return torch.softmax(torch.ones(2, 4, 4) + mask.expand(2, 4, 4), -1)
+
+
+def logarithm_where_it_is_finite():
+    x = torch.tensor([0.0, 1.0])
+    return torch.where(x > 0, x.log(), 0.0).sum()
+
+
+def division_repaired():
+    return (torch.ones(2) / torch.tensor([0.0, 1.0])).nan_to_num(posinf=0.0).sum()
+
+
+@pytest.mark.parametrize("work", [causal_attention, logarithm_as_mask, logarithm_where_it_is_finite, division_repaired])
+def test_inf_that_a_program_deals_with_is_no_fault(tmp_path, work):
+    text, document = checked(tmp_path / "run", lambda: (work(), torch.tensor([-1.0]).sqrt()))
+    assert text.startswith("FIRST  aten::sqrt\n")
+    assert not any(each["because"]["fault"] for each in document["found"] if "sqrt" not in each["key"])
