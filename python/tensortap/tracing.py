@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tensortap import _core, op_extension
+from tensortap.hook_notes import Hook, guarded_hook
 from tensortap.options import LEVELS
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from tensortap.reading import EventRecord, Pass
 
 VIEWS = ("dispatch", "all", "leaf")
-Hook = Callable[[str, tuple[Any, ...], dict[str, Any], Any], "Mapping[str, Any] | None"]
 
 
 class Trace:
@@ -211,28 +211,6 @@ def _guarded_filter(wanted: Callable[[str], Any], level: int) -> Callable[[str],
             return level
 
     return decide
-
-
-def guarded_hook(hook: Hook | Iterable[Hook]) -> Callable[..., str]:
-    """The user's functions as one that returns JSON; what they raise is noted with the call, and printed once."""
-    hooks = list(hook) if isinstance(hook, Iterable) else [hook]
-    if not all(callable(each) for each in hooks):
-        raise TypeError(f"hooks is {hook!r}: it is a function of (name, args, kwargs, result), or a list of them")
-    failed: list[str] = []
-
-    def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> str:
-        noted: dict[str, Any] = {}
-        for each in hooks:
-            try:
-                noted.update(each(name, args, kwargs, result) or {})
-            except Exception as error:
-                noted["error"] = f"{type(error).__name__}: {error}"
-                if not failed:
-                    print(f"tensortap: a hook failed at {name}: {noted['error']}", file=sys.stderr)
-                failed.append(name)
-        return json.dumps(noted, default=str) if noted else ""
-
-    return call
 
 
 def trace(
