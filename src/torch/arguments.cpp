@@ -239,13 +239,6 @@ bool is_default(const c10::Argument& argument, const IValue& value) {
   return usual == value;
 }
 
-// The type inside an optional: an optional dtype is a dtype.
-TypeKind kind_of(const c10::Argument& argument) {
-  c10::TypePtr type = argument.real_type();
-  if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
-  return type->kind();
-}
-
 // A list, or a tuple, that may hold tensors or lists of them.
 bool is_mixed_list(const IValue& value) {
   return value.isTuple() || (value.isList() && !value.isTensorList() && !value.isIntList() && !value.isDoubleList() &&
@@ -288,6 +281,12 @@ void add_tensors(const IValue& value, int32_t& item, const Add& add) {
 }
 
 }  // namespace
+
+TypeKind kind_of(const c10::Argument& argument) {
+  c10::TypePtr type = argument.real_type();
+  if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  return type->kind();
+}
 
 void collect_tensors(c10::ArrayRef<const IValue> values, std::vector<TensorPlace>& places,
                      std::vector<at::Tensor>& held) {

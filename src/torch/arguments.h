@@ -46,6 +46,9 @@ inline bool may_hold_tensors(const c10::IValue& value) {
   return true;
 }
 
+// What an argument stands for: a dtype, a layout and a memory format come as integers. An optional dtype is a dtype.
+c10::TypeKind kind_of(const c10::Argument& argument);
+
 // Every tensor of `values`; those in lists are kept alive by `held`.
 void collect_tensors(c10::ArrayRef<const c10::IValue> values, std::vector<TensorPlace>& places,
                      std::vector<at::Tensor>& held);

@@ -1,7 +1,13 @@
 #include "torch/python_side.h"
 
+#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
+#include <torch/csrc/utils/tensor_memoryformats.h>
+
+#include "torch/arguments.h"
+#include "torch/notes.h"
+#include "torch/raise_later.h"
 
 // The only file that turns PyTorch's values into Python's.
 namespace ttap::torch_source {
@@ -9,8 +15,10 @@ namespace {
 
 namespace py = pybind11;
 
-// What our own functions raise is not the model's concern: it is told as unraisable.
-void report_error(PyObject* where) { PyErr_WriteUnraisable(where); }
+// What our own functions raise is not the model's concern: it is told as unraisable. An interrupt is the program's.
+void report_error(PyObject* where) {
+  if (!raise_later()) PyErr_WriteUnraisable(where);
+}
 
 std::string text_of(PyObject* object) {
   Py_ssize_t size = 0;
@@ -96,6 +104,26 @@ std::vector<PythonSide::Part> take_apart(PyObject* function, const at::Tensor& t
   return parts;
 }
 
+// As a dispatch mode is given it: an integer that stands for a dtype is a torch.dtype.
+py::object python_argument(const c10::IValue& value, c10::TypeKind kind) {
+  if (!value.isInt()) return torch::jit::toPyObject(value);
+  const int64_t number = value.toInt();
+  PyObject* named = nullptr;
+  if (kind == c10::TypeKind::ScalarTypeType)
+    named = reinterpret_cast<PyObject*>(torch::getTHPDtype(static_cast<c10::ScalarType>(number)));
+  if (kind == c10::TypeKind::LayoutType)
+    named = reinterpret_cast<PyObject*>(torch::getTHPLayout(static_cast<c10::Layout>(number)));
+  if (kind == c10::TypeKind::MemoryFormatType)
+    named = torch::utils::getTHPMemoryFormat(static_cast<c10::MemoryFormat>(number));
+  return named == nullptr ? py::int_(number) : py::reinterpret_borrow<py::object>(named);
+}
+
+std::string error_note(std::string_view error) {
+  JsonObject note;
+  note.add("error", json_text(error));
+  return note.str();
+}
+
 std::string call_hook(PyObject* function, const std::string& op, c10::ArrayRef<const c10::IValue> arguments,
                       const Operator& schema, c10::ArrayRef<const c10::IValue> results) {
   const py::gil_scoped_acquire gil;
@@ -105,7 +133,7 @@ std::string call_hook(PyObject* function, const std::string& op, c10::ArrayRef<c
     py::dict by_name;
     for (size_t i = 0; i < arguments.size(); ++i) {
       const c10::Argument& argument = schema.schema->arguments()[i];
-      py::object value = torch::jit::toPyObject(arguments[i]);
+      py::object value = python_argument(arguments[i], kind_of(argument));
       if (argument.kwarg_only()) {
         by_name[py::str(argument.name())] = std::move(value);
       } else {
@@ -132,13 +160,13 @@ std::string call_hook(PyObject* function, const std::string& op, c10::ArrayRef<c
     const py::object answer = py::reinterpret_borrow<py::object>(function)(op, py::tuple(positional), by_name, result);
     return text_of(answer.ptr());
   } catch (py::error_already_set& error) {
+    // What a hook raises has become a note by then, all but what ends the program.
+    std::string note = error_note(Py_TYPE(error.value().ptr())->tp_name);
     error.restore();
-    report_error(function);
-    return {};
+    if (!raise_later()) PyErr_Clear();
+    return note;
   } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-    report_error(function);
-    return {};
+    return error_note(error.what());
   }
 }
 
