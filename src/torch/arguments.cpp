@@ -168,22 +168,8 @@ class Writer {
 
  private:
   static std::string enum_text(int64_t value, TypeKind kind) {
-    if (kind == TypeKind::ScalarTypeType)
-      return fmt::format("torch.{}", c10::getDtypeNames(static_cast<c10::ScalarType>(value)).first);
-    if (kind == TypeKind::LayoutType) {
-      const auto layout = static_cast<c10::Layout>(value);
-      return layout == c10::Layout::Strided ? "torch.strided" : fmt::format("<layout {}>", value);
-    }
-    if (kind == TypeKind::MemoryFormatType) {
-      switch (static_cast<c10::MemoryFormat>(value)) {
-        case c10::MemoryFormat::Contiguous: return "torch.contiguous_format";
-        case c10::MemoryFormat::Preserve: return "torch.preserve_format";
-        case c10::MemoryFormat::ChannelsLast: return "torch.channels_last";
-        case c10::MemoryFormat::ChannelsLast3d: return "torch.channels_last_3d";
-        default: break;
-      }
-    }
-    return fmt::format("{}", value);
+    const std::string name = torch_name(value, kind);
+    return name.empty() ? fmt::format("{}", value) : "torch." + name;
   }
 
   template <class List, class Text>
@@ -281,6 +267,34 @@ void add_tensors(const IValue& value, int32_t& item, const Add& add) {
 }
 
 }  // namespace
+
+std::string torch_name(int64_t value, TypeKind kind) {
+  if (kind == TypeKind::ScalarTypeType)
+    return std::string(c10::getDtypeNames(static_cast<c10::ScalarType>(value)).first);
+  if (kind == TypeKind::LayoutType) {
+    switch (static_cast<c10::Layout>(value)) {
+      case c10::Layout::Strided: return "strided";
+      case c10::Layout::Sparse: return "sparse_coo";
+      case c10::Layout::SparseCsr: return "sparse_csr";
+      case c10::Layout::SparseCsc: return "sparse_csc";
+      case c10::Layout::SparseBsr: return "sparse_bsr";
+      case c10::Layout::SparseBsc: return "sparse_bsc";
+      case c10::Layout::Mkldnn: return "_mkldnn";
+      case c10::Layout::Jagged: return "jagged";
+      default: break;
+    }
+  }
+  if (kind == TypeKind::MemoryFormatType) {
+    switch (static_cast<c10::MemoryFormat>(value)) {
+      case c10::MemoryFormat::Contiguous: return "contiguous_format";
+      case c10::MemoryFormat::Preserve: return "preserve_format";
+      case c10::MemoryFormat::ChannelsLast: return "channels_last";
+      case c10::MemoryFormat::ChannelsLast3d: return "channels_last_3d";
+      default: break;
+    }
+  }
+  return {};
+}
 
 TypeKind kind_of(const c10::Argument& argument) {
   c10::TypePtr type = argument.real_type();

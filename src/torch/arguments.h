@@ -46,8 +46,12 @@ inline bool may_hold_tensors(const c10::IValue& value) {
   return true;
 }
 
-// What an argument stands for: a dtype, a layout and a memory format come as integers. An optional dtype is a dtype.
+// The type inside an optional: an optional dtype is a dtype.
 c10::TypeKind kind_of(const c10::Argument& argument);
+
+// Dtypes, layouts and memory formats come as integers. What one is called in Python's module torch: "float64",
+// "strided"; empty when it is a number.
+std::string torch_name(int64_t value, c10::TypeKind kind);
 
 // Every tensor of `values`; those in lists are kept alive by `held`.
 void collect_tensors(c10::ArrayRef<const c10::IValue> values, std::vector<TensorPlace>& places,

@@ -1,9 +1,7 @@
 #include "torch/python_side.h"
 
-#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
-#include <torch/csrc/utils/tensor_memoryformats.h>
 
 #include "torch/arguments.h"
 #include "torch/notes.h"
@@ -106,16 +104,8 @@ std::vector<PythonSide::Part> take_apart(PyObject* function, const at::Tensor& t
 
 // As a dispatch mode is given it: an integer that stands for a dtype is a torch.dtype.
 py::object python_argument(const c10::IValue& value, c10::TypeKind kind) {
-  if (!value.isInt()) return torch::jit::toPyObject(value);
-  const int64_t number = value.toInt();
-  PyObject* named = nullptr;
-  if (kind == c10::TypeKind::ScalarTypeType)
-    named = reinterpret_cast<PyObject*>(torch::getTHPDtype(static_cast<c10::ScalarType>(number)));
-  if (kind == c10::TypeKind::LayoutType)
-    named = reinterpret_cast<PyObject*>(torch::getTHPLayout(static_cast<c10::Layout>(number)));
-  if (kind == c10::TypeKind::MemoryFormatType)
-    named = torch::utils::getTHPMemoryFormat(static_cast<c10::MemoryFormat>(number));
-  return named == nullptr ? py::int_(number) : py::reinterpret_borrow<py::object>(named);
+  const std::string name = value.isInt() ? torch_name(value.toInt(), kind) : std::string();
+  return name.empty() ? torch::jit::toPyObject(value) : py::object(py::module_::import("torch").attr(name.c_str()));
 }
 
 std::string error_note(std::string_view error) {

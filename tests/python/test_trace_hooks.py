@@ -45,13 +45,14 @@ def test_a_hook_is_given_name_arguments_and_result():
 
 def test_dtypes_layouts_and_memory_formats_are_pytorchs_objects():
     calls = {}
-    with tap.trace(hooks=lambda name, args, kwargs, result: calls.update({name: (args, kwargs)})):
+    with tap.trace(hooks=lambda name, args, kwargs, result: calls.update({name: (args, kwargs)})) as trace:
         X.to(torch.float64)
         X.clone(memory_format=torch.contiguous_format)
         X.view(torch.int32)
         X.sum(0, dtype=torch.float64)
         torch.empty(2, dtype=torch.int8, layout=torch.strided, device="meta")
         torch.full((2,), 7)
+        X.to_sparse(layout=torch.sparse_coo)
     assert calls["aten::_to_copy"][1]["dtype"] is torch.float64
     assert calls["aten::_to_copy"][1]["layout"] is None
     assert calls["aten::clone"][1]["memory_format"] is torch.contiguous_format
@@ -60,6 +61,8 @@ def test_dtypes_layouts_and_memory_formats_are_pytorchs_objects():
     empty = calls["aten::empty.memory_format"][1]
     assert (empty["dtype"], empty["layout"], empty["device"]) == (torch.int8, torch.strided, torch.device("meta"))
     assert calls["aten::full"][0] == ([2], 7)
+    assert calls["aten::_to_sparse"][1]["layout"] is torch.sparse_coo
+    assert "layout=torch.sparse_coo" in str(trace)
 
 
 def test_arguments_are_those_of_a_dispatch_mode():
