@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/describe.h"
 #include "cli/error_text.h"
+#include "cli/model_file.h"
 #include "report/log_json.h"
 #include "report/output_file.h"
 
@@ -60,6 +61,8 @@ class Log {
   // Calls `body` with each pass and its options. A pass that cannot be read does not hide the others.
   Result<ExitCode> each(const Body& body, const Unreadable& unreadable) {
     std::optional<Error> not_found;
+    const Rank* rank = nullptr;
+    ModuleClasses classes;
     bool any = false;
     ExitCode code = kFine;
     for (const SelectedPass& selected : selection_.passes) {
@@ -69,7 +72,9 @@ class Log {
         code = kError;
         continue;
       }
+      if (std::exchange(rank, selected.rank) != selected.rank) classes = read_module_classes(rank->path);
       LogOptions options = arguments_.log;
+      options.classes = classes;
       if (!arguments_.around.empty()) {
         const auto event = find_event(*pass, arguments_.around);
         if (!event.ok()) {

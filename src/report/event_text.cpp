@@ -93,6 +93,12 @@ void EventText::write(const EventRecord& event, const Line& line) {
   if (kernel) write_kernel_values(line.margin);
 }
 
+std::string_view EventText::class_of(const EventRecord& event) const {
+  if (!notes_.class_name.empty() || event.kind != "module") return notes_.class_name;
+  const auto known = options_.classes.find(event.name);
+  return known == options_.classes.end() ? std::string_view() : known->second;
+}
+
 void EventText::write_module(const EventRecord& event) {
   color(Style::kCyan);
   if (event.kind == "module") {
@@ -108,9 +114,9 @@ void EventText::write_module(const EventRecord& event) {
   event.name.empty() ? out_.write("(lost)") : write_plain(event.name);
   color(Style::kPlain);
   if (event.call != 1) out_.print("::call{}", event.call);
-  if (!notes_.class_name.empty()) {
+  if (const std::string_view class_name = class_of(event); !class_name.empty()) {
     out_.write(" (");
-    write_plain(notes_.class_name);
+    write_plain(class_name);
     out_.write(")");
   }
   if (event.kind == kGraphKind) write_plain(graph_text(read_graph_notes(event.notes)));

@@ -42,6 +42,7 @@ class EventText {
   };
   void read_values(const EventRecord& event, uint32_t index);
   void write_module(const EventRecord& event);
+  std::string_view class_of(const EventRecord& event) const;
   void write_operator(const EventRecord& event, const Line& line);
   void write_node(const EventRecord& event);
   void write_listed(std::string_view role, std::string_view before);

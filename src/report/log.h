@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +22,8 @@ enum class StackFrames : uint8_t {
   kAll,
 };
 
+using ModuleClasses = std::map<std::string, std::string, std::less<>>;  // by name
+
 struct LogOptions {
   // Which events.
   std::string filter = {};              // in whose name, or target, this PCRE2 pattern is found; empty: all
@@ -29,9 +32,10 @@ struct LogOptions {
   size_t neighbours = 10;               // before it, and as many behind it
   // What of them; the text only.
   StackFrames stack = StackFrames::kNone;
-  bool inputs = false;   // the hashes of the arguments
-  bool strides = false;  // of tensors that are not in C order
-  bool keys = false;     // the key of each event, as find_event() takes it
+  bool inputs = false;         // the hashes of the arguments
+  bool strides = false;        // of tensors that are not in C order
+  bool keys = false;           // the key of each event, as find_event() takes it
+  ModuleClasses classes = {};  // of modules whose events do not say
 };
 
 // The event that `key` means: `name[::callN]`, or the key of one of its tensors. kNotFound with those that are similar.

@@ -9,7 +9,7 @@ import pytest
 import tensortap as tap
 import torch
 from small_net import Net
-from ttap_command import TTAP
+from ttap_command import TTAP, run
 
 
 @pytest.fixture
@@ -70,6 +70,23 @@ def test_a_model_that_nobody_named_stands_above_its_parts_from_its_first_call_on
     ]  # fmt: skip
     of_other = [("Sequential", None), ("0", "Sequential"), ("0:aten::relu", "0")]
     assert [with_parents(recorded) for recorded in passes_of(tmp_path)] == [of_net, of_other, of_other, of_net]
+
+
+def test_the_log_shows_the_classes_of_modules(model, tmp_path):
+    with tap.record(model, tmp_path, ops=True, report=False), torch.no_grad():
+        model(torch.ones(3, 4))
+    heads = [line.split(" ->")[0] for line in run("log", tmp_path).stdout.splitlines() if "nn.Mod" in line]
+    assert heads == ["[nn.Mod] Net (Net)", "  [nn.Mod] up (Linear)", "  [nn.Mod] down (Linear)"]
+
+
+def test_the_log_does_not_guess_which_of_two_classes_it_is(tmp_path):
+    with tap.record(None, tmp_path, ops=True, report=False), torch.no_grad():
+        for part in (torch.nn.ReLU(), torch.nn.Tanh()):
+            torch.nn.Sequential(part)(torch.ones(3, 4))
+    log = run("log", tmp_path).stdout
+    assert "[nn.Mod] Sequential (Sequential)\n" in log
+    assert "[nn.Mod] 0 -> t" in log
+    assert "[nn.Mod] 0 (" not in log
 
 
 def test_a_result_leads_to_who_uses_it(model, tmp_path):
