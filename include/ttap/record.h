@@ -46,8 +46,9 @@ inline constexpr uint32_t kNoNumber = 0xFFFFFFFF;
 
 // One tensor among the arguments or results of a call, in the order of the texts above.
 struct UseRecord {
-  std::string_view
-      role;  // "in": as the argument came; "after": as the call left it, having written to it; "out": a result
+  // "in": as the argument came; "after": as the call left it, having written to it; "out": a result. "part": no tensor
+  // of the call, but a value that others wrote into the bytes of its argument at that path; these come last.
+  std::string_view role;
   std::string_view path;        // `/0`, `/1/2`, `/out`: the argument's position, or its name where it goes by name
   uint32_t tensor = kNoNumber;  // which tensor object of the pass it was: `$3`; kNoNumber: not recorded
   // The tensor record that holds its value: of the call that made it, so that is the producer; or of this call, role

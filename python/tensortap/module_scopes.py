@@ -125,7 +125,7 @@ class ModuleScopes:
             frame = frame.f_back
         while entered and id(entered[-1][0]) not in called:
             entered.pop()
-            self._source.leave()
+            self._source.leave(raised=True)
 
     # A compiled region has no modules any more, and what stands for it is none of the program's.
     def _before(self, module: nn.Module, args: Any) -> None:
@@ -154,10 +154,11 @@ class ModuleScopes:
         if torch.compiler.is_compiling():
             return
         self._thread.early = None
+        raised = output is None and sys.exc_info()[0] is not None
         entered = self._entered()
         # An exception that passed by the hooks (KeyboardInterrupt) left inner modules behind.
         while any(known is module for known, _ in entered):
             last, _ = entered.pop()
-            self._source.leave()
+            self._source.leave(raised or last is not module)
             if last is module:
                 return

@@ -144,8 +144,9 @@ class Tap:
 
     def _after(self, output: Any) -> None:
         call = self._call_of_before() if self.source.uses_before else self._begin()
+        raised = output is None and sys.exc_info()[0] is not None
         try:
-            if call.event is None or (output is None and sys.exc_info()[0] is not None):
+            if call.event is None or raised:
                 return
             root = self.source.root_being_called()
             if not any(known is root for known in self.called_below):
@@ -162,7 +163,7 @@ class Tap:
             if self.source.wants_gradients and torch.is_grad_enabled():
                 self._watch_gradients(call, [item for item in tensors if item[1].requires_grad])
         finally:
-            if self.source.ops is not None and call.event is not None:
+            if self.source.ops is not None and call.event is not None and not raised:
                 self.source.core.end_event(call.event)
             self.source.tracker.call_is_over(self.module())  # type: ignore[arg-type]
 

@@ -21,6 +21,9 @@ std::optional<size_t> number_or_nothing(uint32_t number) {
 
 bool goes_in(std::string_view role) { return flow_of(role).input && !role.starts_with("recompute"); }
 
+// Whether a call has it from elsewhere, be it as a part of an argument.
+bool is_given(const UseRecord& use) { return use.role == "in" || use.role == "part"; }
+
 // What stands in a record, as far as it is known.
 struct Content {
   bool known = false;
@@ -150,7 +153,7 @@ class OriginSearch {
     }
     OriginKind kind = OriginKind::kUnknown;
     if (goes_in(record.role) || (record.event < pass_.event_count() && is_given_node(pass_.event(record.event)))) {
-      if (inherit_from_before(tensor, record)) return count_heir(tensor, false);
+      if (inherit_from_parts(tensor, record) || inherit_from_before(tensor, record)) return count_heir(tensor, false);
       kind = is_number_of_the_program(tensor, record) ? OriginKind::kOnPurpose : OriginKind::kCameIn;
     }
     add_origin(kind, tensor, record.event, contents_[tensor].nan, contents_[tensor].inf);
@@ -161,6 +164,24 @@ class OriginSearch {
     if (!record.shape.empty() || contents_[tensor].nan || record.event >= pass_.event_count()) return false;
     const bool constant = plain_op(operator_of(pass_.event(record.event))) == "lift_fresh";
     return constant || (record.dtype == DType::kF64 && record.device == "cpu");
+  }
+
+  // An argument into whose bytes others wrote: what they wrote stands in it, beside what was there before.
+  bool inherit_from_parts(size_t tensor, const TensorRecord& record) {
+    if (record.event >= pass_.event_count()) return false;
+    uint32_t nan = kNoNumber;
+    uint32_t inf = kNoNumber;
+    for (uint32_t i = pass_.event(record.event).use_count; i-- > 0;) {
+      const UseRecord use = pass_.use(record.event, i);
+      if (use.role != "part") break;
+      if (use.path != record.path || use.record >= tensor) continue;
+      if (contents_[use.record].nan) nan = std::min(nan, found_.nan_[use.record]);
+      if (contents_[use.record].inf) inf = std::min(inf, found_.inf_[use.record]);
+    }
+    if ((contents_[tensor].nan && nan == kNoNumber) || (contents_[tensor].inf && inf == kNoNumber)) return false;
+    if (contents_[tensor].nan) found_.nan_[tensor] = nan;
+    if (contents_[tensor].inf) found_.inf_[tensor] = inf;
+    return true;
   }
 
   // A tensor that is recorded again was changed through a view of it. What it held before it may still hold.
@@ -288,7 +309,7 @@ class OriginSearch {
   void find_harmless() {
     used_.assign(contents_.size(), false);
     lasts_.assign(contents_.size(), false);
-    for (uint32_t event = pass_.event_count(); event-- > 0;) follow_uses(event);
+    for (auto event = static_cast<uint32_t>(pass_.event_count()); event-- > 0;) follow_uses(event);
     std::vector<bool> stays(found_.all_.size(), false);
     for (size_t i = 0; i < contents_.size(); ++i) {
       if (found_.nan_[i] != kNoNumber) stays[found_.nan_[i]] = true;
@@ -310,7 +331,7 @@ class OriginSearch {
     std::vector<uint32_t> lasting;
     for (uint32_t i = 0; i < event.use_count; ++i) {
       const UseRecord use = pass_.use(number, i);
-      if (use.role == "in" || use.record >= contents_.size() || !contents_[use.record].known) continue;
+      if (is_given(use) || use.record >= contents_.size() || !contents_[use.record].known) continue;
       if (!can_be_nonfinite(pass_.tensor(use.record).dtype)) continue;
       const Content& content = contents_[use.record];
       if (!is_view_op(op) || content.bad() || used_[use.record]) values.push_back(use.record);
@@ -323,7 +344,7 @@ class OriginSearch {
     };
     for (uint32_t i = 0; i < event.use_count; ++i) {
       const UseRecord use = pass_.use(number, i);
-      if (use.role != "in" || use.record >= contents_.size() || !holds_another(values, use.record)) continue;
+      if (!is_given(use) || use.record >= contents_.size() || !holds_another(values, use.record)) continue;
       used_[use.record] = true;
       const bool is_gone = use.written && overwrites_what_it_writes(op);
       if (!is_gone && holds_another(lasting, use.record)) lasts_[use.record] = true;

@@ -15,6 +15,7 @@
 #include "python/stats_dict.h"
 #include "python/tensor_access.h"
 #include "python/tensor_bytes.h"
+#include "report/event_notes.h"
 #include "ttap/group.h"
 #include "ttap/run.h"
 
@@ -93,7 +94,7 @@ nb::dict event_as_dict(const Pass& pass, size_t index) {
   result["notes"] = text(event.notes);
   result["forward"] = number_or_none(event.forward);
   result["duration_ns"] = event.duration_ns;
-  result["returned"] = event.returned;
+  result["returned"] = has_returned(event);
   result["uses"] = uses_as_tuples(pass, index, event.use_count);
   return result;
 }

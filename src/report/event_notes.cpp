@@ -73,6 +73,11 @@ std::string_view EventNotes::format_of(std::string_view role, std::string_view p
   return said_of(formats, role, path);
 }
 
+bool has_returned(const EventRecord& event) {
+  const bool may_have_raised = event.notes.find("\"raised\"") != std::string_view::npos;
+  return event.returned && !(may_have_raised && read_notes(event.notes).raised);
+}
+
 EventNotes read_notes(std::string_view text) {
   EventNotes notes;
   if (text.empty()) return notes;
@@ -86,6 +91,8 @@ EventNotes read_notes(std::string_view text) {
       notes.group = plain_text(value);
     } else if (name == "hook") {
       notes.hook = python_text(value);
+    } else if (name == "raised") {
+      notes.raised = value == true;
     } else if (name == "fake") {
       notes.fake = value == true;
     } else if (name == "unread" && value.is_object()) {

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "ttap/record.h"
+
 namespace ttap {
 
 // What the notes of an event say, as far as a log shows it; all of it is text of somebody else.
@@ -14,6 +16,7 @@ struct EventNotes {
   std::string group;       // of a collective
   std::string hook;        // what the user's function returned, as Python writes it: {'mem': '8.1 MB'}
   std::string mesh;        // of its DTensors
+  bool raised = false;     // it did not return, for it threw an exception
   bool fake = false;       // its tensors had no values
   bool readable = true;    // false: they are not a JSON object
   std::vector<std::pair<std::string, std::string>> unread;      // the place of a tensor, and why its value is not kept
@@ -25,6 +28,8 @@ struct EventNotes {
   std::string_view format_of(std::string_view role, std::string_view path) const;
 };
 EventNotes read_notes(std::string_view json);
+// Whether the call returned, as far as is known.
+bool has_returned(const EventRecord& event);
 
 // JSON as Python writes the same value.
 std::string python_text(const nlohmann::ordered_json& json);

@@ -57,7 +57,9 @@ void EventText::next_remark() {
 void EventText::read_values(const EventRecord& event, uint32_t index) {
   values_.clear();
   for (size_t i = 0; i < event.use_count; ++i) {
-    Value& value = values_.emplace_back(Value{pass_.use(index, i), {}});
+    const UseRecord use = pass_.use(index, i);
+    if (use.role == "part") break;  // so are all that follow
+    Value& value = values_.emplace_back(Value{use, {}});
     if (value.use.record < pass_.tensor_count()) value.record = pass_.tensor(value.use.record);
   }
   for (Value& value : values_)
@@ -294,10 +296,10 @@ void EventText::write_hashes(std::string_view title) {
 
 void EventText::write_comment(const EventRecord& event, const Line& line, bool kernel) {
   const auto result = [](const Value& value) { return !is_argument(value.use.role) && !value.again; };
-  if (line.lost) {
+  if (line.lost || notes_.raised) {
     next_remark();
     color(Style::kPlain);
-    out_.write(Style::kYellow, "did not return");
+    out_.write(Style::kYellow, notes_.raised ? "raised" : "did not return");
     color(Style::kDim);
   }
   if (!kernel) {

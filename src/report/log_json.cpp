@@ -1,6 +1,7 @@
 #include "report/log_json.h"
 
 #include "analyze/event_op.h"
+#include "report/event_notes.h"
 #include "report/event_tensors.h"
 #include "report/json_reader.h"
 #include "report/log_selection.h"
@@ -26,7 +27,7 @@ class EventJson {
     json_.member("thread", event.thread).member("time_ns", event.time_ns);
     json_.key("duration_ns");
     event.returned ? json_.value(event.duration_ns) : json_.null();
-    json_.member("returned", event.returned);
+    json_.member("returned", has_returned(event));
     json_.member("arguments", event.arguments).member("results", event.results);
     write_notes(event.notes);
     json_.member("stack", event.stack);

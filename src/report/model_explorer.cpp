@@ -16,7 +16,7 @@
 namespace ttap {
 namespace {
 
-bool is_input(const UseRecord& use) { return use.role == "in"; }
+bool is_input(const UseRecord& use) { return use.role == "in" || use.role == "part"; }
 
 // `encoder.layer.0` → `encoder/layer/0`
 std::string as_layers(std::string_view scope) {

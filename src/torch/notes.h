@@ -19,6 +19,11 @@ class JsonObject {
     text_ += ':';
     text_ += json;
   }
+  // With the members of another, which has some.
+  void add_all(std::string_view object) {
+    text_ += text_.empty() ? '{' : ',';
+    text_ += object.substr(1, object.size() - 2);
+  }
   bool empty() const { return text_.empty(); }
   std::string str() const { return text_.empty() ? std::string() : text_ + '}'; }
   void clear() { text_.clear(); }

@@ -286,7 +286,7 @@ void Observer::set_scope_event(uint32_t event) {
     thread->scopes.back().event = event;
 }
 
-void Observer::leave() {
+void Observer::leave(bool raised) {
   ThreadState* thread = thread_state();
   if (thread == nullptr || thread->scopes.empty()) return;
   const std::shared_ptr<Link> link = link_;
@@ -296,6 +296,12 @@ void Observer::leave() {
   thread->scopes.pop_back();
   if (scope.frame == nullptr) return;
   scope.frame->call.end_ns = ticks_.now_ns();
+  if (raised) {
+    JsonObject notes;
+    if (scope.frame->call.notes != 0) notes.add_all(texts_.text(scope.frame->call.notes));
+    notes.add("raised", "true");
+    scope.frame->call.notes = texts_.intern(notes.str());
+  }
   sink_->end(scope.frame->call);
 }
 

@@ -116,7 +116,7 @@ class Observer {
   // operators belong to the event that set_scope_event() names, or to that of the module around it.
   void enter(std::string_view name, std::string_view notes, bool makes_event);
   void set_scope_event(uint32_t event);
-  void leave();
+  void leave(bool raised);
 
   // A kernel that no operator stands for. `arguments` are its parameters in order: tensors by name, the rest as text.
   struct KernelArgument {

@@ -102,10 +102,27 @@ std::vector<PythonSide::Part> take_apart(PyObject* function, const at::Tensor& t
   return parts;
 }
 
-// As a dispatch mode is given it: an integer that stands for a dtype is a torch.dtype.
-py::object python_argument(const c10::IValue& value, c10::TypeKind kind) {
-  const std::string name = value.isInt() ? torch_name(value.toInt(), kind) : std::string();
-  return name.empty() ? torch::jit::toPyObject(value) : py::object(py::module_::import("torch").attr(name.c_str()));
+// PyTorch says it in another way from version to version.
+template <class Slot>
+bool has_python_object(const Slot& slot) {
+  if constexpr (requires { slot.load_pyobj(); })
+    return slot.load_pyobj() != nullptr;
+  else
+    return slot.check_pyobj().value_or(nullptr) != nullptr;
+}
+
+// As a dispatch mode is given it: an integer that stands for a dtype is a torch.dtype. Of a tensor that belongs to no
+// Python object yet it is an alias, for the program may want to make a Parameter of it, or another class.
+py::object python_value(const c10::IValue& value, c10::TypeKind kind) {
+  if (value.isInt())
+    if (const std::string name = torch_name(value.toInt(), kind); !name.empty())
+      return py::module_::import("torch").attr(name.c_str());
+  if (!value.isTensor() || !value.toTensor().defined()) return torch::jit::toPyObject(value);
+  c10::TensorImpl& impl = *value.toTensor().unsafeGetTensorImpl();
+  if (impl.key_set().has(c10::DispatchKey::Python) || has_python_object(*impl.pyobj_slot()))
+    return torch::jit::toPyObject(value);
+  return torch::jit::toPyObject(
+      at::Tensor(impl.shallow_copy_and_detach(impl.version_counter(), /*allow_tensor_metadata_change=*/true)));
 }
 
 std::string error_note(std::string_view error) {
@@ -123,28 +140,18 @@ std::string call_hook(PyObject* function, const std::string& op, c10::ArrayRef<c
     py::dict by_name;
     for (size_t i = 0; i < arguments.size(); ++i) {
       const c10::Argument& argument = schema.schema->arguments()[i];
-      py::object value = python_argument(arguments[i], kind_of(argument));
+      py::object value = python_value(arguments[i], kind_of(argument));
       if (argument.kwarg_only()) {
         by_name[py::str(argument.name())] = std::move(value);
       } else {
         positional.append(std::move(value));
       }
     }
-    const auto as_python = [&](const c10::IValue& value) {
-      // What is to become a Parameter must not belong to a Python object yet: an alias goes to the hook.
-      if (value.isTensor() && value.toTensor().defined() && schema.name == "aten::detach" &&
-          !value.toTensor().key_set().has(c10::DispatchKey::Python)) {
-        const at::Tensor& tensor = value.toTensor();
-        return torch::jit::toPyObject(at::Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(
-            tensor.unsafeGetTensorImpl()->version_counter(), /*allow_tensor_metadata_change=*/true)));
-      }
-      return torch::jit::toPyObject(value);
-    };
     py::object result = py::none();
-    if (results.size() == 1) result = as_python(results[0]);
+    if (results.size() == 1) result = python_value(results[0], c10::TypeKind::AnyType);
     if (results.size() > 1) {
       py::list all;
-      for (const c10::IValue& value : results) all.append(as_python(value));
+      for (const c10::IValue& value : results) all.append(python_value(value, c10::TypeKind::AnyType));
       result = py::tuple(all);
     }
     const py::object answer = py::reinterpret_borrow<py::object>(function)(op, py::tuple(positional), by_name, result);

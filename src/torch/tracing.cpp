@@ -160,11 +160,13 @@ void init_tracing(nb::module_& m) {
       .def(
           "set_scope_event", [](OpSource& source, uint32_t event) { source.observer().set_scope_event(event); },
           "event"_a)
-      .def("leave",
-           [](OpSource& source) {
-             const nb::gil_scoped_release released;
-             source.observer().leave();
-           })
+      .def(
+          "leave",
+          [](OpSource& source, bool raised) {
+            const nb::gil_scoped_release released;
+            source.observer().leave(raised);
+          },
+          "raised"_a = false)
       .def(
           "set_pass", [](OpSource& source, int64_t number) { source.observer().set_pass(number); }, "number"_a)
       .def("begin_kernel", &begin_kernel, "library"_a, "name"_a, "arguments"_a)
