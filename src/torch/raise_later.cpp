@@ -2,18 +2,48 @@
 
 #include <Python.h>
 
+#include <cstring>
+
 namespace ttap::torch_source {
 namespace {
 
 // One is enough to end a program; further ones are dropped until it was raised. Guarded by the GIL.
 PyObject* waiting = nullptr;
 
-int raise_now(void* /*unused*/) {
-  PyObject* error = waiting;
-  waiting = nullptr;
-  if (error == nullptr) return 0;
+bool is_of_ours(PyObject* frame) {
+  PyObject* globals = PyObject_GetAttrString(frame, "f_globals");
+  PyObject* name = globals == nullptr ? nullptr : PyDict_GetItemString(globals, "__name__");  // borrowed
+  const char* text = name != nullptr && PyUnicode_Check(name) != 0 ? PyUnicode_AsUTF8(name) : nullptr;
+  const bool ours = text != nullptr && std::strncmp(text, "tensortap.", std::strlen("tensortap.")) == 0;
+  Py_XDECREF(globals);
+  PyErr_Clear();
+  return ours;
+}
+
+// A hook would be interrupted again, or the end of a trace, which would then go on for good.
+bool runs_code_of_ours() {
+  PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
+  while (frame != nullptr && !is_of_ours(reinterpret_cast<PyObject*>(frame))) {
+    PyFrameObject* back = PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = back;
+  }
+  const bool found = frame != nullptr;
+  Py_XDECREF(frame);
+  return found;
+}
+
+void raise(PyObject* error) {
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
   Py_DECREF(error);
+}
+
+int raise_now(void* /*unused*/) {
+  if (waiting == nullptr) return 0;
+  if (runs_code_of_ours() && Py_AddPendingCall(&raise_now, nullptr) == 0) return 0;
+  PyObject* error = waiting;
+  waiting = nullptr;
+  raise(error);
   return -1;
 }
 
@@ -35,8 +65,7 @@ bool raise_later() {
   waiting = error;
   if (Py_AddPendingCall(&raise_now, nullptr) == 0) return true;
   waiting = nullptr;
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
-  Py_DECREF(error);
+  raise(error);
   return false;
 }
 

@@ -252,6 +252,24 @@ def test_an_interrupt_in_the_backward_waits_for_its_end(capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_an_interrupt_leaves_the_end_of_a_trace_and_later_hooks_alone():
+    seen = []
+
+    def hook(name, args, kwargs, result):
+        seen.append(name)
+        if len(seen) == 1:
+            raise KeyboardInterrupt
+        return {"calls": len(seen)}
+
+    with pytest.raises(KeyboardInterrupt):
+        with tap.trace(hooks=hook) as trace:
+            X + 1 + 2  # Python looks for no interrupts between these, nor before the end of the trace
+        X.sin()
+    assert [event.notes["hook"] for event in trace] == [{"error": "KeyboardInterrupt"}, {"calls": 2}]
+    X + 1
+    assert len(seen) == 2
+
+
 def test_a_hook_may_end_the_program():
     trace, raised = interrupted(lambda *_: sys.exit(3), lambda: X.sin())
     assert isinstance(raised, SystemExit)
