@@ -144,7 +144,7 @@ void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output
       const TensorDiff& tensor = pass.tensors[i];
       // An input that parted is somebody's output: it has a row of its own only where that was not recorded.
       const bool explained = is_input(record_of(pass, tensor).role) && tensor.cause == Cause::kInherited;
-      if (!options.all && (!parted(tensor) || explained)) continue;
+      if (!options.all && ((!parted(tensor) && tensor.cause != Cause::kIntroduced) || explained)) continue;
       // An introduced one is never left out.
       if (!options.all && table.rows() >= options.rows && tensor.cause != Cause::kIntroduced) {
         ++left_out;

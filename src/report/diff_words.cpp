@@ -82,6 +82,9 @@ std::string parted_sentence(const DiffReport& report) {
   const bool sure = report.verdict == Verdict::kDiverged;
   const std::string_view word = sure ? "diverged" : "inconclusive";
   if (tensor.cause == Cause::kIntroduced) {
+    if (tensor.verdict == Verdict::kMissing || tensor.verdict == Verdict::kExtra)
+      return fmt::format("{}: the error begins at {}{}, which only {} has", word, key, where,
+                         tensor.verdict == Verdict::kMissing ? "A" : "B");
     return tensor.verdict == Verdict::kInconclusive
                ? fmt::format("{}: the bits part at {}{}, which introduced the difference", word, key, where)
                : fmt::format("{}: {} introduced the error{}", word, key, where);

@@ -20,11 +20,13 @@ namespace {
 struct Node {
   std::vector<uint32_t> inputs = {};
   std::vector<uint32_t> outputs = {};
-  uint64_t same_bits = 0;           // more inputs, which agree bit for bit though only one side has them there
-  uint64_t unknown = 0;             // more inputs, of which nothing can be said
-  bool exact = false;               // these are all its inputs: the recording says what the call used
-  uint32_t introduced = kNoTensor;  // by a call inside this one
-  double grown = 0;                 // the error that a call inside this one let grow past the tolerance
+  uint64_t same_bits = 0;  // more inputs, which agree bit for bit though only one side has them there
+  uint64_t within = 0;     // more inputs, which agree within tolerance
+  uint64_t unknown = 0;    // more inputs, of which nothing can be said
+  std::optional<Dataflow::Other> other = {};  // an input that is another value on the other side
+  bool exact = false;                         // these are all its inputs: the recording says what the call used
+  uint32_t introduced = kNoTensor;            // by a call inside this one
+  double grown = 0;                           // the error that a call inside this one let grow past the tolerance
 };
 
 struct NodeKey {
@@ -229,6 +231,7 @@ class Blame {
       return set(i, Cause::kInherited, fmt::format("its input {} parted", key_at(parted_input)),
                  source == kNoTensor ? parted_input : source);
     }
+    if (node.other) return blame_other(i, record, *node.other);
     if (alone > 0)
       return set(i, Cause::kUnknown, fmt::format("{} of its {} inputs cannot be compared", alone, inputs_of(node)));
     if (node.exact && inputs_of(node) == 0) return introduce(i, record, "it was given no tensor");
@@ -247,6 +250,24 @@ class Blame {
     introduce(i, record, "everything recorded before it agrees; its own inputs were not recorded");
   }
 
+  // An argument is another value though all that both sides have of it agrees: it was made by an op that only one side
+  // has, or it is simply another tensor.
+  void blame_other(uint32_t i, const TensorRecord& record, const Dataflow::Other& other) {
+    const std::string in_a = to_string(a_.tensor(other.a).key()), in_b = to_string(b_.tensor(other.b).key());
+    const std::string_view argument = other.path.substr(other.path.starts_with('/') ? 1 : 0);
+    if (other.only == kNoTensor)
+      return introduce(
+          i, record,
+          fmt::format("it was given another tensor: its argument {} is {} in A and {} in B", argument, in_a, in_b));
+    const char* side = tensors_[other.only].match.a != kNoTensor ? "A" : "B";
+    set(i, Cause::kInherited,
+        fmt::format("its argument {} comes from {}, which only {} has", argument, key_at(other.only), side),
+        other.only);
+    if (tensors_[other.only].cause == Cause::kNone)
+      introduce(other.only, record_at(other.only),
+                fmt::format("{} is given {} in A and {} in B", key_at(i), in_a, in_b));
+  }
+
   void expect_rounding(uint32_t i) {
     const TensorRecord record = record_at(i);
     if (!parted(tensors_[i]) || !is_of_op(i)) return;
@@ -258,9 +279,11 @@ class Blame {
     Node own;
     Node& node = is_seen_on_one_side(i) ? own : nodes_[{record.name, record.call, flow_of(record.role).turn}];
     ask_dataflow(i, node);
-    if (!node.exact || std::ranges::any_of(node.inputs, [&](uint32_t k) { return parted(tensors_[k]); })) return;
-    const bool rounded =
-        std::ranges::any_of(node.inputs, [&](uint32_t k) { return tensors_[k].verdict == Verdict::kWithin; });
+    if (!node.exact || node.other) return;
+    if (std::ranges::any_of(node.inputs, [&](uint32_t k) { return parted(tensors_[k]); })) return;
+    const bool rounded = node.within > 0 || std::ranges::any_of(node.inputs, [&](uint32_t k) {
+                           return tensors_[k].verdict == Verdict::kWithin;
+                         });
     if (!rounded && tensors_[i].match.by != MatchedBy::kPlace) return;
     rounding_began_ = true;
     settle_as_rounding(i);
@@ -270,7 +293,9 @@ class Blame {
     tensors_[i].evidence = Evidence::kStatistics;
   }
 
-  static uint64_t inputs_of(const Node& node) { return node.inputs.size() + node.same_bits + node.unknown; }
+  static uint64_t inputs_of(const Node& node) {
+    return node.inputs.size() + node.same_bits + node.within + node.unknown;
+  }
 
   // What the call was given by the uses that were recorded, in place of the tensors of role in.
   void ask_dataflow(uint32_t i, Node& node) const {
@@ -280,7 +305,9 @@ class Blame {
     node.exact = true;
     node.inputs = std::move(inputs->found);
     node.same_bits = inputs->same_bits;
+    node.within = inputs->within;
     node.unknown = inputs->unknown;
+    node.other = inputs->other;
   }
 
   // From a call inside it, or, of a backward or a recomputation, from a turn before it.
@@ -354,7 +381,8 @@ class Blame {
   std::string inputs_text(const Node& node, double growth) const {
     const uint64_t count = inputs_of(node);
     const std::string which = count == 1 ? "its input agrees" : fmt::format("its {} input tensors agree", count);
-    if (std::ranges::all_of(node.inputs, [&](uint32_t i) { return tensors_[i].verdict == Verdict::kIdentical; }))
+    if (node.within == 0 &&
+        std::ranges::all_of(node.inputs, [&](uint32_t i) { return tensors_[i].verdict == Verdict::kIdentical; }))
       return which + " bit for bit";
     return std::isfinite(growth)
                ? fmt::format("{} within tolerance; the relative error grew {:.2g} times", which, growth)

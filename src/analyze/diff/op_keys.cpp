@@ -48,7 +48,7 @@ OpKeys keys_of(const OpList& list, const OpKnown& known) {
     uint64_t weights = 0;
     for (const uint32_t input : list.inputs(op))
       if (input != kNoTensor && list.op_of(input) != kNoOp && known.weighs[input]) weights += list.content(input);
-    if (weights != 0 && op.value_count == 1 && !op.copies)
+    if (weights != 0 && op.value_count == 1 && !op.copies && !op.kernel)
       keys.weights[i] = add(add(weights, list.elements(list.values(op).front())), op.backward ? 2 : 1);
     uint64_t made = add(self, 7);
     bool all_made = op.value_count > 0;

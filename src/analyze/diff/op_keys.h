@@ -22,7 +22,7 @@ struct OpKeys {
   std::vector<uint64_t> made;      // the operator and the bits it made, where the other side has them
   std::vector<uint64_t> given;     // the operator and those of its arguments that the other side has
   std::vector<uint64_t> outside;   // the same of those that came from outside, as weights do
-  std::vector<uint64_t> weights;   // all that came from outside, transposed or not, whatever the operator
+  std::vector<uint64_t> weights;   // all that came from outside, transposed or not, whatever the operator; of no kernel
   std::vector<uint64_t> place;     // all its arguments, and the shape of what it made of them, whatever the operator
 };
 OpKeys keys_of(const OpList& list, const OpKnown& known);

@@ -53,6 +53,11 @@ uint64_t bits_of(const TensorRecord& record) {
   return mix64(record.fingerprint.hash.low ^ mix64(record.fingerprint.hash.high + dtype)) | 1;
 }
 
+bool is_real_value(const TensorRecord& record) {
+  const DTypeKind kind = info(record.true_dtype.value_or(record.dtype)).kind;
+  return kind == DTypeKind::kFloat || kind == DTypeKind::kComplex || !record.group.empty();
+}
+
 bool is_plain_value(const TensorRecord& record) {
   const Stats& stats = record.fingerprint.stats;
   return stats.count <= 1 || !(stats.min < stats.max);
@@ -149,6 +154,7 @@ void OpList::describe_tensors(const Side& side, std::span<const uint32_t> op_of_
   elements_.resize(count);
   content_.resize(count);
   plain_.resize(count);
+  real_.resize(count);
   // Of op records only; what they are, before they are put in the order of their ops.
   std::vector<uint32_t> records;
   std::vector<bool> is_value;
@@ -165,6 +171,7 @@ void OpList::describe_tensors(const Side& side, std::span<const uint32_t> op_of_
     elements_[i] = element_count({.shape = record.shape});
     content_[i] = undefined ? 0 : content_of(record);
     plain_[i] = bits_[i] != 0 && is_plain_value(record);
+    real_[i] = is_real_value(record);
     if (value) {
       op.shape = mix64(op.shape + shape_[i]);
       op.dtype = mix64(op.dtype + static_cast<uint64_t>(record.true_dtype.value_or(record.dtype)) + 1);

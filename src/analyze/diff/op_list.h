@@ -41,6 +41,7 @@ class OpList {
   explicit OpList(const Side& side);
 
   std::span<const Op> ops() const { return ops_; }
+  size_t tensor_count() const { return op_of_.size(); }
   // Tensor records of an op: what it made (roles out and after), and what it was given from outside (role in).
   std::span<const uint32_t> values(const Op& op) const {
     return std::span(values_).subspan(op.first_value, op.value_count);
@@ -65,6 +66,8 @@ class OpList {
   uint64_t shape(uint32_t tensor) const { return shape_[tensor]; }
   uint64_t elements(uint32_t tensor) const { return elements_[tensor]; }
   uint64_t content(uint32_t tensor) const { return content_[tensor]; }  // content_of()
+  // Whether it holds numbers with a fraction, or what stands for some; else it is a mask, an index or a count.
+  bool is_real(uint32_t tensor) const { return real_[tensor]; }
   // Whether other tensors are likely to have these bits by chance: one element, or all the same.
   bool is_plain(uint32_t tensor) const { return plain_[tensor]; }
 
@@ -79,7 +82,7 @@ class OpList {
   std::vector<uint32_t> values_, outside_, inputs_;
   std::vector<uint32_t> op_of_, position_of_;
   std::vector<uint64_t> bits_, shape_, elements_, content_, input_paths_;
-  std::vector<bool> plain_;
+  std::vector<bool> plain_, real_;
 };
 
 // Whether an event is the call of an operator, by kind and name, or a node of a graph.

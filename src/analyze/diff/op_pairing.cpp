@@ -3,9 +3,12 @@
 #include <algorithm>
 
 #include "analyze/diff/op_sequence.h"
+#include "analyze/diff/value_likeness.h"
 
 namespace ttap {
 namespace {
+
+constexpr size_t kMostInGroup = 64;  // ops with the same key that are held against each other
 
 struct Keyed {
   uint64_t key;
@@ -158,10 +161,42 @@ bool OpPairing::join_equal(std::span<const uint64_t> keys_a, std::span<const uin
   bool any = false;
   for_each_shared(free_a, free_b, [&](std::span<const Keyed> in_a, std::span<const Keyed> in_b) {
     if (in_a.size() != in_b.size() || (alone && in_a.size() > 1)) return;
-    for (size_t i = 0; i < in_a.size(); ++i) join(in_a[i].index, in_b[i].index, by);
-    any = true;
+    std::vector<uint32_t> ops_a, ops_b;
+    for (const Keyed& each : in_a) ops_a.push_back(each.index);
+    for (const Keyed& each : in_b) ops_b.push_back(each.index);
+    any |= join_group(ops_a, ops_b, by);
   });
   return any;
+}
+
+bool OpPairing::join_group(std::vector<uint32_t>& ops_a, std::vector<uint32_t>& ops_b, MatchedBy by) {
+  bool in_order = ops_a.size() == 1 || ops_a.size() > kMostInGroup;
+  for (size_t i = 0; !in_order && i < ops_a.size() && made_alike(ops_a[i], ops_b[i]); ++i)
+    in_order = i + 1 == ops_a.size();
+  bool any = false;
+  for (size_t i = 0; !in_order && i < ops_a.size();) {
+    const auto found = std::ranges::find_if(ops_b, [&](uint32_t op) { return made_alike(ops_a[i], op); });
+    if (found == ops_b.end()) {
+      ++i;
+      continue;
+    }
+    join(ops_a[i], *found, by);
+    ops_a.erase(ops_a.begin() + static_cast<ptrdiff_t>(i));
+    ops_b.erase(found);
+    any = true;
+  }
+  // What made something else, all of it: then the order is all there is.
+  if (!in_order && any && ops_a.size() > 1) return true;
+  for (size_t i = 0; i < ops_a.size(); ++i) join(ops_a[i], ops_b[i], by);
+  return any || !ops_a.empty();
+}
+
+bool OpPairing::made_alike(uint32_t op_a, uint32_t op_b) const {
+  const std::span<const uint32_t> values_a = a.values(a.ops()[op_a]), values_b = b.values(b.ops()[op_b]);
+  if (values_a.empty() || values_b.empty()) return true;
+  const uint32_t x = values_a.front(), y = values_b.front();
+  if (a.bits(x) == b.bits(y) || a.bits(x) == 0 || b.bits(y) == 0) return true;
+  return is_near(side_a.tensor(x), side_b.tensor(y));
 }
 
 std::vector<OpPairing::Gap> OpPairing::gaps_of(size_t stream) const {

@@ -46,8 +46,8 @@ class OpPairing {
   bool is_weight_a(uint32_t tensor) const { return weighs_a_[tensor]; }
   bool is_weight_b(uint32_t tensor) const { return weighs_b_[tensor]; }
 
-  // Joins ops without a partner that have the same key, in their order, where both sides have as many of them (and with
-  // `alone`, only where that is one). Whether there were any.
+  // Joins ops without a partner that have the same key, where both sides have as many of them (and with `alone`, only
+  // where that is one): those that made the same but for rounding, others in their order. Whether there were any.
   bool join_equal(std::span<const uint64_t> keys_a, std::span<const uint64_t> keys_b, MatchedBy by, bool alone = false);
 
   // A stretch of a stream: positions in OpStreams, between values that are matched in the same order on both sides.
@@ -62,6 +62,9 @@ class OpPairing {
 
  private:
   void find_shared();
+  bool join_group(std::vector<uint32_t>& ops_a, std::vector<uint32_t>& ops_b, MatchedBy by);
+  // Whether what they made may be one value, by its bits or statistics.
+  bool made_alike(uint32_t op_a, uint32_t op_b) const;
   std::vector<Gap> gaps_of(size_t stream) const;
 
   std::vector<uint32_t> of_a_, of_b_;  // the other side's op

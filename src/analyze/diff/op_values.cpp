@@ -1,10 +1,11 @@
 #include <algorithm>
-#include <string>
 #include <tuple>
+#include <unordered_map>
 
+#include "analyze/diff/op_kernels.h"
 #include "analyze/diff/op_pairing.h"
-#include "analyze/event_op.h"
-#include "core/op_name.h"
+#include "analyze/diff/op_uses.h"
+#include "analyze/diff/value_likeness.h"
 
 // Values of ops that have no counterpart as an op: fused away, decomposed, or replaced.
 namespace ttap {
@@ -45,7 +46,8 @@ void for_each_same_bits(const OpPairing& ops, bool outside, Visit&& visit) {
 
 class ValueMatcher {
  public:
-  explicit ValueMatcher(OpPairing& ops) : ops_(ops), a_(ops.a), b_(ops.b) {}
+  explicit ValueMatcher(OpPairing& ops)
+      : ops_(ops), a_(ops.a), b_(ops.b), kernels_a_(made_by_kernels(a_)), kernels_b_(made_by_kernels(b_)) {}
 
   void run() {
     for (const bool outside : {false, true})
@@ -56,9 +58,10 @@ class ValueMatcher {
     if (ops_.is_done()) return;
     OpKeys keys_a = ops_.keys_a(), keys_b = ops_.keys_b();
     match_replaced(keys_a.place, keys_b.place);
-    ops_.for_each_gap([&](const OpPairing::Gap& gap) { match_kernels(gap); });
+    const OpUses uses_a(a_), uses_b(b_);
+    match_kernels(ops_, uses_a, uses_b);
     match_arguments();
-    ops_.for_each_gap([&](const OpPairing::Gap& gap) { match_last(gap); });
+    ops_.for_each_gap([&](const OpPairing::Gap& gap) { match_last(gap, uses_a, uses_b); });
   }
 
   // What the two sides of an op are given in the same place is the same value, whatever made it. From the last op
@@ -116,10 +119,17 @@ class ValueMatcher {
   void match_argument(uint32_t x, uint32_t y) {
     if (x == kNoTensor || y == kNoTensor || a_.op_of(x) == kNoOp || b_.op_of(y) == kNoOp) return;
     if (!free_a(x) || !free_b(y)) return;
-    // A view or copy on one side stands for what it is a copy of.
-    const uint32_t from_a = behind_copies(a_, x, [&](uint32_t t) { return free_a(t); });
-    const uint32_t from_b = behind_copies(b_, y, [&](uint32_t t) { return free_b(t); });
+    // A view or copy on one side stands for what it is a copy of; but in another order that is another value.
+    const auto turned = [](const OpList& list, uint32_t from, uint32_t to) {
+      return list.bits(from) != 0 && list.bits(to) != 0 && list.bits(from) != list.bits(to);
+    };
+    const uint32_t from_a =
+        behind_copies(a_, x, [&](uint32_t t, uint32_t copy) { return free_a(t) && !turned(a_, t, copy); });
+    const uint32_t from_b =
+        behind_copies(b_, y, [&](uint32_t t, uint32_t copy) { return free_b(t) && !turned(b_, t, copy); });
     if (join_if_alike(from_a, from_b) || join_if_alike(x, y)) return;
+    // What lies in a kernel's buffer, and came to the op in another shape.
+    join_if_alike(buffer_of(a_, kernels_a_, from_a), buffer_of(b_, kernels_b_, from_b));
     // One side did not see what made it.
     const bool outside_a = a_.position_of(x) == kNoTensor, outside_b = b_.position_of(y) == kNoTensor;
     if (outside_a == outside_b || a_.elements(x) != b_.elements(y) || is_elsewhere(x, y)) return;
@@ -129,22 +139,37 @@ class ValueMatcher {
       ops_.join_values(x, y, MatchedBy::kPlace);
   }
 
+  // By bits, what kernels made: no op tells of a view of it, so as an argument it seems to come from outside.
+  using Buffers = std::unordered_map<uint64_t, uint32_t>;
+  static Buffers made_by_kernels(const OpList& list) {
+    Buffers made;
+    for (const Op& op : list.ops())
+      if (op.kernel)
+        for (const uint32_t value : list.values(op))
+          if (list.bits(value) != 0 && !list.is_plain(value)) made.emplace(list.bits(value), value);
+    return made;
+  }
+  static uint32_t buffer_of(const OpList& list, const Buffers& buffers, uint32_t tensor) {
+    const auto found = list.position_of(tensor) == kNoTensor ? buffers.find(list.bits(tensor)) : buffers.end();
+    return found != buffers.end() && found->second < tensor ? found->second : tensor;
+  }
+
   // Whether an op was given a value, or a copy of it.
   static bool uses(const OpList& list, uint32_t op, uint32_t tensor) {
-    const auto source = [&](uint32_t t) { return behind_copies(list, t, [](uint32_t) { return true; }); };
+    const auto source = [&](uint32_t t) { return behind_copies(list, t, [](uint32_t, uint32_t) { return true; }); };
     return std::ranges::any_of(list.inputs(list.ops()[op]), [&](uint32_t input) {
       return input != kNoTensor && list.op_of(input) != kNoOp && (input == tensor || source(input) == source(tensor));
     });
   }
 
-  template <class IsFree>
-  static uint32_t behind_copies(const OpList& list, uint32_t tensor, IsFree&& is_free) {
+  template <class IsWanted>
+  static uint32_t behind_copies(const OpList& list, uint32_t tensor, IsWanted&& is_wanted) {
     for (uint32_t at = tensor;;) {
       const uint32_t op = list.position_of(at) == kNoTensor ? kNoOp : list.op_of(at);
       if (op == kNoOp || !list.ops()[op].copies || list.inputs(list.ops()[op]).empty()) return at;
       const uint32_t input = list.inputs(list.ops()[op]).front();
       // An earlier record in a sound file, which also ends a circle in any other.
-      if (input >= at || list.op_of(input) == kNoOp || !is_free(input)) return at;
+      if (input >= at || list.op_of(input) == kNoOp || !is_wanted(input, at)) return at;
       at = input;
     }
   }
@@ -153,6 +178,7 @@ class ValueMatcher {
     if (!free_a(x) || !free_b(y)) return false;
     const bool outside = a_.position_of(x) == kNoTensor;
     if (outside != (b_.position_of(y) == kNoTensor) || a_.elements(x) != b_.elements(y)) return false;
+    if (a_.is_real(x) != b_.is_real(y)) return false;
     if (is_elsewhere(x, y)) return false;
     const uint32_t op_a = a_.op_of(x), op_b = b_.op_of(y);
     const Op &one = a_.ops()[op_a], &other = b_.ops()[op_b];
@@ -189,97 +215,37 @@ class ValueMatcher {
     ops_.join_equal(keys_a, keys_b, MatchedBy::kPlace, true);
   }
 
-  // Fused kernels of either side, from the last to the first.
-  void match_kernels(const OpPairing::Gap& gap) {
-    const auto match = [&](const OpList& kernels, std::span<const uint32_t> with, const Side& side,
-                           const OpList& others, std::span<const uint32_t> ops, const Side& other_side, bool swapped) {
-      const bool has_kernel = std::ranges::any_of(with, [&](uint32_t op) { return kernels.ops()[op].kernel; });
-      if (!has_kernel) return;
-      size_t end = ops.size();
-      for (size_t k = with.size(); k-- > 0;) {
-        const Op& kernel = kernels.ops()[with[k]];
-        if (!kernel.kernel) continue;
-        const std::string text = std::string(side.event(kernel.event).name) + "_";
-        const auto names = [&](const Op& op) {
-          const std::string called = operator_of(other_side.event(op.event));
-          const std::string_view name = split_operator(called).name;
-          const size_t begin = std::min(name.find_first_not_of('_'), name.size() - 1);
-          return text.find("_" + std::string(name.substr(begin)) + "_") != std::string::npos;
-        };
-        const auto values = kernels.values(kernel);
-        for (size_t v = values.size(); v-- > 0;) {
-          if (!(swapped ? free_a(values[v]) : free_b(values[v])) || is_unchanged(kernels, kernel, values[v])) continue;
-          const size_t at = last_like(kernels, values[v], others, ops.first(end), swapped, names);
-          if (at < end && v == 0) end = begin_of_fused(others, ops, names, at);
-        }
-      }
-    };
-    match(b_, gap.b, ops_.side_b, a_, gap.a, ops_.side_a, false);
-    match(a_, gap.a, ops_.side_a, b_, gap.b, ops_.side_b, true);
-  }
-
-  // An argument that a kernel might have written to, and did not.
-  static bool is_unchanged(const OpList& list, const Op& op, uint32_t value) {
-    return std::ranges::any_of(list.inputs(op), [&](uint32_t input) {
-      return input != kNoTensor && list.bits(input) != 0 && list.bits(input) == list.bits(value);
-    });
-  }
-
-  // Joins `value` with the last free value of the same shape, of an op that the kernel's name mentions or else of any.
-  // Returns where that op stands, or ops.size().
-  template <class Names>
-  size_t last_like(const OpList& kernels, uint32_t value, const OpList& others, std::span<const uint32_t> ops,
-                   bool swapped, Names&& names) {
-    for (const bool named : {true, false})
-      for (size_t i = ops.size(); i-- > 0;) {
-        const Op& op = others.ops()[ops[i]];
-        if (op.kernel || op.copies || (named && !names(op))) continue;
-        const auto made = others.values(op);
-        for (size_t v = made.size(); v-- > 0;) {
-          if (others.shape(made[v]) != kernels.shape(value)) continue;
-          if (!(swapped ? free_b(made[v]) : free_a(made[v]))) continue;
-          swapped ? ops_.join_values(value, made[v], MatchedBy::kPlace)
-                  : ops_.join_values(made[v], value, MatchedBy::kPlace);
-          return i;
-        }
-      }
-    return ops.size();
-  }
-
-  // Where the ops begin that went into the same kernel as the one at `at`: each operator that its name mentions once.
-  template <class Names>
-  static size_t begin_of_fused(const OpList& others, std::span<const uint32_t> ops, Names&& names, size_t at) {
-    std::vector<uint64_t> taken = {others.ops()[ops[at]].name};
-    size_t begin = at;
-    while (begin > 0) {
-      const Op& op = others.ops()[ops[begin - 1]];
-      if (!op.copies && (!names(op) || std::ranges::find(taken, op.name) != taken.end())) break;
-      if (!op.copies) taken.push_back(op.name);
-      --begin;
-    }
-    return begin;
-  }
-
   // Where both sides have something without a counterpart between the same two ops, the last of each is what the next
-  // op is given: a decomposition, or another operator.
-  void match_last(const OpPairing::Gap& gap) {
+  // op is given: a decomposition, or another operator. Of an op with several results that is the first.
+  void match_last(const OpPairing::Gap& gap, const OpUses& uses_a, const OpUses& uses_b) {
     const auto last_of = [](const OpList& list, std::span<const uint32_t> ops, auto&& is_free) {
       for (size_t i = ops.size(); i-- > 0;) {
         const Op& op = list.ops()[ops[i]];
         if (op.copies || op.value_count == 0) continue;
-        const auto values = list.values(op);
-        return is_free(values.back()) ? values.back() : kNoTensor;
+        const uint32_t value = list.values(op).front();
+        return !op.kernel && is_free(value) ? value : kNoTensor;
       }
       return kNoTensor;
     };
     const uint32_t x = last_of(a_, gap.a, [&](uint32_t t) { return free_a(t); });
     const uint32_t y = last_of(b_, gap.b, [&](uint32_t t) { return free_b(t); });
-    if (x != kNoTensor && y != kNoTensor) join_if_alike(x, y);
+    if (x == kNoTensor || y == kNoTensor) return;
+    if (is_given_on(uses_a.of(x), uses_b.of(y)) || is_near(ops_.side_a.tensor(x), ops_.side_b.tensor(y)))
+      join_if_alike(x, y);
+  }
+
+  // Whether two values go the same way: to the two sides of an op, or nowhere.
+  bool is_given_on(std::span<const uint32_t> users_a, std::span<const uint32_t> users_b) const {
+    if (users_a.empty() || users_b.empty()) return users_a.empty() && users_b.empty();
+    return std::ranges::any_of(users_a, [&](uint32_t user) {
+      return ops_.has_a(user) && std::ranges::find(users_b, ops_.of_a(user)) != users_b.end();
+    });
   }
 
   OpPairing& ops_;
   const OpList& a_;
   const OpList& b_;
+  const Buffers kernels_a_, kernels_b_;
 };
 
 }  // namespace
