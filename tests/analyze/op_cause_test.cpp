@@ -31,8 +31,11 @@ class OpCause : public ::testing::Test {
   // The first that introduced an error.
   std::string first() const {
     for (const TensorDiff& diff : diffs)
-      if (diff.cause == Cause::kIntroduced) return to_string(a.tensor(diff.match.a).key());
+      if (diff.cause == Cause::kIntroduced) return key(diff);
     return "nobody";
+  }
+  std::string key(const TensorDiff& diff) const {
+    return to_string((diff.match.a != kNoTensor ? a.tensor(diff.match.a) : b.tensor(diff.match.b)).key());
   }
 
   OpSide a, b;
@@ -180,6 +183,55 @@ TEST_F(OpCause, WhatDiffersBeforeAnInsertedCopyIsInheritedBehindIt) {
   compare();
   EXPECT_EQ(first(), "aten::relu");
   EXPECT_EQ(cause("aten::neg"), Cause::kInherited);
+}
+
+TEST_F(OpCause, AnOpThatOnlyOneSideHasIsWhereItBegins) {
+  // Whichever side that is: `more` has the product.
+  for (auto& [more, less, name] : {std::tuple(&b, &a, "B"), std::tuple(&a, &b, "A")}) {
+    a = OpSide();
+    b = OpSide();
+    auto x = less->op("aten::relu", {less->outside(1)}, {.bits = 10});
+    less->op("aten::softmax", {less->op("aten::mm", {x, less->outside(2)}, {.bits = 11})}, {.bits = 12});
+    auto y = more->op("aten::relu", {more->outside(1)}, {.bits = 10});
+    y = more->op("aten::mul.Tensor", {y}, {.bits = 20, .size = 1.5});
+    y = more->op("aten::mm", {y, more->outside(2)}, {.bits = 21, .size = 1.5});
+    more->op("aten::softmax", {y}, {.bits = 22, .size = 1.5});
+    compare();
+    EXPECT_EQ(first(), "aten::mul.Tensor");
+    EXPECT_EQ(cause("aten::mm"), Cause::kInherited);
+    EXPECT_EQ(at("aten::mm").reason,
+              std::string("its argument 0 comes from aten::mul.Tensor, which only ") + name + " has");
+    EXPECT_EQ(key(diffs[at("aten::softmax").source]), "aten::mul.Tensor");
+  }
+}
+
+TEST_F(OpCause, AnotherTensorThanTheOtherSideGaveIsSaid) {
+  for (auto& [side, wrong] : {std::pair(&a, false), std::pair(&b, true)}) {
+    const auto x = side->outside(1);
+    const auto sine = side->op("aten::sin", {x}, {.bits = 10}),
+               cosine = side->op("aten::cos", {x}, {.bits = 11, .size = 2});
+    side->op("aten::mm", {wrong ? cosine : sine, side->outside(2)},
+             {.bits = wrong ? 21 : 20, .size = wrong ? 4.0 : 3.0});
+  }
+  compare();
+  EXPECT_EQ(first(), "aten::mm");
+  EXPECT_EQ(at("aten::mm").reason, "it was given another tensor: its argument 0 is aten::sin in A and aten::cos in B");
+}
+
+TEST_F(OpCause, TheOrderOfSummandsDoesNotMatter) {
+  for (auto& [side, turned] : {std::pair(&a, false), std::pair(&b, true)}) {
+    const auto x = side->outside(1);
+    const auto sine = side->op("aten::sin", {x}, {.bits = 10}),
+               cosine = side->op("aten::cos", {x}, {.bits = 11, .size = 2});
+    if (turned) {
+      side->op("aten::add.Tensor", {cosine, sine}, {.bits = 21, .size = 7});
+    } else {
+      side->op("aten::add.Tensor", {sine, cosine}, {.bits = 20, .size = 3});
+    }
+  }
+  compare();
+  EXPECT_EQ(first(), "aten::add.Tensor");
+  EXPECT_EQ(at("aten::add.Tensor").reason, "its 2 input tensors agree bit for bit");
 }
 
 TEST_F(OpCause, AModuleAroundTheOpInheritsFromInsideIt) {

@@ -187,7 +187,7 @@ class KernelMatcher {
       const Op& op = others_.list.ops()[others_here_[i]];
       if (op.kernel || op.copies || !names(kernel, i)) continue;
       for (const uint32_t value : others_.list.values(op)) {
-        if (!is_alike(buffer, value) || others_.list.is_plain(value) || !is_end(kernel, value)) continue;
+        if (!is_alike(buffer, value) || is_constant(value) || !is_end(kernel, value)) continue;
         // What an op makes beside its result, a kernel may have in another form.
         const bool result = others_.list.position_of(value) == 0;
         if (!are_given_alike(buffer, value) && !(result && is_last(kernels_, buffer) && is_last(others_, value)))
@@ -198,6 +198,8 @@ class KernelMatcher {
     }
     return found;
   }
+
+  bool is_constant(uint32_t value) const { return others_.list.is_plain(value) && others_.list.elements(value) > 1; }
 
   // Whether no op among those of the kernel was given a value or a copy of it, nor is the copy what was kept.
   bool is_end(const Kernel& kernel, uint32_t value) const {

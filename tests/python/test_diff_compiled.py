@@ -1,0 +1,166 @@
+"""Eager against compiled: what is sound has no divergence, and what was planted is named."""
+
+import copy
+
+import pytest
+import tensortap as tap
+import torch
+from torch import nn
+
+LEVELS = ["fingerprint", "full"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+class Attention(nn.Module):
+    """Three products of the same input, whose gradients inductor makes in another order."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(16, 16, bias=False) for _ in range(3))
+
+    def forward(self, x):
+        scores = self.query(x) @ self.key(x).transpose(-1, -2)
+        return torch.softmax(scores * 0.25, -1) @ self.value(x)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(10, 16)
+        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True) for _ in range(2))
+        self.out = nn.Linear(16, 10)
+
+    def forward(self, x):
+        x = self.embedding(x)
+        for layer in self.layers:
+            x = layer(x)
+        return self.out(x)
+
+
+MODELS = {
+    "norm": lambda: nn.LayerNorm(16),
+    "norm and products": lambda: nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16)),
+    "encoder layer": lambda: nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True),
+    "attention": Attention,
+    "net": Net,
+}
+
+
+def made(name):
+    """A model whose norms are no longer what they are when new, and its input."""
+    torch.manual_seed(0)
+    model = MODELS[name]()
+    for parameter in model.parameters():
+        if parameter.ndim == 1:
+            parameter.data += 0.1 * torch.randn_like(parameter)
+    return model, torch.randint(0, 10, (2, 5)) if name == "net" else torch.randn(2, 5, 16)
+
+
+def traced(function, x, training=False, level="fingerprint"):
+    torch.manual_seed(1)
+    with tap.trace(level=level) as trace, torch.set_grad_enabled(training):
+        y = function(x)
+        if training:
+            # No sum of squares: behind a norm its gradient is zero but for rounding.
+            (y * torch.linspace(-1, 2, y.numel()).view(y.shape)).sum().backward()
+    return trace
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_sound_model_compiled_by_inductor_does_not_diverge(name, training):
+    model, x = made(name)
+    compiled = torch.compile(model)
+    for level in LEVELS:
+        model.zero_grad()
+        eager = traced(model, x, training, level)
+        model.zero_grad()
+        found = tap.diff(eager, traced(compiled, x, training, level))
+        assert found.same, found
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("training", [False, True])
+def test_a_wrong_norm_in_a_compiled_model_is_named(training, level):
+    model, x = made("net")
+    wrong = copy.deepcopy(model)
+    wrong.layers[1].norm1.eps = 1e-2
+    found = tap.diff(traced(model, x, training, level), traced(torch.compile(wrong), x, training, level))
+    assert found.first.key == "layers.1.norm1:aten::native_layer_norm/0"
+    assert found.first.cause == "introduced"
+
+
+def program(factor, end):
+    def run(x, weight):
+        return end(torch.relu(x @ weight) * factor)
+
+    return run
+
+
+def mean_of_squares(x):
+    return torch.mean(x * x)
+
+
+@pytest.mark.parametrize("end", [torch.tanh, torch.sum, mean_of_squares, lambda x: torch.softmax(x, -1)])
+def test_a_wrong_kernel_is_found_where_nothing_comes_after_it(end):
+    x, weight = torch.randn(6, 16), torch.randn(16, 16)
+    eager = traced(lambda x: program(2.0, end)(x, weight), x)
+    found = tap.diff(eager, traced(lambda x: torch.compile(program(2.1, end))(x, weight), x))
+    assert found.verdict == "diverged", found
+    torch._dynamo.reset()
+    assert tap.diff(eager, traced(lambda x: torch.compile(program(2.0, end))(x, weight), x)).same
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5), nn.Linear(16, 16)),
+        lambda: nn.TransformerEncoderLayer(16, 2, 32, 0.1, batch_first=True),
+    ],
+)
+def test_a_dropout_is_the_same_whatever_it_is_made_of(make, level):
+    torch.manual_seed(0)
+    model, x = make(), torch.randn(2, 3, 16)
+    eager = traced(model, x, True, level)
+    model.zero_grad()
+    found = tap.diff(eager, traced(torch.compile(model, backend="aot_eager"), x, True, level))
+    assert found.verdict == "identical", found
+
+
+def inserted(x, weight, factor=None):
+    y = torch.relu(x)
+    if factor is not None:
+        y = y * factor
+    return (y @ weight).softmax(-1)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("factors", "side", "verdict"), [((None, 1.01), "B", "extra"), ((1.01, None), "A", "missing")])
+def test_an_operator_that_one_side_has_alone_is_where_the_error_begins(factors, side, verdict, level):
+    x, weight = torch.randn(4, 8), torch.randn(8, 8)
+    a, b = (traced(lambda x, factor=factor: inserted(x, weight, factor), x, level=level) for factor in factors)
+    found = tap.diff(a, b)
+    assert found.sentence == f"diverged: the error begins at aten::mul.Tensor, which only {side} has"
+    assert (found.first.key, found.first.verdict, found.first.cause) == ("aten::mul.Tensor", verdict, "introduced")
+    assert found["aten::mm"].cause == "inherited"
+    assert found["aten::mm"].reason == f"its argument 0 comes from aten::mul.Tensor, which only {side} has"
+    assert "aten::mul.Tensor" in str(found) and found.fails_on("introduced")
+
+
+def test_a_product_that_is_given_another_operand_says_so():
+    x, weight = torch.randn(4, 8), torch.randn(8, 8)
+
+    def run(x, wrong):
+        sine, cosine = x.sin(), x.cos()
+        return (cosine if wrong else sine) @ weight
+
+    found = tap.diff(*(traced(lambda x, wrong=wrong: run(x, wrong), x) for wrong in (False, True)))
+    assert found.first.key == "aten::mm"
+    assert found.first.reason == "it was given another tensor: its argument 0 is aten::sin in A and aten::cos in B"
