@@ -213,6 +213,7 @@ class Blame {
     uint32_t parted_input = kNoTensor;
     for (const uint32_t input : node.inputs) {
       const Verdict verdict = tensors_[input].verdict;
+      if (input == i) continue;
       if (parted(tensors_[input])) {
         if (parted_input == kNoTensor) parted_input = input;
       } else {
@@ -280,9 +281,11 @@ class Blame {
     Node& node = is_seen_on_one_side(i) ? own : nodes_[{record.name, record.call, flow_of(record.role).turn}];
     ask_dataflow(i, node);
     if (!node.exact || node.other) return;
-    if (std::ranges::any_of(node.inputs, [&](uint32_t k) { return parted(tensors_[k]); })) return;
+    // A kernel of A makes several values at once, which B made of one another: some of those come later here.
+    const auto comes_later = [&](uint32_t k) { return k >= i && tensors_[k].like_rounding; };
+    if (std::ranges::any_of(node.inputs, [&](uint32_t k) { return parted(tensors_[k]) && !comes_later(k); })) return;
     const bool rounded = node.within > 0 || std::ranges::any_of(node.inputs, [&](uint32_t k) {
-                           return tensors_[k].verdict == Verdict::kWithin;
+                           return tensors_[k].verdict == Verdict::kWithin || (k != i && comes_later(k));
                          });
     if (!rounded && tensors_[i].match.by != MatchedBy::kPlace) return;
     rounding_began_ = true;
