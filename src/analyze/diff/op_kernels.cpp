@@ -70,7 +70,8 @@ class KernelMatcher {
   std::string mention_of(uint32_t op) const {
     const std::string called = operator_of(others_.side.event(others_.list.ops()[op].event));
     const std::string_view name = split_operator(called).name;
-    return "_" + std::string(name.substr(std::min(name.find_first_not_of('_'), name.size() - 1))) + "_";
+    const size_t begin = name.find_first_not_of('_');
+    return "_" + std::string(begin == std::string_view::npos ? name : name.substr(begin)) + "_";
   }
 
   bool is_free(uint32_t value) const { return swapped_ ? !ops_.pairing.has_a(value) : !ops_.pairing.has_b(value); }
