@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ttap/api.h"
 #include "ttap/record.h"
 
 namespace ttap {
@@ -29,7 +30,7 @@ struct EventNotes {
 };
 EventNotes read_notes(std::string_view json);
 // Whether the call returned, as far as is known.
-bool has_returned(const EventRecord& event);
+TTAP_API bool has_returned(const EventRecord& event);
 
 // JSON as Python writes the same value.
 std::string python_text(const nlohmann::ordered_json& json);

@@ -10,6 +10,7 @@ import torch
 from tensortap.kernels import launch
 from torch import nn
 from traced_calls import only, ops, uses
+from ttap_command import run
 
 
 def megabytes():
@@ -241,3 +242,76 @@ def test_sizes_that_are_symbols_are_told_apart():
         for size in (x.shape[0], x.shape[1], x.shape[0] * x.shape[1]):
             x.new_empty([size])
     assert len({event.arguments for event in trace.events}) == 3
+
+
+# ---- what is made of it ----
+
+
+def with_a_cache(fill):
+    cache, query = torch.zeros(3, 2), torch.ones(2)
+    with torch.no_grad(), tap.trace(hashes=True) as trace:
+        cache[1] = torch.log(torch.tensor([fill, fill]))
+        torch.mv(cache, query)
+    return trace
+
+
+def test_a_nan_that_went_into_a_cache_is_inherited_by_who_reads_the_cache(tmp_path):
+    with_a_cache(-1.0).save(tmp_path / "run")
+    told = run("check", tmp_path / "run").stdout
+    assert "FIRST" in told and "aten::log" in told
+    assert "came in" not in told
+
+
+def test_a_difference_that_went_into_a_cache_is_inherited_by_who_reads_the_cache():
+    report = tap.diff(with_a_cache(2.0), with_a_cache(3.0))
+    causes = {found.key: found.cause for found in report.tensors if found.verdict == "diverged"}
+    assert causes["aten::mv@in/0"] == "inherited"
+    assert causes["aten::mv"] == "inherited"
+
+
+def test_calls_that_raise_have_not_returned(tmp_path):
+    class Fails(nn.Module):
+        def forward(self, x):
+            raise ValueError(x.sin())
+
+    x = torch.ones(2, 2)
+    calls = [lambda: torch.mm(x, torch.ones(3, 3)), lambda: torch.ones(2).add_(torch.ones(3)), lambda: Fails()(x)]
+    with tap.trace(hashes=True) as trace:
+        for call in calls:
+            with pytest.raises((RuntimeError, ValueError)):
+                call()
+        x.cos()
+    returned = {event.name: event.returned for event in trace.events}
+    assert [name for name, is_so in returned.items() if not is_so] == ["aten::mm", "aten::add_.Tensor", "Fails"]
+    assert str(trace).count("# raised") == 3
+
+
+def test_a_module_of_a_recording_that_raises_has_not_returned(tmp_path):
+    class Fails(nn.Module):
+        def forward(self, x):
+            raise ValueError(x.sin())
+
+    model = nn.Sequential(nn.ReLU(), Fails())
+    with tap.record(model, tmp_path, ops=True, report=False), pytest.raises(ValueError, match="tensor"):
+        model(torch.ones(2))
+    (rank,) = tap.open(tmp_path).ranks
+    returned = {event.name: event.returned for event in rank.passes[0].events if event.kind == "module"}
+    assert returned == {"Sequential": False, "0": True, "1": False}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda kind: torch.ones(2).as_subclass(kind),
+        lambda kind: kind([1.0, 2.0]),
+        lambda kind: kind(torch.ones(2)),
+        lambda kind: kind([1.0]).new_tensor([1.0, 2.0]),
+        lambda kind: torch.Tensor._make_subclass(kind, torch.ones(2)),
+    ],
+)
+def test_a_hook_does_not_keep_tensors_from_becoming_of_another_class(make):
+    class Mine(torch.Tensor):
+        pass
+
+    with tap.trace(hooks=lambda op, args, kwargs, result: {"args": len(args)}):
+        assert type(make(Mine)) is Mine

@@ -191,6 +191,12 @@ class Blame {
       const auto made = bits ? made_.find(*bits) : made_.end();
       if (made != made_.end())
         return set(i, Cause::kInherited, fmt::format("{} made it", key_at(made->second)), made->second);
+      for (const uint32_t part : dataflow_.parts_of(i))
+        if (part < i && parted(tensors_[part])) {
+          const uint32_t source = tensors_[part].source;
+          return set(i, Cause::kInherited, fmt::format("{} wrote a part of it", key_at(part)),
+                     source == kNoTensor ? part : source);
+        }
       return set(i, Cause::kUnknown, "it came in different: no recorded op made it");
     }
     const uint32_t source = made_by(i);

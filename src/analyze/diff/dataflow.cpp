@@ -110,6 +110,25 @@ std::vector<Dataflow::Argument> Dataflow::arguments_of(const Half& half, uint32_
   return arguments;
 }
 
+std::vector<uint32_t> Dataflow::parts_of(uint32_t position) const {
+  std::vector<uint32_t> found;
+  const auto add = [&](const Half& half, uint32_t tensor) {
+    if (tensor == kNoTensor) return;
+    const TensorRecord record = half.side.tensor(tensor);
+    if (record.role != "in" || record.event >= half.side.event_count()) return;
+    for (uint32_t k = half.side.event(record.event).use_count; k-- > 0;) {
+      const UseRecord use = half.side.use(record.event, k);
+      if (use.role != "part") return;
+      if (use.path == record.path && use.record < half.position_of.size() && half.position_of[use.record] != kNoTensor)
+        found.push_back(half.position_of[use.record]);
+    }
+  };
+  add(a_, tensors_[position].match.a);
+  add(b_, tensors_[position].match.b);
+  std::ranges::sort(found);
+  return found;
+}
+
 bool Dataflow::is_paired(uint32_t position) const {
   return position != kNoTensor && tensors_[position].match.a != kNoTensor && tensors_[position].match.b != kNoTensor;
 }

@@ -37,6 +37,8 @@ class Dataflow {
   // against each other one by one. One without a counterpart (a view, an op that the other side fused) is looked
   // through: what its own call was given counts in its place. Nothing when neither side says what the call used.
   std::optional<Inputs> inputs_of(uint32_t position) const;
+  // Positions of what calls wrote into the bytes of an argument that nothing else made.
+  std::vector<uint32_t> parts_of(uint32_t position) const;
 
  private:
   struct HashOfBits {
