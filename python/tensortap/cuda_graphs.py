@@ -137,7 +137,7 @@ def free_device_memory() -> None:
     A capture that is not ours is known only on its own thread, so other threads leave it alone: those that clean up
     after objects that were forgotten.
     """
-    if threading.current_thread() is not threading.main_thread() or not torch.cuda.is_available():
+    if threading.current_thread() is not threading.main_thread() or not torch.cuda.is_initialized():
         return
     if not torch.cuda.is_current_stream_capturing():
         _core.free_device_memory()

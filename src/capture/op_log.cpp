@@ -11,7 +11,6 @@ namespace ttap {
 namespace {
 
 constexpr uint64_t kReplayRingBytes = uint64_t{64} << 20;
-constexpr size_t kMostRows = 0xFFFF;    // of a call
 constexpr size_t kMostAwaited = 16384;  // before those that have arrived are taken
 
 }  // namespace
@@ -67,7 +66,7 @@ void OpLog::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& sou
   row.results = call.results;
   row.notes = call.notes;
   row.thread = thread_of(call.thread);
-  row.kind = call.kind;
+  row.kind = static_cast<uint8_t>(call.kind) & 3;
   row.graph = call.graph != nullptr ? graph_index(*call.graph) : uint16_t{0};
   row.duration_ns = static_cast<uint32_t>(std::min<uint64_t>(duration, std::numeric_limits<uint32_t>::max()));
   row.start_ns = call.start_ns;
@@ -79,7 +78,7 @@ void OpLog::end_shaped(const ShapedCall& call) {
   row.only_shapes = true;
   row.first_use = static_cast<uint32_t>(shapes_.size());
   row.first_tensor = 0;
-  row.use_count = row.tensor_count = static_cast<uint16_t>(call.count);
+  row.use_count = row.tensor_count = call.count & kMostCount;
   for (uint32_t i = 0; i < call.count; ++i) shapes_.append() = call.shapes[i];
   add_bytes(sizeof(Call) + call.count * sizeof(OpShape));
 }
@@ -89,19 +88,21 @@ void OpLog::end(OpCall& call) {
   row.only_shapes = false;
   row.first_use = static_cast<uint32_t>(uses_.size());
   row.first_tensor = static_cast<uint32_t>(tensors_.size());
-  row.use_count = static_cast<uint16_t>(std::min(call.uses.size(), kMostRows));
-  row.tensor_count = static_cast<uint16_t>(std::min(call.tensors.size(), kMostRows));
-  for (size_t i = 0; i < row.use_count; ++i) {
+  const size_t use_count = std::min<size_t>(call.uses.size(), kMostCount),
+               tensor_count = std::min<size_t>(call.tensors.size(), kMostCount);
+  row.use_count = use_count & kMostCount;
+  row.tensor_count = tensor_count & kMostCount;
+  for (size_t i = 0; i < use_count; ++i) {
     const OpUse& use = call.uses[i];
     uses_.append() = {use.place, use.tensor, use.value << 1 | (use.written ? 1U : 0U)};
   }
-  for (size_t i = 0; i < row.tensor_count; ++i) {
+  for (size_t i = 0; i < tensor_count; ++i) {
     const OpTensor& tensor = call.tensors[i];
     Tensor& kept = tensors_.append();
     kept = {tensor.place, tensor.meta, tensor.value, kNoNumber, kNoNumber, tensor.asked, kNoTap};
     if (tensor.has_more()) keep_more(call, tensor, kept);
   }
-  add_bytes(sizeof(Call) + row.use_count * sizeof(Use) + row.tensor_count * sizeof(Tensor));
+  add_bytes(sizeof(Call) + use_count * sizeof(Use) + tensor_count * sizeof(Tensor));
 }
 
 // The tensor is the last row.

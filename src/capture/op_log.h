@@ -61,6 +61,8 @@ class TTAP_API OpLog : public OpSink {
   Result<std::filesystem::path> save(const std::filesystem::path& directory, const SaveOptions& options) const;
 
  private:
+  static constexpr int kCountBits = 22;
+  static constexpr uint32_t kMostCount = (uint32_t{1} << kCountBits) - 1;
   struct Call {
     uint32_t number;
     TextId name;
@@ -73,14 +75,15 @@ class TTAP_API OpLog : public OpSink {
     uint32_t thread;  // index into threads_
     uint32_t first_use;
     uint32_t first_tensor;
-    uint16_t use_count;
-    uint16_t tensor_count;
-    OpKind kind;
-    bool only_shapes;  // first_use is of shapes_, each of which is both
-    uint16_t graph;    // graph_index(), or 0
     uint32_t duration_ns;
+    uint64_t use_count : kCountBits;
+    uint64_t tensor_count : kCountBits;
+    uint64_t kind : 2;         // OpKind
+    uint64_t only_shapes : 1;  // first_use is of shapes_, each of which is both
+    uint64_t graph : 16;       // graph_index(), or 0
     uint64_t start_ns;
   };
+  static_assert(sizeof(Call) == 64);
   struct Use {
     PlaceId place;
     uint32_t tensor;
@@ -119,7 +122,9 @@ class TTAP_API OpLog : public OpSink {
   void keep_more(OpCall& call, const OpTensor& tensor, Tensor& row);
   void add_bytes(uint64_t bytes) {
     bytes_ += bytes;
-    full_ = bytes_ >= options_.limit_bytes;
+    if ((++turns_ & 63) == 0) [[unlikely]]
+      shared_bytes_ = texts_.bytes() + metas_.size() * kBytesOfMeta;
+    full_ = bytes_ + shared_bytes_ >= options_.limit_bytes;
   }
   uint16_t graph_index(const GraphPass& graph);
   enum class Wait : uint8_t { kForNone, kForAll };
@@ -137,6 +142,10 @@ class TTAP_API OpLog : public OpSink {
   uint64_t started_ns_;
   uint32_t begun_ = 0;
   uint64_t bytes_ = 0;
+  // Of texts and shapes, which calls have in common, as it was some calls ago.
+  static constexpr uint64_t kBytesOfMeta = sizeof(TensorMeta) + 64;
+  uint64_t shared_bytes_ = 0;
+  uint32_t turns_ = 0;
   RowMemory memory_;
   RowBlocks<Call> calls_{memory_};  // in the order in which they ended
   RowBlocks<OpShape> shapes_{memory_};

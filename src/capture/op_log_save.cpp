@@ -43,6 +43,7 @@ class OpLog::Saving {
   uint64_t tensor_bytes() const { return tensor_bytes_; }
 
  private:
+  static OpKind kind_of(const Call& call) { return static_cast<OpKind>(call.kind); }
   Status flush() {
     const SegmentWriter::Outcome outcome = writer_.flush();
     if (outcome.error) return *outcome.error;
@@ -53,7 +54,7 @@ class OpLog::Saving {
     const std::string_view name = log_.texts_.text(call.name);
     const uint32_t number_of_call = ++calls_of_name_[call.name];
     const EventRecord event{.name = name,
-                            .kind = to_string(call.kind),
+                            .kind = to_string(kind_of(call)),
                             .call = number_of_call,
                             .parent = call.parent,
                             .thread = log_.threads_[call.thread],
@@ -94,7 +95,7 @@ class OpLog::Saving {
   // A kernel does not say which of its arguments it writes, and on a GPU nobody waits to see: those that are afterwards
   // what they were before hold the same value.
   void find_unchanged(const std::vector<uint32_t>& order) {
-    const auto is_kernel = [&](uint32_t index) { return log_.calls_[index].kind == OpKind::kKernel; };
+    const auto is_kernel = [&](uint32_t index) { return kind_of(log_.calls_[index]) == OpKind::kKernel; };
     if (std::none_of(order.begin(), order.end(), is_kernel)) return;
     std::unordered_map<uint32_t, const Fingerprint*> known;
     for (const uint32_t index : order) {
@@ -103,7 +104,7 @@ class OpLog::Saving {
         const Tensor tensor = tensor_of(call, i);
         if (const Fingerprint* found = fingerprint_of(tensor)) known.emplace(tensor.value, found);
       }
-      if (call.kind != OpKind::kKernel) continue;
+      if (kind_of(call) != OpKind::kKernel) continue;
       for (uint32_t i = 0; i < call.use_count; ++i) {
         const OpLog::Use before = use_of(call, i);
         for (uint32_t j = i + 1; j < call.use_count; ++j) {
@@ -128,7 +129,7 @@ class OpLog::Saving {
   // Of a kernel's argument, as it came: whether it left as something else.
   bool is_written(const Call& call, uint32_t number) const {
     const OpLog::Use use = use_of(call, number);
-    if (call.kind == OpKind::kKernel)
+    if (kind_of(call) == OpKind::kKernel)
       for (uint32_t i = 0; i < call.use_count; ++i) {
         const OpLog::Use after = use_of(call, i);
         if (i != number && log_.places_[after.place].path == log_.places_[use.place].path &&

@@ -178,6 +178,7 @@ class Observer {
   };
   struct UseOptions {
     Level level = Level::kMeta;
+    bool given = false;  // an argument, as it came
     bool written = false;
     std::string_view reason = {};  // why its bytes must not be read
   };

@@ -72,7 +72,7 @@ void Observer::note_kernel(Frame& frame, ThreadState& thread, const Frame* paren
     }
     text += "%" + std::to_string(call.uses.size());
     const TextId path = texts_.intern("/" + argument.name);
-    use_tensor(frame, argument.tensor, places_.of(places_.in(), path), {.level = level, .written = false});
+    use_tensor(frame, argument.tensor, places_.of(places_.in(), path), {.level = level, .given = true});
     frame.rare().written.push_back(
         {.tensor = std::move(argument.tensor), .path = path, .use = static_cast<uint32_t>(call.uses.size() - 1)});
   }

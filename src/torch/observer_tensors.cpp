@@ -68,7 +68,7 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
   }
   const uint32_t value = use.value = next_value_++;
   if (options_.ids) {
-    if (places_.is_input(place)) note_parts(frame, tensor, place, known ? known->value : 0);
+    if (how.given) note_parts(frame, tensor, place, known ? known->value : 0);
     tensors_.set_value(tensor, meta, value);
   }
   if (how.level == Level::kMeta && keeps_meta_) {
@@ -118,7 +118,8 @@ bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
     if (doubtful && !argument.target) doubt(frame, *place.tensor);
     const bool written = argument.written && frame.trains;
     // What is in the target of an out= before is of no interest, and not the same in two runs.
-    use_tensor(frame, *place.tensor, where, {.level = argument.target ? Level::kMeta : level, .written = written});
+    use_tensor(frame, *place.tensor, where,
+               {.level = argument.target ? Level::kMeta : level, .given = true, .written = written});
     if (written) [[unlikely]]
       frame.rare().written.push_back({.tensor = *place.tensor, .path = places_.all()[where].path});
   }

@@ -24,7 +24,6 @@ class PlaceTable {
   TextId out() const { return out_; }
   TextId after() const { return after_; }
   TextId part() const { return part_; }
-  bool is_input(PlaceId place) const { return places_[place].role == in_; }
   const std::deque<OpPlace>& all() const { return places_; }
 
   PlaceId of(TextId role, TextId path) {

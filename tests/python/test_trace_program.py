@@ -144,7 +144,26 @@ def test_sparse_tensors_are_freed():
         assert growth(work, 60) < 60
 
 
+def test_arguments_that_are_others_in_every_call_count_too():
+    x = torch.ones(2000)
+    with tap.trace(memory="1M") as trace:
+        for number in range(20000):
+            x.index_select(0, x.new_zeros(1, dtype=torch.long))
+            x.view([1, 2000]).roll([number, number + 1], [0, 1])
+    assert trace.counts["no_room"] > 0
+    assert trace.counts["bytes"] < 1.2 * 2**20
+
+
 # ---- what is recorded ----
+
+
+def test_a_call_may_have_any_number_of_tensors():
+    many = [torch.zeros(1)] * 70_000
+    with torch.no_grad(), tap.trace(ids=True) as trace:
+        torch._foreach_add(many, 1)
+    called = only(trace, "aten::_foreach_add.Scalar")
+    assert (len(uses(called, "in")), len(uses(called, "out"))) == (70_000, 70_000)
+    assert uses(called, "out")[-1].record is not None
 
 
 def of_kernels():
