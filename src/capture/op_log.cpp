@@ -11,6 +11,8 @@ namespace ttap {
 namespace {
 
 constexpr uint64_t kReplayRingBytes = uint64_t{64} << 20;
+constexpr uint64_t kLooksApart = uint64_t{16} << 10;  // bytes between two looks at the limit
+constexpr uint64_t kBytesOfMeta = sizeof(TensorMeta) + 64;
 constexpr size_t kMostAwaited = 16384;  // before those that have arrived are taken
 
 }  // namespace
@@ -54,7 +56,15 @@ void OpLog::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& sou
   call.fingerprints.push_back(source.known != nullptr ? *source.known : fingerprint(source.view));
 }
 
-[[gnu::always_inline]] inline OpLog::Call& OpLog::add_row(const OpHead& call) {
+// Texts and shapes, which calls have in common, count as well.
+void OpLog::look_at_limit() {
+  const uint64_t used = bytes_ + texts_.bytes() + metas_.size() * kBytesOfMeta;
+  full_ = used >= options_.limit_bytes;
+  look_at_ = full_ ? std::numeric_limits<uint64_t>::max() : bytes_ + std::min(kLooksApart, options_.limit_bytes - used);
+}
+
+[[gnu::always_inline]] inline OpLog::Call& OpLog::add_row(const OpHead& call, size_t uses, size_t tensors,
+                                                          bool only_shapes) {
   const uint64_t duration = call.end_ns - call.start_ns;
   Call& row = calls_.append();
   row.number = call.number;
@@ -66,7 +76,10 @@ void OpLog::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& sou
   row.results = call.results;
   row.notes = call.notes;
   row.thread = thread_of(call.thread);
-  row.kind = static_cast<uint8_t>(call.kind) & 3;
+  row.use_count = uses & kMostCount;
+  row.tensor_count = tensors & kMostCount;
+  row.kind = static_cast<uint8_t>(call.kind) & 7;
+  row.only_shapes = only_shapes;
   row.graph = call.graph != nullptr ? graph_index(*call.graph) : uint16_t{0};
   row.duration_ns = static_cast<uint32_t>(std::min<uint64_t>(duration, std::numeric_limits<uint32_t>::max()));
   row.start_ns = call.start_ns;
@@ -74,24 +87,19 @@ void OpLog::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& sou
 }
 
 void OpLog::end_shaped(const ShapedCall& call) {
-  Call& row = add_row(call);
-  row.only_shapes = true;
+  Call& row = add_row(call, call.count, call.count, true);
   row.first_use = static_cast<uint32_t>(shapes_.size());
   row.first_tensor = 0;
-  row.use_count = row.tensor_count = call.count & kMostCount;
   for (uint32_t i = 0; i < call.count; ++i) shapes_.append() = call.shapes[i];
   add_bytes(sizeof(Call) + call.count * sizeof(OpShape));
 }
 
 void OpLog::end(OpCall& call) {
-  Call& row = add_row(call);
-  row.only_shapes = false;
+  const size_t use_count = std::min<size_t>(call.uses.size(), kMostCount);
+  const size_t tensor_count = std::min<size_t>(call.tensors.size(), kMostCount);
+  Call& row = add_row(call, use_count, tensor_count, false);
   row.first_use = static_cast<uint32_t>(uses_.size());
   row.first_tensor = static_cast<uint32_t>(tensors_.size());
-  const size_t use_count = std::min<size_t>(call.uses.size(), kMostCount),
-               tensor_count = std::min<size_t>(call.tensors.size(), kMostCount);
-  row.use_count = use_count & kMostCount;
-  row.tensor_count = tensor_count & kMostCount;
   for (size_t i = 0; i < use_count; ++i) {
     const OpUse& use = call.uses[i];
     uses_.append() = {use.place, use.tensor, use.value << 1 | (use.written ? 1U : 0U)};

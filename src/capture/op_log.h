@@ -76,9 +76,10 @@ class TTAP_API OpLog : public OpSink {
     uint32_t first_use;
     uint32_t first_tensor;
     uint32_t duration_ns;
+    // Together one word, which is stored at once.
     uint64_t use_count : kCountBits;
     uint64_t tensor_count : kCountBits;
-    uint64_t kind : 2;         // OpKind
+    uint64_t kind : 3;         // OpKind
     uint64_t only_shapes : 1;  // first_use is of shapes_, each of which is both
     uint64_t graph : 16;       // graph_index(), or 0
     uint64_t start_ns;
@@ -118,14 +119,14 @@ class TTAP_API OpLog : public OpSink {
     return !threads_.empty() && threads_[last_thread_] == number ? last_thread_ : find_thread(number);
   }
   uint32_t find_thread(uint64_t number);
-  Call& add_row(const OpHead& call);
+  Call& add_row(const OpHead& call, size_t uses, size_t tensors, bool only_shapes);
   void keep_more(OpCall& call, const OpTensor& tensor, Tensor& row);
   void add_bytes(uint64_t bytes) {
     bytes_ += bytes;
-    if ((++turns_ & 63) == 0) [[unlikely]]
-      shared_bytes_ = texts_.bytes() + metas_.size() * kBytesOfMeta;
-    full_ = bytes_ + shared_bytes_ >= options_.limit_bytes;
+    if (bytes_ >= look_at_) [[unlikely]]
+      look_at_limit();
   }
+  void look_at_limit();
   uint16_t graph_index(const GraphPass& graph);
   enum class Wait : uint8_t { kForNone, kForAll };
   void take_what_has_arrived(Wait wait);
@@ -142,10 +143,7 @@ class TTAP_API OpLog : public OpSink {
   uint64_t started_ns_;
   uint32_t begun_ = 0;
   uint64_t bytes_ = 0;
-  // Of texts and shapes, which calls have in common, as it was some calls ago.
-  static constexpr uint64_t kBytesOfMeta = sizeof(TensorMeta) + 64;
-  uint64_t shared_bytes_ = 0;
-  uint32_t turns_ = 0;
+  uint64_t look_at_ = 0;  // when there are that many, the limit is looked at
   RowMemory memory_;
   RowBlocks<Call> calls_{memory_};  // in the order in which they ended
   RowBlocks<OpShape> shapes_{memory_};
