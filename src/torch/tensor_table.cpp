@@ -99,7 +99,8 @@ std::string_view unreadable(const at::Tensor& tensor) {
   if (!tensor.has_storage()) return "without a storage";
   if (!dtype_of(tensor.scalar_type())) return "of a dtype that has no bytes of its own";
   if (tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Python)) return kSubclass;
-  if (tensor.const_data_ptr() == nullptr && tensor.numel() > 0) return "without memory";
+  if (tensor.numel() == 0) return {};
+  if (tensor.const_data_ptr() == nullptr) return "without memory";
   if (range_of(tensor).end > static_cast<int64_t>(tensor.storage().nbytes())) return "larger than its storage";
   return {};
 }

@@ -66,6 +66,15 @@ def test_a_tensor_that_is_larger_than_its_storage_is_not_read(level):
     assert set(only(trace, "aten::detach").notes["unread"].values()) == {"larger than its storage"}
 
 
+def test_of_nothing_there_is_a_hash_wherever_it_would_begin():
+    x = torch.ones(2, 3)
+    with tap.trace(hashes=True) as trace:
+        y = x[2:, 2:]
+        y.detach()
+    assert y.storage_offset() * 4 > x.untyped_storage().nbytes()
+    assert "unread" not in only(trace, "aten::detach").notes
+
+
 def test_threads_work_where_there_has_been_a_second_interpreter():
     pytest.importorskip("_xxsubinterpreters")
     program = """
