@@ -74,7 +74,7 @@ class Log {
       }
       if (std::exchange(rank, selected.rank) != selected.rank) classes = read_module_classes(rank->path);
       LogOptions options = arguments_.log;
-      options.classes = classes;
+      options.classes = &classes;
       if (!arguments_.around.empty()) {
         const auto event = find_event(*pass, arguments_.around);
         if (!event.ok()) {

@@ -32,10 +32,10 @@ struct LogOptions {
   size_t neighbours = 10;               // before it, and as many behind it
   // What of them; the text only.
   StackFrames stack = StackFrames::kNone;
-  bool inputs = false;         // the hashes of the arguments
-  bool strides = false;        // of tensors that are not in C order
-  bool keys = false;           // the key of each event, as find_event() takes it
-  ModuleClasses classes = {};  // of modules whose events do not say
+  bool inputs = false;                     // the hashes of the arguments
+  bool strides = false;                    // of tensors that are not in C order
+  bool keys = false;                       // the key of each event, as find_event() takes it
+  const ModuleClasses* classes = nullptr;  // of modules whose events do not say
 };
 
 // The event that `key` means: `name[::callN]`, or the key of one of its tensors. kNotFound with those that are similar.
