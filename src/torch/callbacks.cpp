@@ -3,6 +3,7 @@
 #include <Python.h>
 #include <c10/util/thread_name.h>
 #include <pthread.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <array>
@@ -24,8 +25,10 @@ struct Slot {
   std::shared_ptr<Link> link;           // null: free; guarded by slots_mutex
   at::CallbackHandle calls = 0;
   at::CallbackHandle nodes = 0;
-  uint64_t thread = 0;  // that the callbacks are of; 0: all
-  unsigned forks = 0;   // that had happened when they were installed
+  uint64_t thread = 0;     // that the callbacks are of; 0: all
+  bool is_over = false;    // its callbacks could not be taken off where it was stopped; guarded by slots_mutex
+  bool is_orphan = false;  // that thread has ended; likewise
+  unsigned forks = 0;      // that had happened when they were installed
 };
 std::mutex slots_mutex;
 std::array<Slot, Callbacks::kSlots> slots;
@@ -47,11 +50,23 @@ struct PerThread {
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local PerThread per_thread = {};
 
+// With slots_mutex held.
+void give_up(Slot& slot) {
+  slot.link = nullptr;
+  ++slot.generation;
+}
+
 struct OwnedStates {
   States states = {};
   ~OwnedStates() {
     per_thread.states = &kNoStates;
     for (SlotState*& each : states) delete std::exchange(each, nullptr);
+    const std::lock_guard lock(slots_mutex);
+    for (Slot& slot : slots) {
+      if (slot.link == nullptr || slot.thread != thread_number()) continue;
+      slot.is_orphan = true;
+      if (slot.is_over) give_up(slot);
+    }
   }
 };
 thread_local OwnedStates owned_states;
@@ -65,6 +80,7 @@ SlotState& refresh(int slot) {
   }
   // Collectives copy on threads of their own: no operators of the program.
   if (c10::getThreadName().rfind("pt_gloo", 0) == 0) fresh->state.link = nullptr;
+  fresh->state.slot = slot;
   fresh->state.thread = thread_number();
   fresh->state.is_worker = at::in_parallel_region();
   fresh->state.flags = &per_thread.flags;
@@ -80,6 +96,23 @@ SlotState& refresh(int slot) {
   if (!current && (mine == nullptr || mine->state.in_use == 0)) [[unlikely]]
     mine = &refresh(slot);
   return mine->state;
+}
+
+// While autograd evaluates a node the thread has other callbacks: a copy of those that there were when backward began.
+bool is_in_autograd() { return torch::autograd::get_current_graph_task_id() != -1; }
+
+// Callbacks of one thread can only be taken off there.
+bool can_be_taken_off(const Slot& slot) {
+  // PyTorch's own lock may have been copied while another thread held it.
+  if (slot.forks != fork_count().load()) return false;
+  return slot.thread == 0 || (slot.thread == thread_number() && !is_in_autograd());
+}
+
+void take_off(Slot& slot) {
+  at::removeCallback(slot.calls);
+  at::removeCallback(slot.nodes);
+  const std::lock_guard lock(slots_mutex);
+  give_up(slot);
 }
 
 // How a call was taken that is not ignored. PyTorch keeps it from the first callback to the last, and believes that it
@@ -140,7 +173,12 @@ struct CallbackBody {
   static Taken* begin(ThreadState& thread, const at::RecordFunction& function) {
     Link& link = *thread.link;
     link.mutex.lock();
-    if (link.observer != nullptr && link.observer->only_shapes_) {
+    if (link.observer == nullptr) [[unlikely]] {
+      link.mutex.unlock();
+      Callbacks::remove_late(thread.slot);
+      return nullptr;
+    }
+    if (link.observer->only_shapes_) {
       const Observer::Shaping shaped = link.observer->begin_shaped(function, thread);
       if (shaped != Observer::Shaping::kNo) {
         link.mutex.unlock();
@@ -288,11 +326,13 @@ int Callbacks::install(const std::shared_ptr<Link>& link, bool all_threads) {
     if (taken < 0) return -1;
     next_slot = (taken + 1) % kSlots;
     slots[taken].link = link;
+    slots[taken].thread = all_threads ? 0 : thread_number();
+    slots[taken].is_over = slots[taken].is_orphan = false;
     ++slots[taken].generation;
   }
+  if (!all_threads) (void)state_of(taken);  // whose end is that of the thread
   const Functions added = functions_of(taken, std::make_integer_sequence<int, kSlots>());
   const auto add = all_threads ? &at::addGlobalCallback : &at::addThreadLocalCallback;
-  slots[taken].thread = all_threads ? 0 : thread_number();
   slots[taken].forks = fork_count().load();
   slots[taken].calls = add(added.calls);
   slots[taken].nodes = add(added.nodes);
@@ -300,20 +340,37 @@ int Callbacks::install(const std::shared_ptr<Link>& link, bool all_threads) {
 }
 
 void Callbacks::remove(int slot) {
-  // Callbacks of one thread can only be taken off there; elsewhere they stay, deaf, and so does their slot. So they do
-  // in a forked child: PyTorch's own lock may have been copied while another thread held it.
-  if (slots[slot].thread != 0 && slots[slot].thread != thread_number()) return;
-  if (slots[slot].forks != fork_count().load()) return;
-  at::removeCallback(slots[slot].calls);
-  at::removeCallback(slots[slot].nodes);
+  if (can_be_taken_off(slots[slot])) {
+    take_off(slots[slot]);
+    return;
+  }
+  // They stay, deaf, and so does their slot, until their thread calls an operator again, or ends.
   const std::lock_guard lock(slots_mutex);
-  slots[slot].link = nullptr;
-  ++slots[slot].generation;
+  slots[slot].is_over = true;
+  if (slots[slot].is_orphan) give_up(slots[slot]);
+}
+
+void Callbacks::remove_late(int slot) {
+  {
+    const std::lock_guard lock(slots_mutex);
+    if (slots[slot].link == nullptr || !slots[slot].is_over || !can_be_taken_off(slots[slot])) return;
+  }
+  take_off(slots[slot]);
+}
+
+bool Callbacks::sees_this_thread(int slot) {
+  if (slots[slot].thread == 0 || slots[slot].thread == thread_number()) return true;
+  const SlotState* mine = (*per_thread.states)[slot];
+  return mine != nullptr && mine->generation == slots[slot].generation.load() && at::hasThreadLocalCallbacks();
 }
 
 // ---- the observer's side ----
 
 void Observer::start() {
+  if (!options_.all_threads && is_in_autograd())
+    throw std::runtime_error(
+        "a trace of its own thread cannot begin inside backward, which puts the thread's callbacks aside: begin it "
+        "before backward(), or trace all threads");
   forks_at_start_ = fork_count().load();
   {
     const std::lock_guard lock(link_->mutex);
@@ -328,6 +385,7 @@ void Observer::start() {
 }
 
 void Observer::stop() {
+  refuse_from_inside(*link_);
   const int slot = slot_.exchange(-1);
   if (slot >= 0) {
     Callbacks::remove(slot);
@@ -342,7 +400,7 @@ void Observer::stop() {
 
 Observer::ThreadState* Observer::thread_state() {
   const int slot = slot_.load();
-  if (slot < 0 || (!options_.all_threads && !at::hasThreadLocalCallbacks())) return nullptr;
+  if (slot < 0 || !Callbacks::sees_this_thread(slot)) return nullptr;
   ThreadState& thread = Callbacks::state(slot);
   return thread.link == link_ ? &thread : nullptr;
 }

@@ -11,6 +11,10 @@ struct Callbacks {
   // Takes a free slot and registers its functions; -1: there is none.
   static int install(const std::shared_ptr<Observer::Link>& link, bool all_threads);
   static void remove(int slot);
+  // Where remove() could not; does nothing where it still cannot.
+  static void remove_late(int slot);
+  // Whether it is of all threads, or of this one, or this one works for that (autograd).
+  static bool sees_this_thread(int slot);
   // Of this thread in this slot.
   static Observer::ThreadState& state(int slot);
 };

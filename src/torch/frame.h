@@ -66,9 +66,10 @@ struct Observer::Frame {
     std::vector<Pending> pending;
     std::vector<Written> written;
     std::vector<Doubted> doubted;
-    std::vector<OpUse> parts;                 // uses that are told last: see Observer::note_parts()
-    bool is_async = false;                    // a collective that the program will wait for
-    std::function<bool()> is_over = nullptr;  // whether it has
+    std::vector<const c10::TensorImpl*> lazy;  // arguments that PyTorch copies for it
+    std::vector<OpUse> parts;                  // uses that are told last: see Observer::note_parts()
+    bool is_async = false;                     // a collective that the program will wait for
+    std::function<bool()> is_over = nullptr;   // whether it has
     JsonObject notes;
     JsonObject unread;                             // path to reason
     std::map<std::string, JsonObject> subclasses;  // by note: path to what Python says
@@ -79,6 +80,7 @@ struct Observer::Frame {
       pending.clear();
       written.clear();
       doubted.clear();
+      lazy.clear();
       parts.clear();
       is_async = false;
       is_over = nullptr;
@@ -94,6 +96,7 @@ struct Observer::Frame {
   bool logged = false;    // false: only hides what it calls
   bool opaque = true;     // hides what it calls
   bool autograd = false;  // its kernel begins in autograd, where a dispatch mode still sees what it calls
+  bool lazy = false;      // some arguments are lazy views, and PyTorch copies them first
   bool backward = false;
   bool is_kernel = false;  // what it calls is shown, and it may write to memory between those calls
   bool in_kernel = false;  // is called by one
@@ -139,7 +142,7 @@ struct Observer::Frame {
   void clear() {
     call.clear();
     op = nullptr;
-    logged = has_children = autograd = backward = is_kernel = in_kernel = false;
+    logged = has_children = autograd = lazy = backward = is_kernel = in_kernel = false;
     opaque = true;
     places.clear();
     if (!std::exchange(has_rare, false)) return;
@@ -178,6 +181,7 @@ struct Observer::ThreadState {
   };
 
   std::shared_ptr<Link> link;
+  int slot = 0;    // of the callbacks
   int in_use = 0;  // by callbacks that are under way, further up the stack
   ThreadFlags* flags = nullptr;
   const c10::impl::PODLocalDispatchKeySet* keys = nullptr;  // PyTorch's, of this thread
@@ -214,11 +218,13 @@ struct Observer::ThreadState {
   bool is_above_autograd() const { return !keys->excluded().has(c10::DispatchKey::AutogradFunctionality); }
   // A thread that works for an operator of another one: no dispatch mode is asked there.
   bool is_hidden_worker() const { return is_worker && at::in_parallel_region(); }
-  // Whether a call that begins now is of no interest: the common case inside a visible operator, found without a lock.
-  bool ignores_calls() {
-    return (opaque > 0 && !((shaped.op != nullptr ? shaped.autograd : top().autograd) && is_above_autograd())) ||
-           flags->deaf > 0 || link == nullptr;
+  // Whether a dispatch mode may see what the innermost call calls now, though it sees that one itself.
+  bool is_let_through() {
+    if (shaped.op != nullptr) return shaped.autograd && is_above_autograd();
+    return (top().autograd && is_above_autograd()) || top().lazy;
   }
+  // Whether a call that begins now is of no interest: the common case inside a visible operator, found without a lock.
+  bool ignores_calls() { return (opaque > 0 && !is_let_through()) || flags->deaf > 0 || link == nullptr; }
 };
 
 }  // namespace ttap::torch_source

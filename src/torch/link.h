@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 
 #include "torch/observer.h"
@@ -15,6 +16,26 @@ struct Observer::Link {
   SpinLock mutex;
   Observer* observer = nullptr;  // null once it has stopped
   std::atomic<int> busy{0};
+};
+
+// What the program asks of an observer it may ask where the lock is held: in the code of a tensor class, which the
+// observer has asked about a tensor.
+inline void refuse_from_inside(const Observer::Link& link) {
+  if (link.mutex.is_mine())
+    throw std::runtime_error("a trace cannot be used by the code of a tensor that it is looking at");
+}
+inline std::unique_lock<SpinLock> lock_from_outside(Observer::Link& link) {
+  refuse_from_inside(link);
+  return std::unique_lock(link.mutex);
+}
+
+// What runs in our own code, and what that calls, is not recorded.
+class Deaf {
+ public:
+  Deaf() { ++thread_flags().deaf; }
+  ~Deaf() { --thread_flags().deaf; }
+  Deaf(const Deaf&) = delete;
+  Deaf& operator=(const Deaf&) = delete;
 };
 
 // Work without the lock. Afterwards the observer may have been stopped: then attached() is false, and it must not be

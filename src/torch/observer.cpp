@@ -19,14 +19,13 @@ namespace {
 constexpr size_t kMostForwards = size_t{1} << 22;
 constexpr uint64_t kLargestGap = 1 << 20;  // between two numbers of autograd's sequence that we see
 
-// What runs in our own code, and what that calls, is not recorded.
-class Deaf {
- public:
-  Deaf() { ++thread_flags().deaf; }
-  ~Deaf() { --thread_flags().deaf; }
-  Deaf(const Deaf&) = delete;
-  Deaf& operator=(const Deaf&) = delete;
-};
+// What a call with lazy arguments calls is hidden as anything else's, but for the copies.
+bool is_hidden_by(Observer::Frame* parent, const Observer::Frame& frame, const Operator& op,
+                  const Observer::ThreadState& thread) {
+  if (parent == nullptr || !parent->lazy || (parent->autograd && thread.is_above_autograd())) return false;
+  if (!op.is_copy || frame.places.empty()) return true;
+  return std::ranges::count(parent->rare().lazy, frame.places.front().tensor->unsafeGetTensorImpl()) == 0;
+}
 
 struct Keys {
   c10::DispatchKeySet all;
@@ -55,7 +54,7 @@ void Observer::deafen(int by) { thread_flags().deaf += by; }
 void Observer::compiling(int by) { thread_flags().compiling += by; }
 
 Observer::Counts Observer::counts() const {
-  const std::lock_guard lock(link_->mutex);
+  const auto lock = lock_from_outside(*link_);
   Counts counts = counts_;
   counts.lost = gpu_.lost();
   return counts;
@@ -112,8 +111,8 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   frame.collect(arguments);
   if (gpu_.is_watched()) launch_before(op, frame);
   const auto [keys, modes_off] = keys_of(frame.places, *thread.keys);
-  if (options_.view == OpView::kDispatch &&
-      (modes_off || !op.computes || is_looked_through(op, keys) || thread.is_hidden_worker())) {
+  if (options_.view == OpView::kDispatch && (modes_off || !op.computes || is_looked_through(op, keys) ||
+                                             thread.is_hidden_worker() || is_hidden_by(parent, frame, op, thread))) {
     thread.pop();
     return false;
   }
@@ -121,7 +120,9 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
     drop_values(*parent);
   frame.op = &op;
   frame.opaque = options_.view == OpView::kDispatch;
-  frame.autograd = op.has_autograd && keys.has_any(c10::autograd_dispatch_keyset);
+  frame.autograd = keys.has_any(op.above);
+  if (frame.opaque && keys.has_any(op.resolved)) [[unlikely]]
+    note_lazy(frame);
   frame.is_kernel = options_.view != OpView::kDispatch && options_.ids && !is_looked_through(op, keys);
   frame.in_kernel = parent != nullptr && parent->is_kernel;
   const Name* name = place_call(frame, thread, op.full_name, op.number, lock);
@@ -148,6 +149,14 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   // What the call is about to write to was perhaps read just now.
   if (note_inputs(frame, lock) && op.writes && gpu_.waiting()) launch_before_writing(frame);
   return false;
+}
+
+// A conjugate or negative view that its kernel cannot take: PyTorch copies it, and back where it is written to, which a
+// dispatch mode sees.
+void Observer::note_lazy(Frame& frame) {
+  frame.lazy = true;
+  for (const TensorPlace& place : frame.places)
+    if (place.tensor->key_set().has_any(kLazy)) frame.rare().lazy.push_back(place.tensor->unsafeGetTensorImpl());
 }
 
 bool Observer::take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t own_frames) {
@@ -260,7 +269,7 @@ void Observer::enter(std::string_view name, std::string_view notes, bool makes_e
   ThreadState* thread = thread_state();
   if (thread == nullptr) return;
   const std::shared_ptr<Link> link = link_;
-  std::unique_lock lock(link->mutex);
+  auto lock = lock_from_outside(*link);
   if (link->observer != this) return;
   const uint32_t outer = thread->scopes.empty() ? kNoEvent : thread->scopes.back().event;
   Scope scope{.name = texts_.intern(name), .event = outer};
@@ -290,7 +299,7 @@ void Observer::leave(bool raised) {
   ThreadState* thread = thread_state();
   if (thread == nullptr || thread->scopes.empty()) return;
   const std::shared_ptr<Link> link = link_;
-  const std::unique_lock lock(link->mutex);
+  const auto lock = lock_from_outside(*link);
   if (link->observer != this) return;
   Scope scope = std::move(thread->scopes.back());
   thread->scopes.pop_back();

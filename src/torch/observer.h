@@ -229,6 +229,7 @@ class Observer {
   bool begin_call(Frame& frame, const ThreadState& thread, const Frame* parent, OpKind kind, const Name& name,
                   size_t own_frames, std::unique_lock<SpinLock>& lock);
   bool take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t own_frames);
+  void note_lazy(Frame& frame);
   void note_group(Frame& frame, c10::ArrayRef<const c10::IValue> arguments);
   bool note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock);
   void doubt(Frame& frame, const at::Tensor& tensor);

@@ -116,14 +116,14 @@ void Observer::send_to_gpu(Frame& frame) {
 
 void Observer::launch_waiting() {
   const std::shared_ptr<Link> link = link_;
-  const std::unique_lock lock(link->mutex);
+  const auto lock = lock_from_outside(*link);
   if (link->observer == this && gpu_.waiting()) gpu_.launch_all();
 }
 
 // Graphs write to tensors without an operator that says so: no value that was known is known any more.
 void Observer::forget_values() {
   const std::shared_ptr<Link> link = link_;
-  const std::unique_lock lock(link->mutex);
+  const auto lock = lock_from_outside(*link);
   if (link->observer != this) return;
   if (gpu_.waiting()) gpu_.launch_all();
   tensors_.forget_values();
@@ -132,7 +132,7 @@ void Observer::forget_values() {
 void Observer::end_capture() {
   if (!GpuTaps::work()) return;
   const std::shared_ptr<Link> link = link_;
-  const std::unique_lock lock(link->mutex);
+  const auto lock = lock_from_outside(*link);
   if (link->observer != this) return;
   const cuda::Stream stream = CudaStreams::current(cuda::current_device());
   gpu_.end_capture(cuda::current_device(), stream);

@@ -26,8 +26,9 @@ void Observer::begin_kernel(std::string_view library, std::string_view name, std
   ThreadState* thread = thread_state();
   if (thread == nullptr || thread->flags->deaf > 0) return;
   const std::shared_ptr<Link> link = link_;
-  std::unique_lock lock(link->mutex);
+  auto lock = lock_from_outside(*link);
   if (link->observer != this) return;
+  const Deaf quietly;
   if (gpu_.waiting()) gpu_.launch_all();
   Frame* parent = thread->innermost();
   Frame& frame = thread->push();
@@ -105,13 +106,13 @@ void Observer::keep_what_changed(Frame& frame, size_t first_use, size_t first_te
 
 void Observer::not_initialised(const at::Tensor& tensor) {
   const std::shared_ptr<Link> link = link_;
-  const std::unique_lock lock(link->mutex);
+  const auto lock = lock_from_outside(*link);
   if (link->observer == this && options_.ids && tensor.defined()) tensors_.set_uninitialised(tensor, true);
 }
 
 void Observer::forget(const at::Tensor& tensor) {
   const std::shared_ptr<Link> link = link_;
-  const std::unique_lock lock(link->mutex);
+  const auto lock = lock_from_outside(*link);
   if (link->observer == this && tensor.defined()) tensors_.forget_object(tensor);
 }
 
@@ -132,9 +133,10 @@ void Observer::end_noted_kernel(Frame& frame, std::unique_lock<SpinLock>& lock) 
 void Observer::end_kernel() {
   ThreadState* thread = thread_state();
   if (thread == nullptr || thread->kernels.empty() || thread->kernels.back() != thread->depth) return;
-  thread->kernels.pop_back();
   const std::shared_ptr<Link> link = link_;
-  std::unique_lock lock(link->mutex);
+  auto lock = lock_from_outside(*link);
+  const Deaf quietly;
+  thread->kernels.pop_back();
   Frame& frame = thread->top();
   if (link->observer == this && frame.logged) {
     try {

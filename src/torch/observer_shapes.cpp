@@ -68,7 +68,7 @@ std::optional<c10::DispatchKeySet> keys_of(c10::ArrayRef<const c10::IValue> valu
 Observer::Shaping Observer::begin_shaped(const at::RecordFunction& function, ThreadState& thread) noexcept try {
   Operator& op = operators_.of(function);
   if (!op.may_be_shaped || thread.shaped.op != nullptr || thread.flags->compiling > 0 || GpuTaps::is_capturing() ||
-      gpu_.is_watched() || sink_->full())
+      gpu_.is_watched() || sink_->full() || (thread.depth > 0 && thread.top().lazy))
     return Shaping::kNo;
   const auto arguments = arguments_of(function, op);
   const c10::DispatchKeySet included = thread.keys->included(), excluded = thread.keys->excluded();
@@ -92,7 +92,8 @@ Observer::Shaping Observer::begin_shaped(const at::RecordFunction& function, Thr
   };
   const ShapesFound found = add_shapes(call, arguments);
   const c10::DispatchKeySet keys = (found.keys | included) - excluded;
-  if (!found.are_usual || keys.has(c10::DispatchKey::Python)) return leave(Shaping::kNo);
+  if (!found.are_usual || keys.has_any(kLazy | c10::DispatchKeySet(c10::DispatchKey::Python)))
+    return leave(Shaping::kNo);
   if (is_looked_through(op, keys)) return leave(Shaping::kHidden);
   call.name = recent.name.text;
   set_head(call, thread, thread.depth > 0 ? &thread.top() : nullptr, shaped.backward);
@@ -100,7 +101,7 @@ Observer::Shaping Observer::begin_shaped(const at::RecordFunction& function, Thr
       op.argument_texts.of(found.signature_of(arguments), [&] { return texts_.intern(arguments_text(op, arguments)); });
   for (uint32_t i = 0; i < call.count; ++i) call.shapes[i].place = op.arguments[call.shapes[i].place].place;
   call.notes = shaped.backward ? thread.nodes.back().notes : 0;
-  shaped.autograd = op.has_autograd && keys.has_any(c10::autograd_dispatch_keyset);
+  shaped.autograd = keys.has_any(op.above);
   call.start_ns = ticks_.now_ns();
   ++counts_.calls;
   sink_->begin_shaped(call);

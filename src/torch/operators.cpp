@@ -35,16 +35,45 @@ void describe_schema(Operator& op, PlaceTable& places) {
   }
 }
 
+bool has_real_kernel(const c10::OperatorHandle& op, DispatchKey key) {
+  return op.hasKernelForDispatchKey(key) && !op.isKernelFallthroughKernel(key);
+}
+
+c10::DispatchKeySet keys_above(const c10::OperatorHandle& op) {
+  c10::DispatchKeySet keys;
+  bool autograd = op.hasKernelForDispatchKey(DispatchKey::Autograd);
+  if (!autograd)
+    for (const DispatchKey key : c10::getRuntimeDispatchKeySet(DispatchKey::Autograd))
+      autograd = autograd || has_real_kernel(op, key);
+  if (autograd) keys = keys | c10::autograd_dispatch_keyset;
+  if (has_real_kernel(op, DispatchKey::ADInplaceOrView))
+    keys = keys | c10::DispatchKeySet(DispatchKey::ADInplaceOrView);
+  return keys;
+}
+
 void describe_dispatch(Operator& op) {
   op.handle = c10::Dispatcher::singleton().findSchema({op.name, op.overload});
   if (!op.handle) return;
-  op.has_autograd = op.handle->hasKernelForDispatchKey(DispatchKey::Autograd);
+  op.above = keys_above(*op.handle);
+  op.resolved = {};
+  for (const DispatchKey key : kLazy)
+    if (!op.handle->hasKernelForDispatchKey(key)) op.resolved = op.resolved | c10::DispatchKeySet(key);
   op.is_composite = op.handle->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) ||
                     op.handle->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutogradNestedTensor);
 }
 
+// Where the dispatcher would look for the kernel, were it not for autograd and the like.
+DispatchKey backend_of(c10::DispatchKeySet keys) {
+  if (keys.has(DispatchKey::NestedTensor))
+    return c10::toRuntimePerBackendFunctionalityKey(DispatchKey::NestedTensor, keys.highestBackendKey());
+  return c10::highestPriorityBackendTypeId(keys);
+}
+
 bool has_kernel_of_its_own(const c10::OperatorHandle& op, DispatchKey backend) {
   if (backend == DispatchKey::Undefined) return false;
+  if (c10::toFunctionalityKey(backend) == DispatchKey::NestedTensor)
+    return op.hasKernelForDispatchKey(backend) || op.hasKernelForDispatchKey(DispatchKey::AutogradNestedTensor) ||
+           op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
   // The dispatcher prefers these to the composition; a formula for all of autograd comes after it.
   if (op.hasKernelForDispatchKey(backend)) return true;
   if (op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd)) return true;
@@ -126,6 +155,7 @@ std::unique_ptr<Operator> OperatorTable::make(const at::RecordFunction& function
   op->is_view = !op->writes && !op->schema->returns().empty();
   for (const c10::Argument& result : op->schema->returns())
     op->is_view = op->is_view && result.alias_info() != nullptr && !result.alias_info()->isWrite();
+  op->is_copy = op->full_name == "aten::clone" || op->full_name == "aten::copy_";
   op->fills_nothing = starts_with(op->name, "aten::empty") || starts_with(op->name, "aten::new_empty");
   return op;
 }
@@ -137,7 +167,7 @@ bool decide_looked_through(Operator& op, c10::DispatchKeySet keys) {
     if (op.handle->hasKernelForDispatchKey(autocast) && !op.handle->isKernelFallthroughKernel(autocast)) return true;
   }
   if (!op.is_composite) return false;
-  const DispatchKey backend = c10::highestPriorityBackendTypeId(keys);
+  const DispatchKey backend = backend_of(keys);
   if (op.decided_for == backend && backend != DispatchKey::Undefined) return op.decided;
   op.decided_for = backend;
   op.decided = !has_kernel_of_its_own(*op.handle, backend);

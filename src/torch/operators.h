@@ -71,7 +71,9 @@ struct Operator {
 
   // For visibility: composites are looked through, unless the backend at hand has a kernel of its own.
   bool is_composite = false;
-  bool has_autograd = false;  // a kernel of autograd's
+  c10::DispatchKeySet above;     // keys for which it has kernels that a dispatch mode has yet to come after
+  c10::DispatchKeySet resolved;  // those of lazy views, which PyTorch copies before its kernels see them
+  bool is_copy = false;          // what it copies them by
   std::optional<c10::OperatorHandle> handle;
   c10::DispatchKey decided_for = c10::DispatchKey::Undefined;
   bool decided = false;
@@ -130,6 +132,9 @@ inline constexpr c10::DispatchKeySet kTransforms(
     {c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::FuncTorchDynamicLayerBackMode,
      c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchVmapMode, c10::DispatchKey::FuncTorchGradWrapper,
      c10::DispatchKey::BatchedNestedTensor, c10::DispatchKey::Batched, c10::DispatchKey::VmapMode});
+
+// Lazy views: conjugate, negative.
+inline constexpr c10::DispatchKeySet kLazy({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
 
 // Whether a dispatch mode would see the operators that this one calls, and not itself: it is composed of others, or a
 // layer above autograd (autocast, a transform of torch.func) calls it again. `keys` are those of its arguments and of

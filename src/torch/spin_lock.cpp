@@ -53,7 +53,10 @@ constinit thread_local char SpinLock::own_byte_ = 0;
 
 void SpinLock::lock_shared() {
   if (!taken_.exchange(true, std::memory_order_acquire)) {
-    if (take_from_owner()) return;
+    if (take_from_owner()) {
+      holder_.store(this_thread(), std::memory_order_relaxed);
+      return;
+    }
     taken_.store(false, std::memory_order_release);
   }
   if (!holds_gil()) {
@@ -70,7 +73,9 @@ bool SpinLock::take_from_owner() {
   const uintptr_t owner = owner_.load(std::memory_order_relaxed);
   if (owner == kNobodyYet) {
     // The next time.
-    owner_.store(can_be_owned() ? this_thread() : kNobodyAnyMore, std::memory_order_relaxed);
+    const uintptr_t self = can_be_owned() ? this_thread() : kNobodyAnyMore;
+    first_owner_.store(self, std::memory_order_relaxed);
+    owner_.store(self, std::memory_order_relaxed);
     return true;
   }
   if (owner != kNobodyAnyMore) {
@@ -87,13 +92,15 @@ void SpinLock::wait() {
   spin_until(
       [&] { return !taken_.load(std::memory_order_relaxed) && !taken_.exchange(true, std::memory_order_acquire); });
   if (!take_from_owner()) spin_until([&] { return !owner_inside_.load(std::memory_order_acquire); });
+  holder_.store(this_thread(), std::memory_order_relaxed);
 }
 
 void SpinLock::reset() {
   owner_.store(kNobodyAnyMore, std::memory_order_relaxed);
   owner_inside_.store(false, std::memory_order_relaxed);
   taken_.store(false, std::memory_order_relaxed);
-  held_by_owner_ = false;
+  holder_.store(kNobodyYet, std::memory_order_relaxed);
+  held_by_owner_.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace ttap::torch_source

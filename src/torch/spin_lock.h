@@ -22,7 +22,7 @@ class SpinLock {
       owner_inside_.store(true, std::memory_order_relaxed);
       std::atomic_signal_fence(std::memory_order_seq_cst);  // the barrier is the other thread's
       if (owner_.load(std::memory_order_relaxed) == self) {
-        held_by_owner_ = true;
+        held_by_owner_.store(true, std::memory_order_relaxed);
         return;
       }
       owner_inside_.store(false, std::memory_order_release);
@@ -30,12 +30,19 @@ class SpinLock {
     lock_shared();
   }
   void unlock() {
-    if (held_by_owner_) {
-      held_by_owner_ = false;
+    if (held_by_owner_.load(std::memory_order_relaxed)) {
+      held_by_owner_.store(false, std::memory_order_relaxed);
       owner_inside_.store(false, std::memory_order_release);
     } else {
+      holder_.store(kNobodyYet, std::memory_order_relaxed);
       taken_.store(false, std::memory_order_release);
     }
+  }
+  // Whether this thread holds it.
+  bool is_mine() const {
+    const uintptr_t self = this_thread();
+    return holder_.load(std::memory_order_relaxed) == self ||
+           (held_by_owner_.load(std::memory_order_relaxed) && first_owner_.load(std::memory_order_relaxed) == self);
   }
 
   // In a forked child, where whoever held it does not exist.
@@ -56,8 +63,10 @@ class SpinLock {
 
   std::atomic<uintptr_t> owner_{kNobodyYet};
   std::atomic<bool> owner_inside_{false};
-  std::atomic<bool> taken_{false};  // by whoever is not the owner
-  bool held_by_owner_ = false;      // of whoever holds the lock
+  std::atomic<uintptr_t> first_owner_{kNobodyYet};  // who may still be inside when it owns it no more
+  std::atomic<bool> taken_{false};                  // by whoever is not the owner
+  std::atomic<uintptr_t> holder_{kNobodyYet};       // that one
+  std::atomic<bool> held_by_owner_{false};
 };
 
 }  // namespace ttap::torch_source

@@ -47,8 +47,13 @@ class Bystander(TorchDispatchMode):
     trace is kept from seeing them.
     """
 
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if not types:
+            self.seen.append(str(func))
             return func(*args, **(kwargs or {}))
         assert func is torch.ops.aten.detach.default
         _ops.deafen(1)

@@ -3,7 +3,7 @@
 import pytest
 import tensortap as tap
 import torch
-from op_sequences import of_debug_mode, of_trace, op_of
+from op_sequences import Bystander, of_debug_mode, of_trace, op_of
 from torch import nn
 
 X = torch.arange(6.0).view(2, 3)
@@ -182,6 +182,59 @@ def test_what_autograd_calls_on_behalf_of_an_operator_is_shown(name):
     with tap.trace() as trace:
         body()
     assert sorted(of_trace(trace)) == sorted(of_debug_mode(body))
+
+
+C = torch.tensor([[1 + 2j, 3 - 1j], [0.5j, 2.0]])
+LAZY = {
+    "conjugate": lambda: C.conj().exp(),
+    "both": lambda: C.conj() + C.mH,
+    "negative": lambda: C.conj().imag.exp(),
+    "in place": lambda: C.clone().conj().mul_(2),
+    "taken as it is": lambda: C.mH @ C,
+    "of a kernel with views of its own": lambda: torch.linalg.svd(C.mH),
+    "backward": lambda: C.clone().requires_grad_().conj().exp().abs().sum().backward(),
+}
+
+
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize("name", LAZY)
+def test_the_copies_of_lazy_views_are_shown(name, ids):
+    with Bystander() as mode, tap.trace(ids=ids) as trace:
+        LAZY[name]()
+    assert sorted(of_trace(trace)) == sorted(mode.seen)
+
+
+NESTED = {
+    "linear": lambda nested: nn.functional.linear(nested, torch.ones(3, 3)),
+    "matmul": lambda nested: torch.matmul(nested, nested.transpose(1, 2)),
+    "chunk": lambda nested: nested.chunk(2, -1),
+    "reshape": lambda nested: nested.reshape(2, -1, 4, 1),
+    "softmax": lambda nested: torch.softmax(nested, -1),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("name", NESTED)
+def test_what_has_a_kernel_for_nested_tensors_is_not_looked_through(name):
+    width = 3 if name in ("linear", "matmul") else 4
+    nested = torch.nested.nested_tensor([torch.ones(2, width), torch.ones(3, width)])
+    with Bystander() as mode, tap.trace() as trace:
+        NESTED[name](nested)
+    assert of_trace(trace) == mode.seen
+
+
+@pytest.mark.parametrize("key", ["Autograd", "AutogradCPU", "ADInplaceOrView"])
+def test_what_a_kernel_above_a_dispatch_mode_calls_is_shown(key):
+    library = torch.library.Library("ttap_above", "FRAGMENT")
+    library.define("f(Tensor a) -> Tensor")
+    library.impl("f", lambda a: a.sin().cos(), key)
+    library.impl("f", lambda a: a.clone(), "CPU")
+    try:
+        with tap.trace() as trace:
+            torch.ops.ttap_above.f(X)
+    finally:
+        library._destroy()
+    assert of_trace(trace) == ["aten.sin.default", "aten.cos.default", "ttap_above.f.default"]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import warnings
 
 import pytest
@@ -114,6 +115,41 @@ def test_what_a_subclass_raises_is_what_the_program_gets():
             torch.add(odd, x)
         x.cos()
     assert ops(trace)[-1] == "aten::cos"
+
+
+class Curious(torch.Tensor):
+    """Asks a trace how long it is whenever somebody asks for its sizes."""
+
+    trace = None
+
+    @staticmethod
+    def __new__(cls, x):
+        made = torch.Tensor._make_wrapper_subclass(cls, x.shape, dtype=x.dtype, dispatch_sizes_strides_policy="sizes")
+        made.inner = x
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        if cls.trace is not None and "size" in str(function):
+            len(cls.trace)
+        return function(*[each.inner if isinstance(each, Curious) else each for each in args], **(kwargs or {}))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_tensor_that_asks_the_trace_that_looks_at_it_is_refused(threads, capfd, monkeypatch):
+    odd, x = Curious(torch.ones(2)), torch.ones(2)
+    with tap.trace(modules=False) as trace:
+        x.sin()
+        if threads == 2:
+            thread = threading.Thread(target=x.sin)
+            thread.start()
+            thread.join(60)
+        monkeypatch.setattr(Curious, "trace", trace)
+        assert torch.equal(torch.add(odd, x), torch.full((2,), 2.0))
+        monkeypatch.setattr(Curious, "trace", None)
+        x.cos()
+    assert ops(trace)[-1] == "aten::cos"
+    assert "cannot be used by the code of a tensor" in capfd.readouterr().err
 
 
 def test_a_kernel_that_cannot_be_shown_hides_nothing_after_it():

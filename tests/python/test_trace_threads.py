@@ -64,6 +64,83 @@ def test_modules_of_other_threads_are_not_seen_either(model, x):
     assert names(t, None) == []
 
 
+@pytest.mark.parametrize("beside", ["a trace", "a profiler"])
+def test_nor_where_those_threads_are_observed_by_others(model, x, beside):
+    def work():
+        with trace(threads="own") if beside == "a trace" else torch.profiler.profile():
+            model(x)
+
+    with trace(threads="own") as t:
+        torch.cos(x)
+        in_thread(work)
+    assert names(t, None) == ["aten::cos"]
+
+
+def test_one_that_a_hook_of_autograd_ends_leaves_nothing_behind(x):
+    y = x.requires_grad_().sin()
+    ended = trace(threads="own")
+    y.register_hook(lambda gradient: ended.stop())
+    ended.start()
+    y.sum().backward()
+    assert "backward:aten::expand" in names(ended, None)
+    for _ in range(20):  # as many as there can be at once, and more
+        with trace() as t:
+            torch.cos(x)
+        assert names(t, None) == ["aten::cos"]
+    for _ in range(20):
+        other = trace(threads="own")
+        in_thread(lambda other=other: (other.start(), torch.sin(x), other.stop()))
+        torch.cos(x)
+        assert names(other, None) == ["aten::sin"]
+
+
+def test_one_that_cannot_see_its_thread_does_not_begin(x):
+    failed = []
+
+    def begin(gradient):
+        try:
+            trace(threads="own").start()
+        except RuntimeError as error:
+            failed.append(str(error))
+
+    y = x.requires_grad_().sin()
+    y.register_hook(begin)
+    y.sum().backward()
+    assert len(failed) == 1
+    assert "begin it before backward()" in failed[0]
+
+
+@pytest.mark.parametrize("thread_lives", [True, False])
+def test_any_number_of_them_may_end_on_another_thread(x, thread_lives):
+    go = threading.Event()
+    threads = []
+    for _ in range(17):
+        t = trace(threads="own")
+        started = threading.Event()
+
+        def work(t=t, started=started):
+            t.start()
+            started.set()
+            if thread_lives:
+                go.wait(60)
+                torch.cos(x)  # takes off what ended meanwhile
+
+        threads.append(threading.Thread(target=work))
+        threads[-1].start()
+        started.wait(60)
+        if not thread_lives:
+            threads[-1].join(60)
+        if len(threads) == 16:
+            go.set()
+        t.stop()
+        if len(threads) >= 16:
+            for thread in threads:
+                thread.join(60)
+    with trace() as t:
+        torch.cos(x)
+    assert names(t, None) == ["aten::cos"]
+
+
 def test_threads_at_once_do_not_mix_their_modules(x):
     models = [Net() for _ in range(4)]
     start = threading.Barrier(4)
