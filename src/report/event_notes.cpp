@@ -73,6 +73,10 @@ std::string_view EventNotes::format_of(std::string_view role, std::string_view p
   return said_of(formats, role, path);
 }
 
+std::string_view EventNotes::sizes_of(std::string_view role, std::string_view path) const {
+  return said_of(sizes, role, path);
+}
+
 bool has_returned(const EventRecord& event) {
   const bool may_have_raised = event.notes.find("\"raised\"") != std::string_view::npos;
   return event.returned && !(may_have_raised && read_notes(event.notes).raised);
@@ -97,6 +101,8 @@ EventNotes read_notes(std::string_view text) {
       notes.fake = value == true;
     } else if (name == "unread" && value.is_object()) {
       for (const auto& [place, why] : value.items()) notes.unread.emplace_back(place, plain_text(why));
+    } else if (name == "sizes" && value.is_object()) {
+      for (const auto& [place, sizes] : value.items()) notes.sizes.emplace_back(place, plain_text(sizes));
     } else if (name == "quantized" && value.is_object()) {
       for (const auto& [place, format] : value.items()) notes.formats.emplace_back(place, plain_text(format));
     } else if (name == "dtensor" && value.is_object()) {

@@ -24,9 +24,12 @@ struct EventNotes {
   std::vector<std::pair<std::string, std::string>> placements;  // the place of a DTensor, and `|S(0)|R`
   std::vector<std::pair<std::string, std::string>> formats;     // the place of a quantized tensor, and its format
 
-  // The placements of the tensor with this role and path, or empty; likewise its format.
+  std::vector<std::pair<std::string, std::string>> sizes;  // the place of a nested tensor, and `[2, ?, 4]`
+
+  // The placements of the tensor with this role and path, or empty; likewise its format, and its sizes.
   std::string_view placements_of(std::string_view role, std::string_view path) const;
   std::string_view format_of(std::string_view role, std::string_view path) const;
+  std::string_view sizes_of(std::string_view role, std::string_view path) const;
 };
 EventNotes read_notes(std::string_view json);
 // Whether the call returned, as far as is known.

@@ -225,7 +225,10 @@ void EventText::write_tensor(const Value& value) {
   if (value.use.tensor != kNoNumber) fmt::format_to(std::back_inserter(text_), "${}", value.use.tensor);
   if (value.record) {
     text_ += ": ";
-    append_type(text_, *value.record);
+    if (const std::string_view sizes = notes_.sizes_of(value.use.role, value.use.path); !sizes.empty())
+      text_.append(name(value.record->dtype)) += printable(sizes);
+    else
+      append_type(text_, *value.record);
     if (options_.strides && !value.record->strides.empty()) text_ += " strides " + shape_text(value.record->strides);
     if (value.record->device == "meta") text_ += " meta";
   }

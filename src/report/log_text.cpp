@@ -101,19 +101,22 @@ class LogText {
       heading_.reset();
     }
     margin_.assign(gutter() + size_t{depth} * 2, ' ');
-    write_stacks(event);
+    write_stacks(event, is_operator(event) && name.backward);
     start_line(depth, options_.around == index);
     margin_ += "  ";
     const bool lost = !event.returned && std::ranges::find(returning_, event.kind) != returning_.end();
     text_.write(event, {.index = index, .scope = scope, .margin = margin_, .lost = lost});
   }
 
-  void write_stacks(const EventRecord& event) {
+  void write_stacks(const EventRecord& event, bool backward) {
     if (options_.stack == StackFrames::kNone) return;
     // A node may have its line of the program only.
     const bool by_line = event.stack.empty() && is_node(event);
     stack_.write(by_line ? *lines_.insert(frame_of(read_node_notes(event.notes))).first : event.stack, margin_, out_);
-    if (event.forward < pass_.event_count()) forward_stack_.write(pass_.event(event.forward).stack, margin_, out_);
+    if (event.forward < pass_.event_count())
+      forward_stack_.write(pass_.event(event.forward).stack, margin_, out_);
+    else if (backward)  // what autograd does with a gradient at the end
+      forward_stack_.write_none(margin_, out_);
   }
 
   // Over the ops of the backward of one module.

@@ -74,4 +74,13 @@ void StackText::write(std::string_view stack, std::string_view margin, Output& o
   }
 }
 
+void StackText::write_none(std::string_view margin, Output& out) {
+  if (last_.empty()) return;
+  last_ = {};
+  stack_.clear();
+  last_shown_ = 0;
+  out.write(Style::kDim, fmt::format("{}# {}: none", margin, label_));
+  out.write("\n");
+}
+
 }  // namespace ttap

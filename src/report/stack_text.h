@@ -17,6 +17,8 @@ class StackText {
   // `label` says whose frames they are: "File".
   StackText(StackFrames frames, std::string_view label) : frames_(frames), label_(label) {}
   void write(std::string_view stack, std::string_view margin, Output& out);
+  // The event has none, though those before it had: it must not be taken for one of theirs.
+  void write_none(std::string_view margin, Output& out);
 
  private:
   struct Frame {

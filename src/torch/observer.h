@@ -255,7 +255,9 @@ class Observer {
                    std::string_view name, std::vector<KernelArgument> arguments, std::unique_lock<SpinLock>& lock);
   void end_noted_kernel(Frame& frame, std::unique_lock<SpinLock>& lock);
   void keep_what_changed(Frame& frame, size_t first_use, size_t first_tensor);
+  std::string where(PlaceId place) const;
   void note_unread(Frame& frame, PlaceId place, std::string_view reason);
+  void note_sizes(Frame& frame, const at::Tensor& tensor, PlaceId place);
   PlaceId place_of(const Operator& op, const TensorPlace& place);
   void fail(const char* what);
 

@@ -46,7 +46,10 @@ void Observer::note_parts(Frame& frame, const at::Tensor& tensor, PlaceId place,
 void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place, const UseOptions& how) {
   OpUse& use = frame.call.uses.emplace_back(OpUse{.place = place, .written = how.written});
   tensors_.set_pass(frame.call.pass);  // another thread may have been here meanwhile
+  const bool is_usual = TensorTable::is_usual(*tensor.unsafeGetTensorImpl());
   const MetaId meta = tensors_.meta_of(tensor);
+  if (!is_usual) [[unlikely]]
+    note_sizes(frame, tensor, place);
   std::string_view reason = how.reason;
   std::optional<TensorTable::Known> known;
   if (reason.empty() && how.level != Level::kMeta && tensors_.is_under_way(tensor)) reason = kUnderWay;
@@ -101,11 +104,20 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
   if (const Fingerprint* fingerprint = tensors_.fingerprint_of(tensor, meta)) pending.known = *fingerprint;
 }
 
-void Observer::note_unread(Frame& frame, PlaceId place, std::string_view reason) {
+// As notes say it: `/0`, `out/1`.
+std::string Observer::where(PlaceId place) const {
   const OpPlace& words = places_.all()[place];
-  std::string where(words.role == places_.in() ? std::string_view{} : texts_.text(words.role));
-  where += texts_.text(words.path);
-  frame.rare().unread.add(where, json_text(reason));
+  const std::string_view role = words.role == places_.in() ? std::string_view{} : texts_.text(words.role);
+  return std::string(role).append(texts_.text(words.path));
+}
+
+void Observer::note_unread(Frame& frame, PlaceId place, std::string_view reason) {
+  frame.rare().unread.add(where(place), json_text(reason));
+}
+
+void Observer::note_sizes(Frame& frame, const at::Tensor& tensor, PlaceId place) {
+  const std::string sizes = TensorTable::sizes_text(tensor);
+  if (!sizes.empty()) frame.rare().sizes.add(where(place), json_text(sizes));
 }
 
 bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {

@@ -1,5 +1,6 @@
 #include "torch/tensor_table.h"
 
+#include <ATen/NestedTensorImpl.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
@@ -138,6 +139,23 @@ MetaId TensorTable::find_or_add_meta(const at::Tensor& tensor) {
   for (const int64_t size : shape) meta.byte_count *= static_cast<uint64_t>(size);
   metas_.push_back(std::move(meta));
   return found->second;
+}
+
+std::string TensorTable::sizes_text(const at::Tensor& tensor) {
+  if (has_sizes(tensor)) return {};
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  const auto* nested = dynamic_cast<const at::native::NestedTensorImpl*>(&impl);
+  const int64_t dimensions = nested != nullptr ? nested->dim() : static_cast<int64_t>(impl.sym_sizes_default().size());
+  std::string text;
+  for (int64_t i = 0; i < dimensions; ++i) {
+    std::optional<int64_t> size;
+    if (nested != nullptr)
+      size = nested->opt_size(i);
+    else if (const c10::SymInt& each = impl.sym_sizes_default()[static_cast<size_t>(i)]; !each.is_symbolic())
+      size = each.as_int_unchecked();
+    text += (i == 0 ? "[" : ", ") + (size ? std::to_string(*size) : "?");
+  }
+  return text.empty() ? "[]" : text + "]";
 }
 
 uint32_t TensorTable::number_of(const at::Tensor& tensor) {

@@ -58,6 +58,8 @@ class TensorTable {
     return recent.meta;
   }
   const std::deque<TensorMeta>& metas() const { return metas_; }
+  // `[2, ?, 4]`, where some sizes are no numbers; else empty.
+  static std::string sizes_text(const at::Tensor& tensor);
 
   uint32_t number_of(const at::Tensor& tensor);
   // The value that the tensor holds, if it was recorded.

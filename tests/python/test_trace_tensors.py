@@ -144,6 +144,8 @@ def test_nested_tensors_say_why_they_have_no_bytes(layout):
     outer = t.events[0]
     assert outer.name == "aten::mul.Tensor"
     assert outer.notes["unread"]["/0"] == outer.notes["unread"]["out"] == "a nested tensor"
+    assert outer.notes["sizes"] == {"/0": "[2, ?, 3]", "out": "[2, ?, 3]"}
+    assert "f32[2, ?, 3], 2) -> " in str(t)
     if layout == torch.jagged:  # what it does with its values is seen
         assert outer.notes["classes"] == {"/0": "NestedTensor", "out": "NestedTensor"}
         assert t.events[1].parent == 0

@@ -338,6 +338,9 @@ TEST_F(Log, StacksShowTheProgramsFramesAndOnlyWhatIsNew) {
     ops.call({.name = "a::relu", .stack = outer + "\nmodel.py:8 in forward"});
     ops.call({.name = "a::sum", .stack = "run.py:3 in main\tmodel(x)"});
     ops.call({.name = "backward:a::mm", .stack = "run.py:4 in main", .forward = mm});
+    ops.call({.name = "backward:a::detach", .stack = "run.py:4 in main"});
+    ops.call({.name = "backward:a::add_", .stack = "run.py:4 in main"});
+    ops.call({.name = "backward:a::t", .stack = "run.py:4 in main", .forward = mm});
   };
   EXPECT_EQ(log_of(fill, {.stack = StackFrames::kUser}),
             "# File: run.py:3 in main, code: model(x)\n"
@@ -352,7 +355,13 @@ TEST_F(Log, StacksShowTheProgramsFramesAndOnlyWhatIsNew) {
             "  # File: run.py:4 in main\n"
             "  # Forward: run.py:3 in main, code: model(x)\n"
             "  # Forward: model.py:7 in forward, code: x @ w\n"
-            "  a::mm()\n");
+            "  a::mm()\n"
+            "  # Forward: none\n"
+            "  a::detach()\n"
+            "  a::add_()\n"
+            "  # Forward: run.py:3 in main, code: model(x)\n"
+            "  # Forward: model.py:7 in forward, code: x @ w\n"
+            "  a::t()\n");
   const std::string all = log({.stack = StackFrames::kAll});
   EXPECT_NE(all.find("# File: /x/site-packages/torch/nn/modules/module.py:1 in _call_impl\n"), std::string::npos);
 }
