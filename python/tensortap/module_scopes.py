@@ -7,14 +7,14 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.fx import GraphModule
 from torch.nn.modules import module as torch_module
 
-from tensortap.call_stack import modules_under_way
+from tensortap.call_stack import has_raised, modules_under_way
 from tensortap.compiling import forget, hide_while_compiling
 from tensortap.module_map import ModuleMap
 from tensortap.names import named_modules
@@ -26,6 +26,12 @@ _CALL = "_call_impl"  # the function that calls the hooks, or what Dynamo has ma
 @functools.cache
 def _notes_of(kind: type[nn.Module]) -> str:
     return json.dumps({"class": kind.__qualname__})
+
+
+class _Entered(NamedTuple):
+    module: nn.Module
+    name: str
+    error: BaseException | None  # that was being handled
 
 
 class ModuleScopes:
@@ -78,7 +84,7 @@ class ModuleScopes:
     def enter_early(self, module: nn.Module) -> None:
         """A module whose call has begun, and of which the hook may be told only after others that want it entered."""
         entered = self._entered()
-        if entered and entered[-1][0] is module:
+        if entered and entered[-1].module is module:
             return  # it was under way
         self._before(module, ())
         self._thread.early = module
@@ -92,7 +98,7 @@ class ModuleScopes:
         if name is None:
             name = type(module).__name__
             outer = self._entered()
-            name = f"{outer[-1][1]}.{name}" if outer else name
+            name = f"{outer[-1].name}.{name}" if outer else name
         return name
 
     def _learn(self, root: nn.Module, prefix: str) -> None:
@@ -100,7 +106,7 @@ class ModuleScopes:
             if entry.module not in self._names:
                 self._names[entry.module] = entry.names[0]
 
-    def _entered(self) -> list[tuple[nn.Module, str]]:
+    def _entered(self) -> list[_Entered]:
         if not hasattr(self._thread, "entered"):
             self._thread.entered = []
         return self._thread.entered
@@ -119,11 +125,11 @@ class ModuleScopes:
                 caller = frame.f_locals.get("self")
                 if not is_own:
                     called.add(id(caller))
-                    if caller is entered[-1][0]:
+                    if caller is entered[-1].module:
                         return
                 is_own = False
             frame = frame.f_back
-        while entered and id(entered[-1][0]) not in called:
+        while entered and id(entered[-1].module) not in called:
             entered.pop()
             self._source.leave(raised=True)
 
@@ -139,10 +145,10 @@ class ModuleScopes:
         name = given if given is not None else self.name_of(module)
         # A part of the module entered last is as a rule called by it: then nobody has ended unseen.
         is_known = given is not None or module in self._names
-        if entered and not (is_known and name.startswith(entered[-1][1] + ".")):
+        if entered and not (is_known and name.startswith(entered[-1].name + ".")):
             self._leave_those_that_ended()
             name = given if given is not None else self.name_of(module)
-        entered.append((module, name))
+        entered.append(_Entered(module, name, sys.exc_info()[1]))
         self._source.enter(name, _notes_of(type(module)), given is None)
 
     def _is_compiled_region(self, module: nn.Module) -> bool:
@@ -154,11 +160,10 @@ class ModuleScopes:
         if torch.compiler.is_compiling():
             return
         self._thread.early = None
-        raised = output is None and sys.exc_info()[0] is not None
         entered = self._entered()
         # An exception that passed by the hooks (KeyboardInterrupt) left inner modules behind.
-        while any(known is module for known, _ in entered):
-            last, _ = entered.pop()
-            self._source.leave(raised or last is not module)
-            if last is module:
+        while any(known.module is module for known in entered):
+            last = entered.pop()
+            self._source.leave(last.module is not module or has_raised(last.error))
+            if last.module is module:
                 return

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from tensortap.call_stack import calls_under_way
+from tensortap.call_stack import calls_under_way, has_raised
 
 if TYPE_CHECKING:
     from tensortap.number_set import NumberSet
@@ -253,8 +253,7 @@ class PassTracker:
             return
         while True:
             scope = thread.scopes.pop()
-            # Within the handler of an exception that was not there at the beginning, the call has failed.
-            failed = scope.module is not module or sys.exc_info()[1] is not scope.error
+            failed = scope.module is not module or has_raised(scope.error)
             self._end_scope(thread, scope, failed=failed)
             if scope.module is module:
                 return

@@ -350,6 +350,56 @@ def test_calls_that_raise_have_not_returned(tmp_path):
     assert str(trace).count("# raised") == 3
 
 
+class Returns(nn.Module):
+    """Nothing, or what it is given raises."""
+
+    def __init__(self, does=lambda: None):
+        super().__init__()
+        self.does = does
+
+    def forward(self, x):
+        x.sin()
+        self.does()
+
+
+def fail():
+    raise KeyError
+
+
+def call_while_handling(*modules):
+    """Calls modules as an exception is handled; of those that fail, what they raise."""
+    raised = []
+    try:
+        raise ValueError
+    except ValueError:
+        for module in modules:
+            try:
+                module(torch.ones(2))
+            except KeyError as error:
+                raised.append(error)
+    return raised
+
+
+def test_a_module_that_returns_none_while_an_exception_is_handled_has_returned():
+    with tap.trace() as trace:
+        assert len(call_while_handling(Returns(), Returns(fail), nn.Sequential(Returns()))) == 1
+    modules = [(event.name, event.returned) for event in trace.events if event.kind == "module"]
+    assert modules == [("Returns", True), ("Returns", False), ("Sequential", True), ("0", True)]
+    assert str(trace).count("# raised") == 1
+
+
+def test_a_recorded_module_that_returns_none_while_an_exception_is_handled_has_returned(tmp_path):
+    model, fails = nn.Sequential(Returns()), nn.Sequential(Returns(fail))
+    with tap.record({"a": model, "b": fails}, tmp_path, ops=True, report=False) as recording:
+        assert len(call_while_handling(model, fails)) == 1
+    (rank,) = tap.open(tmp_path).ranks
+    first, second = rank.passes.values()
+    assert [event.returned for event in first.events if event.kind == "module"] == [True, True]
+    assert [event.returned for event in second.events if event.kind == "module"] == [False, False]
+    assert [first.ending, second.ending] == ["complete", "aborted"]
+    assert [silent["name"] for silent in recording.coverage["without_tensors"]] == ["a.0"]
+
+
 def test_a_module_of_a_recording_that_raises_has_not_returned(tmp_path):
     class Fails(nn.Module):
         def forward(self, x):

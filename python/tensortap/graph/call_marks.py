@@ -6,14 +6,10 @@ of the same module apart, and goes when the call returns; after an exception, wh
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
-from typing import Any
 
-from torch import nn
-
-_CALL = nn.Module._call_impl.__code__
+from tensortap.call_stack import calls
 
 
 class _Mark:
@@ -31,21 +27,13 @@ class Calls:
     """The module calls on this thread's stack."""
 
     def __init__(self) -> None:
-        frame: Any = sys._getframe(1)
-        self._frame: Any = None  # of the outermost
-        self.innermost: nn.Module | None = None
-        while frame is not None:
-            if frame.f_code is _CALL:
-                self._frame = frame
-                self.innermost = frame.f_locals["self"] if self.innermost is None else self.innermost
-            frame = frame.f_back
-
-    @property
-    def outermost(self) -> nn.Module | None:
-        return self._frame.f_locals["self"] if self._frame is not None else None
+        under_way = list(calls())
+        self.innermost = under_way[0][0] if under_way else None
+        self.outermost, self._frame = under_way[-1] if under_way else (None, None)
 
     def mark(self, key: str, over: Callable[[], None]) -> bool:
         """Marks the outermost call: `over` is called when it is. False when it had that mark already."""
+        assert self._frame is not None
         places = self._frame.f_locals
         if key in places:
             return False
