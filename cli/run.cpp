@@ -22,8 +22,9 @@ namespace {
 
 constexpr const char* kHelp = R"(
 Runs any program; the Python programs in it, also the processes they start, record
-every call of a PyTorch module. Their code is not touched: all goes through the
-environment, and what an option does not say stays as the environment has it.
+every call of a PyTorch module, and with --ops every operator, also of programs without
+modules. Their code is not touched: all goes through the environment, and what an option
+does not say stays as the environment has it.
 Everything after -- is the program; without -- the first word that is no option
 begins it. Input, output, signals and exit code are the program's own; the report at
 the end is on stderr. 127: there is no such program, 126: it cannot be executed,
@@ -187,7 +188,8 @@ void add_run(CLI::App& app, Command& command, Start& start) {
   text("--ranks", recording.ranks, "SET", "Only these ranks, written likewise");
   text("--roles", recording.roles, "LIST", "Which tensors of a call: some of out,in,grad_out,grad_in,param");
   choice("--modules", recording.modules, "WHICH", {"leaf", "all"}, "leaf: only modules that hold no others; all");
-  verb->add_flag("--ops", recording.ops, "Also every operator, forward and backward: see ttap log");
+  verb->add_flag("--ops", recording.ops,
+                 "Also every operator, forward and backward, whether a module runs it or not: see ttap log");
   verb->add_flag("--stacks", recording.stacks, "The Python stack of every operator");
   choice("--format", recording.format, "FORMAT", {"ttap", "pt", "safetensors", "npy"},
          "Of the files: ttap, pt, safetensors or npy");

@@ -29,6 +29,7 @@ class NameFilter:
         self.given = given
         self._predicate: Predicate | None = None
         self._patterns: list[re.Pattern[str]] | None = None
+        self._of_operators: set[re.Pattern[str]] = set()  # those that were found in the name of one
         if given is None:
             return
         if callable(given):
@@ -53,13 +54,17 @@ class NameFilter:
         """Whether an operator of this name, `scope:aten::mm`, is recorded; a function is given None for the module."""
         if self._predicate is not None:
             return bool(self._predicate(name, None))  # type: ignore[arg-type]
-        return self._patterns is None or any(pattern.search(name) for pattern in self._patterns)
+        if self._patterns is None:
+            return True
+        found = [pattern for pattern in self._patterns if pattern.search(name)]
+        self._of_operators.update(found)
+        return bool(found)
 
     def unmatched(self, names: Sequence[str]) -> list[str]:
-        """A line for each pattern that none of the names has, with the names nearest to it."""
+        """A line for each pattern that none of the names has, with the names nearest to it; and no operator so far."""
         lines = []
         for pattern in self._patterns or []:
-            if any(pattern.search(name) for name in names):
+            if pattern in self._of_operators or any(pattern.search(name) for name in names):
                 continue
             nearest = nearest_names(pattern.pattern, names)
             line = f"the pattern '{pattern.pattern}' matches none of {len(names)} modules"

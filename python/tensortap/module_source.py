@@ -38,6 +38,7 @@ class Root:
     taps: list[Tap] = field(default_factory=list)
     scripted: list[Whereabouts] = field(default_factory=list)  # modules that take no hooks
     passes: int = 0
+    inherited: bool = False  # it was called before this process was forked, and need not be called here
 
     def kept(self) -> list[Tap]:
         """Those whose tensors are recorded."""
@@ -178,10 +179,9 @@ class ModuleSource:
 
     def enter(self, module: nn.Module) -> None:
         """A root is about to be called."""
-        before = self.tracker.count
-        self.tracker.enter(module)
+        owns_pass = self.tracker.enter(module)
         root = self._scoped.get(module)
-        if root is not None and self.tracker.count > before:
+        if root is not None and owns_pass:
             root.passes += 1
 
     def attach_late(self, module: nn.Module, args: tuple) -> None:
@@ -280,6 +280,8 @@ class ModuleSource:
         self.coverage.outside_steps = self.tracker.outside
 
     def _cover(self, root: Root) -> None:
+        if root.inherited and root.passes == 0 and not any(tap.called_below for tap in root.taps):
+            return
         self.coverage.count_root(root.name, len(root.names), len(root.kept()), root.passes)
         for tap in root.kept():
             if any(known is None or known is root for known in tap.called_below):
@@ -294,7 +296,7 @@ class ModuleSource:
     def after_fork(self) -> None:
         """In a child: nothing was called yet."""
         for root in self._roots:
-            root.passes = 0
+            root.passes, root.inherited = 0, True
             for tap in root.taps:
                 tap.called_below.clear()
                 tap.counts.clear()

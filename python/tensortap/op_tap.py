@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from tensortap.compiling import Compiling
 from tensortap.kernels import Kernels
 from tensortap.live_rows import row_options
 from tensortap.module_scopes import ModuleScopes
+from tensortap.passes import SKIPPED
 from tensortap.swapping import Swapping
 from tensortap.tensor_kinds import describe, take_apart
 
@@ -38,11 +40,23 @@ class OpTap:
         self._scopes: ModuleScopes | None = None
         self._aids: list[Any] = []
         self._ended: list[dict[str, Any]] = []  # counts of sources that were stopped
+        self._first: Callable[[], None] | None = None  # is called once, before the first operator is recorded
+        self._first_lock = threading.Lock()
 
     def start(self, core: _core.Recorder) -> None:
-        """Begins, with a recorder of this process."""
-        options = self._options
+        """Begins, or goes on, with a recorder of this process."""
+        if self._source is None:
+            self._observe()
         self._core = core
+        self._source.set_recorder(core.address)
+
+    def watch(self, first: Callable[[], None]) -> None:
+        """Begins without a recorder: `first` is called when there is an operator to be recorded, which waits for it."""
+        self._first, self._first_lock = first, threading.Lock()
+        self._observe()
+
+    def _observe(self) -> None:
+        options = self._options
         self._source = self._ops.OpSource(
             view="dispatch",
             inputs=True,
@@ -57,7 +71,7 @@ class OpTap:
             take_apart=functools.partial(take_apart, most_decoded=options.core.device_staging_bytes),
             hook=None,
             limit_bytes=0,
-            recorder=core.address,
+            recorder=0,  # it comes later
             **row_options(options.live_rows),
         )
         self._scopes = ModuleScopes(self._source, self._models, self._name_given)
@@ -67,7 +81,14 @@ class OpTap:
 
     def _level_of(self, name: str) -> int | None:
         options = self._options
-        return options.levels.of_name(name) if options.filter.selects_op(name) else None
+        if not options.filter.selects_op(name):
+            return None
+        if self._first is not None:
+            with self._first_lock:
+                if self._first is not None:
+                    self._first()
+                    self._first = None
+        return options.levels.of_name(name)
 
     def stop(self) -> None:
         """Ends it; before the recorder is closed."""
@@ -90,9 +111,14 @@ class OpTap:
             self._source.launch_waiting()
 
     def set_pass(self, number: int | None) -> None:
-        """The pass of this thread's operators; None: they belong to none."""
+        """The pass of this thread's operators; None: it has none of its own, SKIPPED: they are left out."""
         if self._source is not None:
-            self._source.set_pass(-1 if number is None else number)
+            self._source.set_pass(-1 if number is None else -2 if number == SKIPPED else number)
+
+    def set_pass_of_others(self, number: int | None) -> None:
+        """The pass of operators on threads that have none of their own; None: they belong to none."""
+        if self._source is not None:
+            self._source.set_pass_of_others(-1 if number is None else number)
 
     def enter_early(self, module: nn.Module) -> None:
         """A module is being called, of which the modules' hooks may not have been told yet."""

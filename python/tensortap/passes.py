@@ -64,8 +64,7 @@ class ThreadState(threading.local):
     def tell(self) -> None:
         """Whoever wants to know to which pass this thread's work belongs: the backward, to the one that is held."""
         if self._tell is not None:
-            number = self._number if self._number is not None else self.held
-            self._tell(None if number == SKIPPED else number)
+            self._tell(self._number if self._number is not None else self.held)
 
 
 @dataclass
@@ -77,6 +76,7 @@ class OpenPass:
     came: int = 0
     handles: list[RemovableHandle] = field(default_factory=list)  # of hooks that go with the pass
     held_for: int | None = None  # id of the root: its forward is over, and its gradients may come
+    trailing: bool = False  # its forward is over, and what its thread does until the next one belongs to it
     resting: bool = False  # nothing of it is under way, as far as its source knows
     failed: bool = False  # something in it raised: it ends as aborted
     values: Iterator[int] = field(default_factory=lambda: itertools.count(1))  # numbers of its values, for uses
@@ -90,6 +90,9 @@ class PassTracker:
 
     A pass that awaits gradients is held after its forward, until its root is called again on its thread: a loss that is
     a module, called in between, does not end it.
+
+    A whole program has passes that leave no gaps: the first begins before any module is called, with begin_early(), and
+    each lasts at least until the next one of its thread. The newest is that of threads without one.
     """
 
     def __init__(
@@ -100,10 +103,12 @@ class PassTracker:
         steps: NumberSet | None,
         gradients: bool,
         tell: Callable[[int | None], None] | None = None,
+        tell_newest: Callable[[int | None], None] | None = None,
         before_end: Callable[[], None] | None = None,
     ) -> None:
         self._writer = writer
-        self._tell = tell  # is told the pass of the thread that calls it
+        self._tell = tell  # is told the pass of the thread that calls it; None: it has none
+        self._tell_newest = tell_newest  # of a whole program: is told the newest pass, None when there is none
         self._before_end = before_end  # of a pass: the last chance to record something in it
         self._gradients = gradients  # whether any are wanted
         self._manual = manual
@@ -112,29 +117,52 @@ class PassTracker:
 
     def reset(self) -> None:
         """As at the start; for a forked child."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.thread = ThreadState(self._tell)
         self.count = 0  # steps so far, also those left out
         self.left_out = 0  # by `steps`
         self.outside = 0  # calls outside any step
         self.missing_gradients = 0  # awaited in passes that have ended
         self._open: dict[int, OpenPass] = {}
+        self._early: int | None = None  # the first pass, as long as it waits for its first call of a module
+        self._newest: int | None = None
         self._steps_open: list[int] = []  # begun by begin_step() and not ended, on whatever thread
 
     # ---- passes ----
 
     def _begin(self) -> int:
         with self._lock:
-            index = self.count
-            self.count += 1
+            if self._early is None:
+                return self._begin_next()
+            number, self._early = self._early, None
+            if number in self._open:
+                self._open[number].thread = weakref.ref(threading.current_thread())
+            return number
+
+    def _begin_next(self) -> int:
         core = self._writer().core
+        index = self.count
+        self.count += 1
         if self._steps is not None and index not in self._steps:
             self.left_out += 1
             core.skip_pass()
+            self._set_newest(None)
             return SKIPPED
         number = core.open_pass()
         self._open[number] = OpenPass(weakref.ref(threading.current_thread()))
+        self._set_newest(number)
         return number
+
+    def begin_early(self) -> None:
+        """The program does something before it calls a module: the pass of the first call begins now."""
+        with self._lock:
+            if self.count == 0 and not self._manual:
+                self._early = self._begin_next()
+
+    def _set_newest(self, number: int | None) -> None:
+        self._newest = number
+        if self._tell_newest is not None:
+            self._tell_newest(number)
 
     def _end(self, number: int, *, aborted: bool) -> None:
         ended = self._open.pop(number, None)  # not there when it was skipped
@@ -146,6 +174,8 @@ class PassTracker:
         if self.thread.held == number:
             self.thread.held = None
             self.thread.tell()
+        if self._newest == number:
+            self._set_newest(max(list(self._open), default=None))
         if self._before_end is not None:
             self._before_end()
         self._writer().close_pass(number, aborted=aborted or ended.failed)
@@ -172,7 +202,10 @@ class PassTracker:
         self._drop_stale(self.thread)
         self.end_what_is_over()
         for number, opened in list(self._open.items()):
-            self._end(number, aborted=opened.held_for is None and not opened.resting)
+            # Nothing of an early pass is under way, unless the program ends by an exception.
+            is_whole = number == self._early and getattr(sys, "last_value", None) is None
+            waits = opened.held_for is not None or opened.trailing or opened.resting
+            self._end(number, aborted=not (is_whole or waits))
 
     def end_what_is_over(self) -> None:
         """Ends this thread's pass if the call that it lasts for is over, of which no hook has told."""
@@ -184,26 +217,30 @@ class PassTracker:
 
     def _hold_or_end(self, number: int, root: nn.Module) -> None:
         opened = self._open.get(number)
+        if opened is None:
+            return
         # With checkpoints nothing may be awaited yet: there is no graph before the backward.
-        if (
-            opened is not None
-            and not opened.failed
-            and (opened.awaited > 0 or (self._gradients and torch.is_grad_enabled()))
-        ):
+        if not opened.failed and (opened.awaited > 0 or (self._gradients and torch.is_grad_enabled())):
             opened.held_for = id(root)
-            self.thread.held = number
-            self.thread.tell()
+        elif self._tell_newest is not None:
+            opened.trailing = True
         else:
             self._end(number, aborted=False)
+            return
+        self.thread.held = number
+        self.thread.tell()
 
     def _end_held(self, root: nn.Module) -> None:
         """Before a root's next pass: ends its last one, those of threads that are gone, and the oldest of too many."""
-        waiting = list(self._open.items())
-        held = [(number, opened) for number, opened in waiting if opened.held_for is not None or opened.resting]
+        held = [
+            (number, opened)
+            for number, opened in list(self._open.items())
+            if opened.held_for is not None or opened.trailing or opened.resting
+        ]
         mine = threading.current_thread()
         for number, opened in held:
             thread = opened.thread()
-            is_last = thread is mine and opened.held_for == id(root)
+            is_last = thread is mine and (opened.held_for == id(root) or opened.trailing)
             if is_last or thread is None or not thread.is_alive():
                 self._end(number, aborted=False)
         still = [
@@ -230,8 +267,8 @@ class PassTracker:
 
     # ---- the outermost call ----
 
-    def enter(self, module: nn.Module) -> None:
-        """A root is about to be called."""
+    def enter(self, module: nn.Module) -> bool:
+        """A root is about to be called; whether that is a pass of its own."""
         thread = self.thread
         self._drop_stale(thread, module)
         before, owns = thread.number, False
@@ -245,6 +282,7 @@ class PassTracker:
                 self._end_held(module)
                 thread.number, owns = self._begin(), True
         thread.scopes.append(Scope(module, before, owns, sys.exc_info()[1]))
+        return owns
 
     def leave(self, module: nn.Module) -> None:
         """The call is over; when the pass is its own, so is the pass."""
@@ -262,10 +300,9 @@ class PassTracker:
         number, thread.number = thread.number, scope.number
         if not scope.owns or number is None:
             return
-        if failed:
-            self._end(number, aborted=True)
-        else:
-            self._hold_or_end(number, scope.module)
+        if failed and (opened := self._open.get(number)) is not None:
+            opened.failed = True
+        self._hold_or_end(number, scope.module)
 
     def _drop_stale(self, thread: ThreadState, entering: nn.Module | None = None) -> None:
         # KeyboardInterrupt and the like pass by the hooks at the end of a call.
@@ -290,7 +327,9 @@ class PassTracker:
         self.end_what_is_over()
         if self.thread.number is not None:
             return self.thread.number
-        return self._steps_open[-1] if self._steps_open else self.thread.held
+        if self._steps_open:
+            return self._steps_open[-1]
+        return self._newest if self._tell_newest is not None and self.thread.held is None else self.thread.held
 
     def number_of_call(
         self, module: nn.Module, earlier: Iterable[int], stray: Callable[[nn.Module], nn.Module | None]

@@ -23,14 +23,20 @@ if TYPE_CHECKING:
 
 
 class Recording(Session):
-    """A recording under way; made by `tensortap.record`. Closing it takes every hook off the models."""
+    """A recording under way; made by `tensortap.record`. Closing it takes every hook off the models.
 
-    def __init__(self, models: Mapping[str, nn.Module] | None, options: Options) -> None:
+    That of a whole program, with operators, has all of them in its passes, also those that no module runs.
+    """
+
+    def __init__(
+        self, models: Mapping[str, nn.Module] | None, options: Options, *, whole_program: bool = False
+    ) -> None:
         super().__init__(options)
         self._described: list[dict[str, Any]] = []
         self._finder: RootFinder | None = None
         self.ops: OpTap | None = None
         self._graphs: CudaGraphs | None = None
+        self._whole_program = whole_program and options.ops
         if self._closed:
             return
         from tensortap import metadata
@@ -53,12 +59,14 @@ class Recording(Session):
             steps=options.steps,
             gradients=options.ops or bool(options.roles & {"grad_out", "grad_in"}),
             tell=self.ops.set_pass if self.ops is not None else None,
+            tell_newest=self.ops.set_pass_of_others if self.ops is not None and self._whole_program else None,
             before_end=self.ops.launch_waiting if self.ops is not None else None,
         )
         self._source = ModuleSource(self)
         if models is None:
-            # A directory is made by the first process that runs a module, and only by those that do.
+            # A directory is made by the processes that run a module, or an operator to be recorded, and only by them.
             self._finder = RootFinder(self._source)
+            self._watch_operators()
             return
         self._writer_now()
         try:
@@ -122,6 +130,10 @@ class Recording(Session):
         if self._finder is not None:
             self._finder.before(module, args)
 
+    def _watch_operators(self) -> None:
+        if self.ops is not None and self._whole_program:
+            self.ops.watch(lambda: self._source.guarded(self.tracker.begin_early))
+
     def _writer_made(self, writer: Writer) -> None:
         if self.ops is not None:
             self.ops.start(writer.core)
@@ -169,6 +181,7 @@ class Recording(Session):
         super()._after_fork()
         self._source.after_fork()
         self._source.coverage = self._coverage
+        self._watch_operators()
 
 
 def record(

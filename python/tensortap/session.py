@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ class Session:
         self.options = options
         self._closed = options.directory is None
         self._writer: Writer | None = None
+        self._making_writer = threading.RLock()
         self._rank_directory: Path | None = None
         self._cannot_write: str | None = None
         self._warned: set[str] = set()
@@ -97,18 +99,26 @@ class Session:
     def _writer_now(self) -> Writer:
         """This process's writer; a forked child makes its own when it first records something."""
         if self._writer is None:
-            from tensortap.writer import Writer
-
-            if self._cannot_write is not None:
-                raise RuntimeError(self._cannot_write)
-            try:
-                self._writer = Writer.acquire(self)
-            except OSError as error:
-                self._cannot_write = str(error)  # trying again in every call would cost, and say nothing new
-                raise
-            self._rank_directory = self._writer.rank_directory
-            self._writer_made(self._writer)
+            with self._making_writer:
+                self._make_writer()
+        assert self._writer is not None
         return self._writer
+
+    def _make_writer(self) -> None:
+        from tensortap.writer import Writer
+
+        if self._writer is not None:
+            return
+        if self._cannot_write is not None:
+            raise RuntimeError(self._cannot_write)
+        try:
+            writer = Writer.acquire(self)
+        except OSError as error:
+            self._cannot_write = str(error)  # trying again in every call would cost, and say nothing new
+            raise
+        self._rank_directory = writer.rank_directory
+        self._writer = writer
+        self._writer_made(writer)
 
     def _writer_made(self, writer: Writer) -> None:
         """For the source: there is a writer now, in a forked child a new one."""
@@ -148,6 +158,7 @@ class Session:
     def _after_fork(self) -> None:
         """In a forked child: the writer is the parent's."""
         self._writer = None
+        self._making_writer = threading.RLock()
         self._rank_directory = None
         self.tracker.reset()
         if self._coverage is not None:

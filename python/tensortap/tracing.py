@@ -313,7 +313,7 @@ def trace(
         take_apart=take_apart,
         hook=guarded_hook(hooks) if hooks is not None else None,
         limit_bytes=_size(memory, "memory"),
-        recorder=0,
+        recorder=None,
         **row_options(live := LiveRows.of(rows, padded)),
     )
     options = {"level": level, "view": view, "inputs": inputs, "outputs": outputs, "ids": ids, "stacks": stacks,

@@ -42,14 +42,14 @@ void RecorderOpSink::begin(OpCall& call) {
     return;
   }
   const bool has_stack = call.stack > 0 && call.stack <= stacks_.size();
-  call.event = recorder_.begin_event({.name = texts_.text(call.name),
-                                      .kind = to_string(call.kind),
-                                      .parent = event_of(call.parent, call.pass),
-                                      .stack = has_stack ? std::string_view(stacks_[call.stack - 1]) : "",
-                                      .pass = static_cast<uint32_t>(call.pass),
-                                      .level = call.level,
-                                      .again = false,
-                                      .graph = call.graph});
+  call.event = recorder_.load()->begin_event({.name = texts_.text(call.name),
+                                              .kind = to_string(call.kind),
+                                              .parent = event_of(call.parent, call.pass),
+                                              .stack = has_stack ? std::string_view(stacks_[call.stack - 1]) : "",
+                                              .pass = static_cast<uint32_t>(call.pass),
+                                              .level = call.level,
+                                              .again = false,
+                                              .graph = call.graph});
   call.number = call.event.number;
 }
 
@@ -63,7 +63,7 @@ void RecorderOpSink::take(OpCall& call, const OpTensor& tensor, const OpTensorSo
     call.fingerprints.push_back(source.known != nullptr ? *source.known : fingerprint(source.view));
     place.known = &call.fingerprints.back();
   }
-  recorder_.capture(call.event, source.view, place);
+  recorder_.load()->capture(call.event, source.view, place);
 }
 
 void RecorderOpSink::deliver(const Event& event, const OpTensor& tensor, const OpTensorSource& source) {
@@ -73,12 +73,18 @@ void RecorderOpSink::deliver(const Event& event, const OpTensor& tensor, const O
   }
   Place place = place_of(tensor, source);
   if (source.later) place.later = &source.later;
-  recorder_.capture(event, source.view, place);
+  recorder_.load()->capture(event, source.view, place);
 }
 
 GraphPass* RecorderOpSink::graph(int device, cuda::Stream stream) {
-  const auto pass = recorder_.graph_pass(device, stream);
+  Recorder* recorder = recorder_;
+  if (recorder == nullptr) return nullptr;
+  const auto pass = recorder->graph_pass(device, stream);
   return pass.ok() ? *pass : nullptr;
+}
+
+void RecorderOpSink::end_capture(cuda::Stream stream) {
+  if (Recorder* recorder = recorder_) (void)recorder->end_capture(stream);
 }
 
 void RecorderOpSink::end(OpCall& call) {
@@ -90,11 +96,11 @@ void RecorderOpSink::end(OpCall& call) {
                      .tensor = use.tensor,
                      .value = use.value,
                      .written = use.written});
-  recorder_.end_event(call.event, {.arguments = texts_.text(call.arguments),
-                                   .results = texts_.text(call.results),
-                                   .notes = texts_.text(call.notes),
-                                   .forward = event_of(call.forward, call.pass),
-                                   .uses = uses_});
+  recorder_.load()->end_event(call.event, {.arguments = texts_.text(call.arguments),
+                                           .results = texts_.text(call.results),
+                                           .notes = texts_.text(call.notes),
+                                           .forward = event_of(call.forward, call.pass),
+                                           .uses = uses_});
 }
 
 }  // namespace ttap

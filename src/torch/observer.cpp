@@ -233,7 +233,7 @@ void Observer::remember_forward(const at::RecordFunction& function, const Forwar
 
 // An autograd.Function of the program: its backward belongs to the last operator that its forward ran.
 void Observer::end_function(const at::RecordFunction& function, const ThreadState& thread) {
-  remember_forward(function, {thread.last_event, thread.last_scope, thread.pass});
+  remember_forward(function, {thread.last_event, thread.last_scope, own_or_shared(thread.pass)});
 }
 
 // An operator turned out not to be recorded: what it was the first to use must be kept with another one.
@@ -280,7 +280,7 @@ void Observer::enter(std::string_view name, std::string_view notes, bool makes_e
     call.kind = OpKind::kModule;
     call.name = scope.name;
     call.thread = thread->thread;
-    call.pass = thread->pass;
+    call.pass = own_or_shared(thread->pass);
     call.parent = outer;
     call.graph = GpuTaps::is_capturing() ? graph_here() : nullptr;
     call.start_ns = ticks_.now_ns();

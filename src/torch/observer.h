@@ -143,8 +143,10 @@ class Observer {
   static void deafen(int by);
   // torch.compile is at work on this thread; nests.
   static void compiling(int by);
-  // The pass of this thread's calls, for a recorder; -1: none.
+  // The pass of this thread's calls, for a recorder; -1: it has none of its own, -2: they are not to be recorded.
   void set_pass(int64_t number);
+  // The pass of the calls of threads that have none of their own; -1: none.
+  void set_pass_of_others(int64_t number) { pass_of_others_.store(number, std::memory_order_relaxed); }
 
   Counts counts() const;
   TextTable& texts() { return texts_; }
@@ -224,6 +226,7 @@ class Observer {
   template <class Call>
   uint64_t find_scope(Call& call, const ThreadState& thread, uint64_t number);
   void set_head(OpHead& head, const ThreadState& thread, const Frame* parent, bool backward);
+  int64_t own_or_shared(int64_t pass) const;
   const Name* place_call(Frame& frame, const ThreadState& thread, const std::string& operation, uint64_t number,
                          std::unique_lock<SpinLock>& lock);
   bool begin_call(Frame& frame, const ThreadState& thread, const Frame* parent, OpKind kind, const Name& name,
@@ -272,6 +275,7 @@ class Observer {
   bool only_shapes_ = false;  // of calls whose level does not ask for more
   std::shared_ptr<Link> link_;
   std::atomic<int> slot_{-1};
+  std::atomic<int64_t> pass_of_others_{-1};
 
   TextTable texts_;
   PlaceTable places_;

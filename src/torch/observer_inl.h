@@ -38,9 +38,13 @@ inline const Observer::Name* Observer::place_call(Frame& frame, const ThreadStat
   return recent.key == key ? &recent.name : find_name(frame, operation, key, lock);
 }
 
+inline int64_t Observer::own_or_shared(int64_t pass) const {
+  return pass == -1 ? pass_of_others_.load(std::memory_order_relaxed) : pass;
+}
+
 inline void Observer::set_head(OpHead& head, const ThreadState& thread, const Frame* parent, bool backward) {
   head.thread = thread.thread;
-  head.pass = backward && thread.pass < 0 ? thread.nodes.back().pass : thread.pass;
+  head.pass = own_or_shared(backward && thread.pass < 0 ? thread.nodes.back().pass : thread.pass);
   head.forward = backward && thread.nodes.back().pass == head.pass ? thread.nodes.back().forward : kNoEvent;
   head.parent = parent != nullptr && parent->logged ? parent->call.number
                 : thread.scopes.empty()             ? kNoEvent

@@ -31,17 +31,17 @@ OpView view_named(std::string_view name) {
   throw nb::value_error("a view is one of dispatch, all, leaf");
 }
 
-// An observer with where it puts what it sees: memory, or a recorder that outlives it.
+// An observer with where it puts what it sees: memory, or a recorder that outlives it, and that may come later (null).
 class OpSource {
  public:
   OpSource(const ObserverOptions& options, nb::object decide, nb::object describe, nb::object take_apart,
-           nb::object hook, uint64_t limit_bytes, Recorder* recorder)
+           nb::object hook, uint64_t limit_bytes, std::optional<Recorder*> recorder)
       : held_{std::move(decide), std::move(describe), std::move(take_apart), std::move(hook)},
         observer_(options, python_side({.decide = function(held_[0]),
                                         .describe = function(held_[1]),
                                         .take_apart = function(held_[2]),
                                         .hook = function(held_[3])})) {
-    if (recorder != nullptr) {
+    if (recorder) {
       recorder_sink_ = std::make_unique<RecorderOpSink>(*recorder, observer_.texts(), observer_.places());
       RecorderOpSink* sink = recorder_sink_.get();
       observer_.set_sink(
@@ -58,6 +58,10 @@ class OpSource {
   OpSource(const OpSource&) = delete;
   OpSource& operator=(const OpSource&) = delete;
 
+  void set_recorder(uintptr_t address) {
+    if (recorder_sink_ == nullptr) throw nb::value_error("what is kept in memory goes to no recorder");
+    recorder_sink_->set_recorder(*reinterpret_cast<Recorder*>(address));
+  }
   void start() { observer_.start(); }
   void stop() {
     const nb::gil_scoped_release released;
@@ -131,8 +135,10 @@ void init_tracing(nb::module_& m) {
           "__init__",
           [](OpSource* self, std::string_view view, int level, bool inputs, bool outputs, bool ids, bool stacks,
              bool all_threads, bool compilation, nb::object decide, nb::object describe, nb::object take_apart,
-             nb::object hook, uint64_t limit_bytes, uintptr_t recorder, int64_t padded, uintptr_t rows,
+             nb::object hook, uint64_t limit_bytes, std::optional<uintptr_t> recorder, int64_t padded, uintptr_t rows,
              bool rows_are_64_bit) {
+            std::optional<Recorder*> to;
+            if (recorder) to = reinterpret_cast<Recorder*>(*recorder);
             new (self) OpSource({.view = view_named(view),
                                  .level = static_cast<Level>(level),
                                  .inputs = inputs,
@@ -142,12 +148,14 @@ void init_tracing(nb::module_& m) {
                                  .all_threads = all_threads,
                                  .compilation = compilation},
                                 std::move(decide), std::move(describe), std::move(take_apart), std::move(hook),
-                                limit_bytes, reinterpret_cast<Recorder*>(recorder));
+                                limit_bytes, to);
             self->observer().set_rows({padded, {reinterpret_cast<const void*>(rows), rows_are_64_bit}});
           },
           nb::kw_only(), "view"_a, "level"_a, "inputs"_a, "outputs"_a, "ids"_a, "stacks"_a, "all_threads"_a,
           "compilation"_a, "decide"_a.none(), "describe"_a.none(), "take_apart"_a.none(), "hook"_a.none(),
-          "limit_bytes"_a, "recorder"_a, "padded"_a = -1, "rows"_a = 0, "rows_are_64_bit"_a = true)
+          "limit_bytes"_a, "recorder"_a.none(), "padded"_a = -1, "rows"_a = 0, "rows_are_64_bit"_a = true)
+      .def("set_recorder", &OpSource::set_recorder, "address"_a,
+           "The recorder, of a source that was made with 0 for it.")
       .def("start", &OpSource::start)
       .def("stop", &OpSource::stop)
       .def(
@@ -169,6 +177,9 @@ void init_tracing(nb::module_& m) {
           "raised"_a = false)
       .def(
           "set_pass", [](OpSource& source, int64_t number) { source.observer().set_pass(number); }, "number"_a)
+      .def(
+          "set_pass_of_others", [](OpSource& source, int64_t number) { source.observer().set_pass_of_others(number); },
+          "number"_a)
       .def("begin_kernel", &begin_kernel, "library"_a, "name"_a, "arguments"_a)
       .def("end_kernel",
            [](OpSource& source) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -15,18 +16,27 @@ if TYPE_CHECKING:
 _lock = threading.Lock()
 _first_call: Any = None  # the handle of the hook that waits for it
 _recording: Recording | None = None
+_stepped_aside = False
 
 
-def start() -> None:
+def await_first_call() -> None:
     """Records every module that is called outermost. Called when torch.nn.Module has been made.
 
     PyTorch is half imported then, so the recording begins with the first call of a module.
     """
     global _first_call
+    if _stepped_aside:
+        return
     from torch.nn.modules.module import register_module_forward_pre_hook
 
     _first_call = register_module_forward_pre_hook(_at_first_call)
     ignore_warning_of_global_hooks()
+
+
+def begin_with_operators() -> None:
+    """Records operators too, from now on. Called when PyTorch has been imported."""
+    if _begin() is not None:
+        atexit.register(step_aside)  # also where nothing has been recorded: operators are observed no longer
 
 
 def _at_first_call(module: Any, args: Any) -> None:
@@ -34,32 +44,35 @@ def _at_first_call(module: Any, args: Any) -> None:
 
     if torch.compiler.is_compiling():
         return
-    _begin(module, args)
+    recording = _begin()
+    if recording is not None:
+        recording.first_call(module, args)
 
 
-def _begin(module: Any, args: Any) -> None:
+def _begin() -> Recording | None:
+    """The recording, if it began now."""
     global _first_call, _recording
     with _lock:
         if _first_call is None:
-            return
+            return None
         _first_call.remove()
         _first_call = None
         if not os.environ.get("TTAP_DIR"):
-            return
+            return None
         from tensortap.recording import Recording, options_of
 
         try:
-            _recording = Recording(None, options_of())
+            _recording = Recording(None, options_of(), whole_program=True)
         except (Exception, SystemExit) as error:  # a filter's file may call sys.exit()
             print(f"ttap run: process {os.getpid()} is not recorded: {error}", file=sys.stderr)
-            return
-    _recording.first_call(module, args)
+        return _recording
 
 
 def step_aside() -> None:
     """The program records by itself: it knows better what."""
-    global _first_call, _recording
+    global _first_call, _recording, _stepped_aside
     with _lock:
+        _stepped_aside = True
         if _first_call is not None:
             _first_call.remove()
             _first_call = None

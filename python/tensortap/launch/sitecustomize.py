@@ -1,7 +1,7 @@
 """Python imports this at its start when `ttap run` has put its folder on PYTHONPATH.
 
-It waits until the program imports torch.nn, and then starts recording. A program that never does is left alone. The
-sitecustomize module that this one hides is imported in its place.
+It waits until the program imports torch.nn, and then starts recording; operators, when all of PyTorch is imported. A
+program that never does is left alone. The sitecustomize module that this one hides is imported in its place.
 """
 
 import importlib.abc
@@ -11,10 +11,13 @@ import os
 import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_AWAITED = "torch.nn.modules.module"
+# Modules, and the function of tensortap.launch that is called when one has been imported.
+_AWAITED = {"torch.nn.modules.module": "await_first_call"}
+if os.environ.get("TTAP_OPS") == "1":
+    _AWAITED["torch"] = "begin_with_operators"
 
 
-def _start():
+def _start(function):
     try:
         try:
             from tensortap import launch
@@ -22,8 +25,9 @@ def _start():
             # The program's interpreter need not have the package installed.
             sys.path.append(_package_path())
             from tensortap import launch
-        launch.start()
+        getattr(launch, function)()
     except Exception as error:
+        _AWAITED.clear()
         print(f"ttap run: process {os.getpid()} ({sys.executable}) is not recorded: {error}", file=sys.stderr)
         if isinstance(error, ImportError):
             print(
@@ -52,14 +56,15 @@ class _StartAfter(importlib.abc.Loader):
     def exec_module(self, module):
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
-        _start()
+        if module.__name__ in _AWAITED:
+            _start(_AWAITED.pop(module.__name__))
 
 
 class _Finder(importlib.abc.MetaPathFinder):
+    # Who only asks whether there is PyTorch does not import it.
     def find_spec(self, name, path=None, target=None):
-        if name != _AWAITED:
+        if name not in _AWAITED:
             return None
-        sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
             spec.loader = _StartAfter(spec.loader)
