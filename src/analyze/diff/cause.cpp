@@ -7,10 +7,13 @@
 #include <limits>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "analyze/diff/dataflow.h"
 #include "analyze/diff/op_list.h"
 #include "analyze/diff/role_flow.h"
+#include "analyze/diff/rounding.h"
 #include "store/graph/graph_notes.h"
 
 namespace ttap {
@@ -43,6 +46,7 @@ struct NodeHash {
 
 struct BitsHash {
   size_t operator()(const Hash128& hash) const { return hash.low; }
+  size_t operator()(const std::pair<Hash128, Hash128>& bits) const { return bits.first.low ^ (bits.second.low * 31); }
 };
 
 // An error that came in within tolerance and left beyond it, having grown less than this many times, is not the
@@ -65,14 +69,14 @@ Relative relative(const TensorDiff& tensor) {
   if (tensor.verdict == Verdict::kIdentical) return {};
   // What the statistics give is the least it can be, and no measure of growth.
   if (tensor.measures == nullptr || tensor.evidence != Evidence::kValues) return {std::nan(""), std::nan("")};
-  const double whole = relative_error(tensor);
+  const double whole = tensor.rounding > 0 ? tensor.measures->rmse / tensor.measures->rms_a : relative_error(tensor);
   return {whole, tensor.measures->max_abs / tensor.measures->rmse * whole};
 }
 
 class Blame {
  public:
   Blame(const Side& a, const Side& b, std::span<TensorDiff> tensors)
-      : a_(a), b_(b), tensors_(tensors), dataflow_(a, b, tensors) {
+      : a_(a), b_(b), tensors_(tensors), dataflow_(a, b, tensors), rounding_(a, b, tensors) {
     for (uint32_t i = 0; i < tensors.size(); ++i) {
       const TensorRecord record = record_at(i);
       const RoleFlow flow = flow_of(record.role);
@@ -89,6 +93,7 @@ class Blame {
   void find() {
     for (uint32_t i = 0; i < tensors_.size(); ++i) {
       if (tensors_[i].like_rounding) expect_rounding(i);
+      explain_by_rounding(i);
       if (!parted(tensors_[i])) {
         agreed_before_ |= tensors_[i].verdict == Verdict::kIdentical || tensors_[i].verdict == Verdict::kWithin;
         continue;
@@ -302,6 +307,44 @@ class Blame {
     tensors_[i].evidence = Evidence::kStatistics;
   }
 
+  // An error is held against what was summed to make the value, not only against what is left of it.
+  void explain_by_rounding(uint32_t i) {
+    TensorDiff& tensor = tensors_[i];
+    const bool by_values = tensor.evidence == Evidence::kValues;
+    const bool by_statistics = tensor.evidence == Evidence::kStatistics || tensor.like_rounding;
+    if (!parted(tensor) || !(by_values || by_statistics) || tensor.verdict == Verdict::kShapeMismatch) return;
+    const auto bits = bits_of_pair(i);
+    if (came_in(i) || !is_of_op(i)) {
+      // What a module was given or returned is the value of an op.
+      if (const auto found = bits ? rounded_.find(*bits) : rounded_.end();
+          found != rounded_.end() && is_below(found->second, tensor))
+        accept_as_rounding(found->second, tensor);
+      return;
+    }
+    Node node;
+    ask_dataflow(i, node);
+    if (!node.exact || node.other || node.unknown > 0 || !in_progress_.insert(i).second) return;
+    for (const uint32_t k : node.inputs)
+      if (k > i && parted(tensors_[k]) && !tensors_[k].like_rounding) explain_by_rounding(k);
+    in_progress_.erase(i);
+    const double floor = rounding_.floor_of(i);
+    if (!is_below(floor, tensor)) return;
+    const bool rounded =
+        node.within > 0 || tensor.match.by == MatchedBy::kPlace ||
+        std::ranges::any_of(node.inputs, [&](uint32_t k) { return tensors_[k].verdict == Verdict::kWithin; });
+    if (!by_values && !rounded && !is_nothing_but_rounding(floor, tensor)) return;
+    rounding_began_ = true;
+    accept_as_rounding(floor, tensor);
+    if (bits) rounded_.emplace(*bits, floor);
+  }
+  std::optional<std::pair<Hash128, Hash128>> bits_of_pair(uint32_t i) const {
+    const Match& match = tensors_[i].match;
+    if (match.a == kNoTensor || match.b == kNoTensor) return std::nullopt;
+    const TensorRecord a = a_.tensor(match.a), b = b_.tensor(match.b);
+    if (!a.has_fingerprint || !b.has_fingerprint) return std::nullopt;
+    return std::pair(a.fingerprint.hash, b.fingerprint.hash);
+  }
+
   static uint64_t inputs_of(const Node& node) {
     return node.inputs.size() + node.same_bits + node.within + node.unknown;
   }
@@ -431,6 +474,9 @@ class Blame {
   const Side& b_;
   std::span<TensorDiff> tensors_;
   Dataflow dataflow_;
+  Rounding rounding_;
+  std::unordered_set<uint32_t> in_progress_;                                   // explain_by_rounding()
+  std::unordered_map<std::pair<Hash128, Hash128>, double, BitsHash> rounded_;  // of both sides → what explains it
   std::unordered_map<NodeKey, Node, NodeHash> nodes_;
   std::unordered_map<Hash128, uint32_t, BitsHash> made_;  // B's bits of every output that parted so far
   bool agreed_before_ = false;

@@ -215,7 +215,8 @@ void Dataflow::compare(const Argument& x, const Argument& y, Inputs& inputs) con
   collect(b_, a_, {y}, of_b);
   merge(both, std::move(of_b));
   const bool known = both.unknown == 0 && x.record != kNoTensor && y.record != kNoTensor;
-  const bool explained = std::ranges::any_of(both.found, [&](uint32_t k) { return parted(tensors_[k]); });
+  const bool explained =
+      std::ranges::any_of(both.found, [&](uint32_t k) { return parted(tensors_[k]) || tensors_[k].rounding > 0; });
   if (known && !explained) {
     const TensorRecord a = a_.side.tensor(x.record), b = b_.side.tensor(y.record);
     if (is_rounded(a, b)) {

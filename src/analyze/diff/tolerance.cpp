@@ -80,6 +80,11 @@ DefaultTolerance default_tolerance(DType coarser) {
   return entry != nullptr ? entry->by_default : DefaultTolerance{};
 }
 
+double epsilon_of(DType dtype) {
+  const DTypeTolerance* entry = entry_of(dtype);
+  return entry != nullptr ? entry->epsilon : 0;
+}
+
 bool Judge::accepts(const Measures& measures) const {
   if (!predicate)
     return measures.outside == 0 && !(measures.rmse > most_relative * (std::isnan(scale) ? measures.rms_a : scale));

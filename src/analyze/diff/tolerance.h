@@ -28,6 +28,8 @@ struct DefaultTolerance {
   double relative = 0;
 };
 DefaultTolerance default_tolerance(DType coarser);
+// From 1 to the next value; 0 for integers and bool.
+double epsilon_of(DType dtype);
 
 // What a quantized side is granted besides: the format's own error, twice as large as it usually is. One step of its
 // codes beside the value, one step near zero of the block with the largest scale, and the usual error as a whole.

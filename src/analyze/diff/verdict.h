@@ -46,6 +46,8 @@ struct TensorDiff {
   Verdict verdict = Verdict::kIdentical;
   Evidence evidence = Evidence::kNothing;
   bool like_rounding = false;  // inconclusive, and the statistics differ no more than by rounding
+  // Within tolerance only beside what was summed to make it: how much of it may be rounding, as a share of its size.
+  double rounding = 0;
   Cause cause = Cause::kNone;
   uint32_t source = kNoTensor;              // kInherited: position, in the same list, of where the error came from
   std::string reason = {};                  // of the cause, or why it is inconclusive
