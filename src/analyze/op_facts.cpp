@@ -26,6 +26,24 @@ constexpr std::string_view kOverwriting[] = {"bernoulli", "cauchy",     "copy", 
                                              "geometric", "log_normal", "normal",        "random",       "set",
                                              "uniform",   "zero",       "_foreach_copy", "_foreach_zero"};
 
+constexpr std::string_view kRandom[] = {"bernoulli",        "binomial",
+                                        "cauchy",           "dropout",
+                                        "exponential",      "feature_dropout",
+                                        "geometric",        "log_normal",
+                                        "multinomial",      "native_dropout",
+                                        "normal",           "normal_functional",
+                                        "poisson",          "rand",
+                                        "rand_like",        "randint",
+                                        "randint_like",     "randn",
+                                        "randn_like",       "random",
+                                        "randperm",         "rrelu_with_noise",
+                                        "uniform",          "_fused_dropout",
+                                        "alpha_dropout",    "inductor_random",
+                                        "inductor_randint", "_sample_dirichlet",
+                                        "_standard_gamma"};
+// Of those that inductor writes into the names of its kernels.
+constexpr std::string_view kRandomParts[] = {"bernoulli", "native_dropout", "rand", "randint", "randn", "random"};
+
 bool holds(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
@@ -47,6 +65,20 @@ bool leaves_uninitialised(std::string_view op) { return holds(kUninitialised, pl
 bool overwrites_what_it_writes(std::string_view op) {
   const std::string_view overload = split_operator(op).overload;
   return overload == "out" || overload.ends_with("_out") || holds(kOverwriting, plain_op(op));
+}
+
+bool draws_random_numbers(std::string_view op) {
+  const std::string_view name = plain_op(op);
+  if (holds(kRandom, name)) return true;
+  if (name.find("fused_") == std::string_view::npos) return false;
+  return std::ranges::any_of(kRandomParts, [&](std::string_view part) {
+    for (size_t at = name.find(part); at != std::string_view::npos; at = name.find(part, at + 1)) {
+      const std::string_view rest = name.substr(at + part.size());
+      const bool is_whole = at > 0 && name[at - 1] == '_' && (rest.empty() || rest[0] == '_');
+      if (is_whole && !rest.starts_with("_backward")) return true;
+    }
+    return false;
+  });
 }
 
 NonfiniteLiterals nonfinite_literals(std::string_view arguments) {

@@ -15,6 +15,9 @@ bool is_view_op(std::string_view op);
 bool leaves_uninitialised(std::string_view op);
 // Whether a call gives every value of the arguments that it writes to anew, so what stood in them does not matter.
 bool overwrites_what_it_writes(std::string_view op);
+// Its result is another one each time, unless the generator is in the same state; or it is a fused kernel that has one
+// of these in its name.
+bool draws_random_numbers(std::string_view op);
 
 // The literals among the arguments of a call that are not finite: `%0, -inf`, `fill_value=nan`.
 struct NonfiniteLiterals {

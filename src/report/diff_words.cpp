@@ -6,6 +6,8 @@
 #include <set>
 
 #include "analyze/diff/cause.h"
+#include "analyze/event_op.h"
+#include "analyze/op_facts.h"
 #include "report/diff_report.h"
 #include "report/text.h"
 
@@ -135,6 +137,14 @@ std::string verdict_sentence(const DiffReport& report) {
                      unmatched_text(report));
 }
 
+// Whether the call that the tensor is of draws random numbers.
+static bool is_random(const Side& side, uint32_t tensor) {
+  if (tensor == kNoTensor) return false;
+  const uint32_t event = side.tensor(tensor).event;
+  return event < side.event_count() && is_call_of_operator(side.event(event)) &&
+         draws_random_numbers(operator_of(side.event(event)));
+}
+
 std::vector<std::string> evidence_lines(const DiffReport& report) {
   std::vector<std::string> lines;
   const auto place = report.first();
@@ -142,6 +152,10 @@ std::vector<std::string> evidence_lines(const DiffReport& report) {
   const PassDiff& pass = report.passes[place->pass];
   const TensorDiff& tensor = report.at(*place);
   if (tensor.cause != Cause::kNone && !tensor.reason.empty()) lines.push_back(printable(tensor.reason));
+  if (is_random(*pass.a, tensor.match.a) || is_random(*pass.b, tensor.match.b))
+    lines.push_back(
+        "random numbers are drawn there: both runs need the same seed, and compiled code draws others unless "
+        "torch._inductor.config.fallback_random is set");
 
   uint64_t identical = 0, within = 0;
   for (uint32_t i = 0; i < place->tensor; ++i) {

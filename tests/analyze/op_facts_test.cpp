@@ -18,6 +18,16 @@ TEST(OpFacts, KnowsAnOpInEachOfItsForms) {
   EXPECT_FALSE(overwrites_what_it_writes("aten::add_.Tensor"));
 }
 
+TEST(OpFacts, KnowsWhatDrawsRandomNumbers) {
+  for (const char* op : {"aten::bernoulli_.float", "aten::native_dropout", "aten::randn_like", "aten::normal_",
+                         "cpp::cpp_fused_native_dropout_relu_threshold_backward_0", "triton::triton_poi_fused_rand_0"})
+    EXPECT_TRUE(draws_random_numbers(op)) << op;
+  for (const char* op : {"aten::native_dropout_backward", "aten::normalize", "aten::native_layer_norm",
+                         "aten::add.rand", "cpp::cpp_fused_native_dropout_backward_sum_0",
+                         "triton::triton_poi_fused_brand_0", "mine::rand_of_something", ""})
+    EXPECT_FALSE(draws_random_numbers(op)) << op;
+}
+
 TEST(OpFacts, FindsLiteralsThatAreNotFinite) {
   EXPECT_TRUE(nonfinite_literals("[2, 3], -inf, dtype=torch.float32").inf);
   EXPECT_TRUE(nonfinite_literals("%0, %1, inf").inf);

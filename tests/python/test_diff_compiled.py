@@ -135,6 +135,33 @@ def test_a_dropout_is_the_same_whatever_it_is_made_of(make, level):
     assert found.verdict == "identical", found
 
 
+@pytest.mark.parametrize("same_numbers", [True, False])
+def test_a_dropout_of_inductors_is_random_unless_it_draws_as_eager_does(same_numbers):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 4)), torch.randn(4, 8)
+    eager = traced(model, x, True, "fingerprint")
+    model.zero_grad()
+    with torch._inductor.config.patch(fallback_random=same_numbers):
+        found = tap.diff(eager, traced(torch.compile(model), x, True, "fingerprint"))
+    assert (found.verdict != "diverged") == same_numbers, found
+    if not same_numbers:
+        assert found.first.key == "2:aten::mul.Tensor"
+    assert ("random numbers are drawn there" in str(found)) != same_numbers
+
+
+def test_another_seed_is_said():
+    x = torch.ones(8)
+    runs = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        with tap.trace(hashes=True) as trace:
+            nn.functional.dropout(x) + 1
+        runs.append(trace)
+    found = tap.diff(*runs)
+    assert found.first.key.startswith("aten::bernoulli_")
+    assert "random numbers are drawn there: both runs need the same seed" in str(found)
+
+
 def inserted(x, weight, factor=None):
     y = torch.relu(x)
     if factor is not None:
