@@ -44,6 +44,35 @@ constexpr std::string_view kRandom[] = {"bernoulli",        "binomial",
 // Of those that inductor writes into the names of its kernels.
 constexpr std::string_view kRandomParts[] = {"bernoulli", "native_dropout", "rand", "randint", "randn", "random"};
 
+constexpr std::string_view kFromNothing[] = {"arange",
+                                             "eye",
+                                             "full",
+                                             "full_like",
+                                             "inductor_randint",
+                                             "inductor_random",
+                                             "inductor_seed",
+                                             "inductor_seeds",
+                                             "linspace",
+                                             "logspace",
+                                             "new_full",
+                                             "new_ones",
+                                             "new_zeros",
+                                             "ones",
+                                             "ones_like",
+                                             "rand",
+                                             "rand_like",
+                                             "randint",
+                                             "randint_like",
+                                             "randn",
+                                             "randn_like",
+                                             "randperm",
+                                             "scalar_tensor",
+                                             "tril_indices",
+                                             "triu_indices",
+                                             "zeros",
+                                             "zeros_like",
+                                             "iota"};
+
 bool holds(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
@@ -80,6 +109,8 @@ bool draws_random_numbers(std::string_view op) {
     return false;
   });
 }
+
+bool makes_from_nothing(std::string_view op) { return holds(kFromNothing, plain_op(op)) || leaves_uninitialised(op); }
 
 NonfiniteLiterals nonfinite_literals(std::string_view arguments) {
   NonfiniteLiterals found;

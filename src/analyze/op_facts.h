@@ -18,6 +18,8 @@ bool overwrites_what_it_writes(std::string_view op);
 // Its result is another one each time, unless the generator is in the same state; or it is a fused kernel that has one
 // of these in its name.
 bool draws_random_numbers(std::string_view op);
+// Its result depends on no value of its arguments, only on their shapes and its numbers: `ones_like`, `arange`, `rand`.
+bool makes_from_nothing(std::string_view op);
 
 // The literals among the arguments of a call that are not finite: `%0, -inf`, `fill_value=nan`.
 struct NonfiniteLiterals {

@@ -205,6 +205,22 @@ TEST_F(OpCause, AnOpThatOnlyOneSideHasIsWhereItBegins) {
   }
 }
 
+TEST_F(OpCause, WhatIsMadeFromNothingDoesNotStandForACalculation) {
+  // A divides the loss, so its backward divides the seed; B forgot it.
+  for (auto& [side, divides] : {std::pair(&a, true), std::pair(&b, false)}) {
+    const auto x = side->op("aten::mean", {side->outside(1)}, {.bits = 10, .shape = {}});
+    const auto loss = divides ? side->op("aten::div.Tensor", {x}, {.bits = 11, .shape = {}, .size = 0.25}) : x;
+    auto seed = side->op("backward:aten::ones_like", {loss}, {.bits = 5, .shape = {}});
+    if (divides) seed = side->op("backward:aten::div.Tensor", {seed}, {.bits = 6, .shape = {}, .size = 0.25});
+    side->op("backward:aten::expand", {seed}, {.bits = divides ? 7 : 8, .size = divides ? 0.25 : 1.0});
+    side->op("backward:aten::mul.Tensor", {seed, side->outside(1)},
+             {.bits = divides ? 17 : 18, .size = divides ? 0.25 : 1.0});
+  }
+  compare();
+  EXPECT_EQ(first(), "backward:aten::div.Tensor");
+  EXPECT_EQ(at("backward:aten::div.Tensor").match.b, kNoTensor);
+}
+
 TEST_F(OpCause, AnotherTensorThanTheOtherSideGaveIsSaid) {
   for (auto& [side, wrong] : {std::pair(&a, false), std::pair(&b, true)}) {
     const auto x = side->outside(1);

@@ -28,6 +28,14 @@ TEST(OpFacts, KnowsWhatDrawsRandomNumbers) {
     EXPECT_FALSE(draws_random_numbers(op)) << op;
 }
 
+TEST(OpFacts, KnowsWhatDependsOnNoArgument) {
+  for (const char* op : {"aten::ones_like", "aten::zeros", "aten::full", "aten::arange.start", "aten::randn_like",
+                         "aten::new_zeros", "aten::empty.memory_format", "aten::scalar_tensor"})
+    EXPECT_TRUE(makes_from_nothing(op)) << op;
+  for (const char* op : {"aten::div.Tensor", "aten::bernoulli", "aten::clone", "aten::cumsum", "aten::native_dropout"})
+    EXPECT_FALSE(makes_from_nothing(op)) << op;
+}
+
 TEST(OpFacts, FindsLiteralsThatAreNotFinite) {
   EXPECT_TRUE(nonfinite_literals("[2, 3], -inf, dtype=torch.float32").inf);
   EXPECT_TRUE(nonfinite_literals("%0, %1, inf").inf);

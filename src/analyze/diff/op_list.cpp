@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "analyze/event_op.h"
+#include "analyze/op_facts.h"
 #include "core/mix64.h"
 #include "core/op_name.h"
 
@@ -127,6 +128,7 @@ void OpList::add_call(const EventRecord& event, uint32_t index) {
                   .kernel = kernel,
                   .same = !kernel && is_among(parts.name, kSame),
                   .undefined = !kernel && is_among(parts.name, kUndefined),
+                  .constant = !kernel && makes_from_nothing(name.op),
                   .copies = !kernel && (is_among(parts.name, kSame) || is_among(parts.name, kViews) ||
                                         is_among(parts.name, kConversions))});
 }
@@ -142,6 +144,7 @@ void OpList::add_node(const Side& side, uint32_t index) {
                   .given = is_given_node(side.event(index)),
                   .same = is_among(name, kSame),
                   .undefined = is_among(name, kUndefined),
+                  .constant = makes_from_nothing(called.op),
                   .copies = is_among(name, kSame) || is_among(name, kViews) || is_among(name, kConversions)});
 }
 

@@ -33,6 +33,7 @@ struct Op {
   bool given = false;      // a node that hands on what came from outside: its records count as that
   bool same = false;       // its one value is its first argument in every way: detach, clone
   bool undefined = false;  // its value is whatever the memory held: empty
+  bool constant = false;   // its value depends on none of its arguments' values: ones_like
   bool copies = false;     // its value has the bits of an input, or its name says that it leaves values alone
 };
 

@@ -90,12 +90,20 @@ void OpPairing::find_shared() {
   });
 }
 
+bool OpPairing::may_replace(const Op& op_a, const Op& op_b) const {
+  return op_a.name == op_b.name || op_a.kernel || op_b.kernel || op_a.constant == op_b.constant;
+}
+
 void OpPairing::join_values(uint32_t tensor_a, uint32_t tensor_b, MatchedBy by) {
+  if (by == MatchedBy::kPlace && a.position_of(tensor_a) != kNoTensor && b.position_of(tensor_b) != kNoTensor &&
+      !may_replace(a.ops()[a.op_of(tensor_a)], b.ops()[b.op_of(tensor_b)]))
+    return;
   if (is_undefined(side_a, a, tensor_a) || is_undefined(side_b, b, tensor_b)) return;
   if (!pairing.has_a(tensor_a) && !pairing.has_b(tensor_b)) pairing.join(tensor_a, tensor_b, by);
 }
 
 void OpPairing::join(uint32_t op_a, uint32_t op_b, MatchedBy by) {
+  if (!may_replace(a.ops()[op_a], b.ops()[op_b])) return;
   of_a_[op_a] = op_b;
   of_b_[op_b] = op_a;
   --free_a_;

@@ -29,8 +29,10 @@ class OpPairing {
   // Whether one side has no op left.
   bool is_done() const { return free_a_ == 0 || free_b_ == 0; }
   bool is_complete() const { return free_a_ == 0 && free_b_ == 0; }
-  // The two are one op: their values belong together, by path where they have the same. Of different operators that is
-  // kPlace.
+  // Whether the one may stand in the place of the other: what depends on no argument does not stand for a calculation.
+  bool may_replace(const Op& op_a, const Op& op_b) const;
+  // The two are one op, unless one may not replace the other: their values belong together, by path where they have
+  // the same. Of different operators that is kPlace.
   void join(uint32_t op_a, uint32_t op_b, MatchedBy by);
   // Only these values do.
   void join_values(uint32_t tensor_a, uint32_t tensor_b, MatchedBy by);

@@ -182,6 +182,7 @@ class ValueMatcher {
     if (is_elsewhere(x, y)) return false;
     const uint32_t op_a = a_.op_of(x), op_b = b_.op_of(y);
     const Op &one = a_.ops()[op_a], &other = b_.ops()[op_b];
+    if (!outside && !ops_.may_replace(one, other)) return false;
     if (outside) {
       ops_.join_values(x, y, MatchedBy::kOp);
     } else if (!ops_.has_a(op_a) && !ops_.has_b(op_b) && is_replaced(one, other)) {
