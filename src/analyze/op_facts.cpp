@@ -112,6 +112,13 @@ bool draws_random_numbers(std::string_view op) {
 
 bool makes_from_nothing(std::string_view op) { return holds(kFromNothing, plain_op(op)) || leaves_uninitialised(op); }
 
+bool is_collective(std::string_view op) {
+  const size_t end = op.find("::");
+  const std::string_view library = end == std::string_view::npos ? std::string_view() : op.substr(0, end);
+  return library == "c10d" || library == "c10d_functional" || library == "_c10d_functional" ||
+         library == "_c10d_functional_autograd";
+}
+
 NonfiniteLiterals nonfinite_literals(std::string_view arguments) {
   NonfiniteLiterals found;
   for (size_t i = 0; i < arguments.size();) {

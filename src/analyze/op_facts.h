@@ -20,6 +20,8 @@ bool overwrites_what_it_writes(std::string_view op);
 bool draws_random_numbers(std::string_view op);
 // Its result depends on no value of its arguments, only on their shapes and its numbers: `ones_like`, `arange`, `rand`.
 bool makes_from_nothing(std::string_view op);
+// It exchanges values with other processes, so its result depends on more than its own arguments.
+bool is_collective(std::string_view op);
 
 // The literals among the arguments of a call that are not finite: `%0, -inf`, `fill_value=nan`.
 struct NonfiniteLiterals {

@@ -221,6 +221,23 @@ TEST_F(OpCause, WhatIsMadeFromNothingDoesNotStandForACalculation) {
   EXPECT_EQ(at("backward:aten::div.Tensor").match.b, kNoTensor);
 }
 
+TEST_F(OpCause, ACollectiveMayHaveGotTheErrorFromAnotherRank) {
+  for (const char* name : {"c10d::allreduce_", "_c10d_functional::all_reduce", "_c10d_functional::wait_tensor"}) {
+    a = OpSide();
+    b = OpSide();
+    for (auto& [side, off] : {std::pair(&a, 0), std::pair(&b, 100)}) {
+      const auto gradient = side->op("backward:aten::mm", {side->outside(1)}, {.bits = 10});
+      const auto sum = side->op(name, {gradient}, {.bits = 11 + off, .size = 1.0 + off});
+      side->op("aten::mul.Tensor", {sum}, {.bits = 12 + off, .size = 1.0 + off});
+    }
+    compare();
+    EXPECT_EQ(first(), "nobody") << name;
+    EXPECT_EQ(cause(name), Cause::kUnknown);
+    EXPECT_EQ(at(name).reason, "what another rank gave to this collective differs, or was not compared");
+    EXPECT_EQ(&diffs[at("aten::mul.Tensor").source], &at(name));
+  }
+}
+
 TEST_F(OpCause, AnotherTensorThanTheOtherSideGaveIsSaid) {
   for (auto& [side, wrong] : {std::pair(&a, false), std::pair(&b, true)}) {
     const auto x = side->outside(1);

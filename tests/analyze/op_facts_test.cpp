@@ -36,6 +36,13 @@ TEST(OpFacts, KnowsWhatDependsOnNoArgument) {
     EXPECT_FALSE(makes_from_nothing(op)) << op;
 }
 
+TEST(OpFacts, KnowsWhatExchangesValuesWithOtherProcesses) {
+  EXPECT_TRUE(is_collective("c10d::allreduce_"));
+  EXPECT_TRUE(is_collective("_c10d_functional::wait_tensor"));
+  EXPECT_FALSE(is_collective("aten::sum"));
+  EXPECT_FALSE(is_collective("c10d"));
+}
+
 TEST(OpFacts, FindsLiteralsThatAreNotFinite) {
   EXPECT_TRUE(nonfinite_literals("[2, 3], -inf, dtype=torch.float32").inf);
   EXPECT_TRUE(nonfinite_literals("%0, %1, inf").inf);

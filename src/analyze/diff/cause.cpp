@@ -14,6 +14,8 @@
 #include "analyze/diff/op_list.h"
 #include "analyze/diff/role_flow.h"
 #include "analyze/diff/rounding.h"
+#include "analyze/event_op.h"
+#include "analyze/op_facts.h"
 #include "store/graph/graph_notes.h"
 
 namespace ttap {
@@ -114,6 +116,7 @@ class Blame {
     const Match& match = tensors_[i].match;
     return match.a != kNoTensor ? a_.tensor(match.a) : b_.tensor(match.b);
   }
+  const Side& side_of(uint32_t i) const { return tensors_[i].match.a != kNoTensor ? a_ : b_; }
   std::string key_at(uint32_t i) const { return to_string(record_at(i).key()); }
 
   void set(uint32_t i, Cause cause, std::string reason, uint32_t source = kNoTensor) {
@@ -145,9 +148,8 @@ class Blame {
   }
   bool came_in(uint32_t i) const { return (is_input(record_at(i).role) || is_handed_on(i)) && !is_seen_on_one_side(i); }
   bool is_handed_on(uint32_t i) const {
-    const Side& side = tensors_[i].match.a != kNoTensor ? a_ : b_;
     const TensorRecord record = record_at(i);
-    return record.event < side.event_count() && hands_on(side.event(record.event));
+    return record.event < side_of(i).event_count() && hands_on(side_of(i).event(record.event));
   }
   // What came from outside, as an argument of an op or as a placeholder.
   static bool is_from_outside(const Side& side, uint32_t tensor) {
@@ -156,9 +158,8 @@ class Blame {
   }
 
   bool is_of_op(uint32_t i) const {
-    const Side& side = tensors_[i].match.a != kNoTensor ? a_ : b_;
     const TensorRecord record = record_at(i);
-    return record.event < side.event_count() && is_op(side.event(record.event));
+    return record.event < side_of(i).event_count() && is_op(side_of(i).event(record.event));
   }
 
   bool is_op_against_module(uint32_t i) const {
@@ -183,8 +184,7 @@ class Blame {
 
   // What came in: an input or a parameter of a graph.
   std::string given_text(uint32_t i) const {
-    const Side& side = tensors_[i].match.a != kNoTensor ? a_ : b_;
-    const NodeNotes notes = read_node_notes(side.event(record_at(i).event).notes);
+    const NodeNotes notes = read_node_notes(side_of(i).event(record_at(i).event).notes);
     return notes.parameter.empty() ? "it came in different: it is an input of the graph"
                                    : fmt::format("it came in different: it is {}", notes.parameter);
   }
@@ -248,6 +248,8 @@ class Blame {
       return set(i, Cause::kUnknown, fmt::format("{} of its {} inputs cannot be compared", alone, inputs_of(node)));
     if (node.exact && inputs_of(node) == 0) return introduce(i, record, "it was given no tensor");
     if (inputs_of(node) > 0) {
+      if (is_of_op(i) && is_collective(operator_of(side_of(i).event(record.event))))
+        return set(i, Cause::kUnknown, "what another rank gave to this collective differs, or was not compared");
       if (is_grown(i, node, growth)) return inherit_grown(i, record, growth);
       return introduce(i, record, inputs_text(node, growth));
     }
@@ -454,12 +456,11 @@ class Blame {
   // The calls around a call, innermost first: by the events where there are some, by dotted names where not.
   template <class Visit>
   void for_each_around(uint32_t i, const TensorRecord& record, Visit&& visit) const {
-    const Side& side = tensors_[i].match.a != kNoTensor ? a_ : b_;
-    if (record.event < side.event_count()) {
+    if (record.event < side_of(i).event_count()) {
       // A parent is an earlier event in a sound file; the count ends a loop in any other.
-      uint32_t event = side.event(record.event).parent;
-      for (size_t steps = 0; event < side.event_count() && steps < side.event_count(); ++steps) {
-        const EventRecord around = side.event(event);
+      uint32_t event = side_of(i).event(record.event).parent;
+      for (size_t steps = 0; event < side_of(i).event_count() && steps < side_of(i).event_count(); ++steps) {
+        const EventRecord around = side_of(i).event(event);
         visit(around.name, around.call);
         event = around.parent;
       }
