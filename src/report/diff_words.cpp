@@ -84,7 +84,10 @@ std::string parted_sentence(const DiffReport& report) {
   const bool sure = report.verdict == Verdict::kDiverged;
   const std::string_view word = sure ? "diverged" : "inconclusive";
   if (tensor.cause == Cause::kIntroduced) {
-    if (tensor.verdict == Verdict::kMissing || tensor.verdict == Verdict::kExtra)
+    const bool only_one_has_it = tensor.verdict == Verdict::kMissing || tensor.verdict == Verdict::kExtra;
+    if (only_one_has_it && parted_count(report) == 0)
+      return fmt::format("{}: {}{}", word, printable(tensor.reason), where);
+    if (only_one_has_it)
       return fmt::format("{}: the error begins at {}{}, which only {} has", word, key, where,
                          tensor.verdict == Verdict::kMissing ? "A" : "B");
     return tensor.verdict == Verdict::kInconclusive
@@ -151,7 +154,9 @@ std::vector<std::string> evidence_lines(const DiffReport& report) {
   if (!place) return lines;
   const PassDiff& pass = report.passes[place->pass];
   const TensorDiff& tensor = report.at(*place);
-  if (tensor.cause != Cause::kNone && !tensor.reason.empty()) lines.push_back(printable(tensor.reason));
+  // Of an end the sentence itself says it.
+  if (tensor.cause != Cause::kNone && !tensor.reason.empty() && parted_count(report) > 0)
+    lines.push_back(printable(tensor.reason));
   if (is_random(*pass.a, tensor.match.a) || is_random(*pass.b, tensor.match.b))
     lines.push_back(
         "random numbers are drawn there: both runs need the same seed, and compiled code draws others unless "

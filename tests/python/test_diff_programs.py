@@ -1,8 +1,9 @@
 """What is said of two programs of which one has an operator that the other has not."""
 
-import torch
-
+import pytest
 import tensortap as tap
+import torch
+from ttap_command import run
 
 
 def traced(program):
@@ -24,3 +25,96 @@ def test_a_division_that_was_forgotten_is_not_taken_for_the_ones_that_a_backward
     assert found.sentence == "diverged: the error begins at backward:aten::div.Tensor, which only A has"
     found = tap.diff(traced(lambda: step(None)), traced(lambda: step(4)))
     assert found.sentence == "diverged: the error begins at backward:aten::div.Tensor, which only B has"
+
+
+class Head(torch.nn.Module):
+    """Ends in logits, which a cap keeps small where there is one."""
+
+    def __init__(self, cap):
+        super().__init__()
+        self.cap, self.head = cap, torch.nn.Linear(4, 5)
+
+    def forward(self, x):
+        y = self.head(x)
+        return self.cap * torch.tanh(y / self.cap) if self.cap else y
+
+
+@pytest.mark.parametrize("tail", [lambda y: y, torch.clone, lambda y: y.view(-1)], ids=["none", "clone", "view"])
+def test_a_cap_that_only_one_model_ends_with_is_not_passed_over(tail):
+    torch.manual_seed(0)
+    capped, x = Head(0.5), torch.randn(2, 4)
+    plain = Head(None)
+    plain.load_state_dict(capped.state_dict())
+    a, b = traced(lambda: tail(capped(x))), traced(lambda: tail(plain(x)))
+
+    found = tap.diff(a, b)
+    assert found.sentence == "inconclusive: B ends with head:aten::addmm, from which A goes on to Head:aten::mul.Tensor"
+    assert (found.same, found.verdict) == (False, "inconclusive")
+    assert (found.first.key, found.first.verdict) == ("Head:aten::div.Tensor", "missing")
+    found = tap.diff(b, a)
+    assert found.sentence == "inconclusive: A ends with head:aten::addmm, from which B goes on to Head:aten::mul.Tensor"
+    assert (found.first.key, found.first.verdict) == ("Head:aten::div.Tensor", "extra")
+    assert tap.diff(a, a).same
+
+
+def decay(layer):
+    with torch.no_grad():
+        layer.weight.mul_(0.9)
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (lambda layer, y: decay(layer), "aten::mul_.Tensor"),
+        (lambda layer, y: y.detach().mul_(2), "aten::mul_.Tensor"),
+        (lambda layer, y: y.bfloat16(), "aten::_to_copy"),
+        (lambda layer, y: y.transpose(0, 1).contiguous(), "aten::clone"),
+    ],
+    ids=["weights", "in place", "cast", "transposed"],
+)
+def test_what_only_one_program_does_at_its_end_is_named(more, named, tmp_path):
+    torch.manual_seed(0)
+    x, start = torch.randn(3, 4), torch.nn.Linear(4, 4).state_dict()
+
+    def step(end):
+        layer = torch.nn.Linear(4, 4)
+        layer.load_state_dict(start)
+        optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+
+        def program():
+            y = layer(x).relu()
+            y.pow(2).mean().backward()
+            optimizer.step()
+            y = layer(x).relu()
+            if end:
+                end(layer, y)
+
+        return traced(program)
+
+    found = tap.diff(step(more), step(None))
+    assert found.verdict == "inconclusive", found.sentence
+    assert named in found.first.key
+    step(more).save(tmp_path / "a")
+    step(None).save(tmp_path / "b")
+    assert run("diff", tmp_path / "a", tmp_path / "b").returncode == 1
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda y: y.abs().max().item(),
+        lambda y: y.argmax(-1),
+        lambda y: y.detach().clone(),
+        lambda y: y[0].clone(),
+        lambda y: y.detach()[0].clone().zero_(),
+        lambda y: torch.zeros_like(y),
+        lambda y: torch.rand_like(y),
+        lambda y: y.sum().backward(),
+    ],
+    ids=["item", "argmax", "clone", "part", "cleared", "zeros", "random", "backward"],
+)
+def test_what_one_program_reads_of_its_end_is_no_difference(read):
+    torch.manual_seed(0)
+    layer, x = torch.nn.Linear(4, 4), torch.randn(3, 4)
+    found = tap.diff(traced(lambda: read(layer(x))), traced(lambda: layer(x)))
+    assert found.verdict == "identical", found.sentence

@@ -8,6 +8,7 @@
 
 #include "analyze/diff/cause.h"
 #include "analyze/diff/compare_pairs.h"
+#include "analyze/diff/ends.h"
 #include "analyze/diff/op_list.h"
 #include "analyze/diff/pass_pairs.h"
 #include "analyze/diff/quant_parts.h"
@@ -161,6 +162,7 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
                 options.progress);
   judge_by_parts(*pass.a, *pass.b, pass.tensors);
   find_causes(*pass.a, *pass.b, pass.tensors);
+  find_ends(*pass.a, *pass.b, pass.tensors);
   if (noise.side != nullptr) {
     TTAP_TRY(check_noise(options, pass, noise, report));
   }
@@ -201,10 +203,13 @@ void summarize(DiffReport& report) {
       if (tensor.cause == Cause::kIntroduced) report.introduced.push_back({p, i});
     }
   }
+  // One side goes on where the other ends.
+  if (!report.earliest && !report.introduced.empty()) report.earliest = report.introduced.front();
   report.not_compared = report.count(Verdict::kInconclusive) - unsettled;
   if (report.count(Verdict::kDiverged) + report.count(Verdict::kShapeMismatch) > 0) {
     report.verdict = Verdict::kDiverged;
-  } else if (unsettled > 0 || report.count(Verdict::kIdentical) + report.count(Verdict::kWithin) == 0) {
+  } else if (unsettled > 0 || report.earliest ||
+             report.count(Verdict::kIdentical) + report.count(Verdict::kWithin) == 0) {
     report.verdict = Verdict::kInconclusive;
   } else if (report.count(Verdict::kWithin) > 0) {
     report.verdict = Verdict::kWithin;
