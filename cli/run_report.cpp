@@ -237,7 +237,7 @@ void report_run(const fs::path& directory, const std::set<fs::path>& before, Out
     out.write(report.has_ranks() ? "  " : "");
     out.write(Style::kYellow, "no process recorded anything");
     out.write("; the likely reasons:\n");
-    out.write("    the program called no PyTorch module; its operators alone are recorded with --ops\n");
+    out.write("    the program called no PyTorch module, and without --ops operators alone are not recorded\n");
     if (!report.has_ranks()) {
       out.write("    Python was started with -I, -E or -S, which keep TensorTap out\n");
       out.write("    TensorTap is not installed for the interpreter that ran\n");

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
-from typing import Any
+from types import FrameType, TracebackType
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -41,11 +41,26 @@ def keywords_of_call(module: nn.Module) -> dict[str, Any]:
     return next((frame.f_locals["kwargs"] for called, frame in calls() if called is module), {})
 
 
-def has_raised(handled_before: BaseException | None) -> bool:
+class Handled(NamedTuple):
+    """The exception that is being handled, and where it has been until then."""
+
+    error: BaseException | None
+    trace: TracebackType | None
+
+
+NOTHING_HANDLED = Handled(None, None)
+
+
+def handled_now() -> Handled:
+    """At the beginning of a call: a program may call a module while it handles an exception."""
+    error = sys.exc_info()[1]
+    return Handled(error, error.__traceback__ if error is not None else None)
+
+
+def has_raised(before: Handled) -> bool:
     """In a hook at the end of a call: whether it is told of an exception, not of what the call has returned.
 
-    `handled_before` is what sys.exc_info() had at its beginning: a program may call a module while it handles an
-    exception.
+    A call may raise the very exception that was being handled when it began; then that has come further.
     """
-    error = sys.exc_info()[1]
-    return error is not None and error is not handled_before
+    now = handled_now()
+    return now.error is not None and (now.error is not before.error or now.trace is not before.trace)

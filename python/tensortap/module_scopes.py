@@ -14,7 +14,7 @@ from torch import nn
 from torch.fx import GraphModule
 from torch.nn.modules import module as torch_module
 
-from tensortap.call_stack import has_raised, modules_under_way
+from tensortap.call_stack import Handled, handled_now, has_raised, modules_under_way
 from tensortap.compiling import forget, hide_while_compiling
 from tensortap.module_map import ModuleMap
 from tensortap.names import named_modules
@@ -31,7 +31,7 @@ def _notes_of(kind: type[nn.Module]) -> str:
 class _Entered(NamedTuple):
     module: nn.Module
     name: str
-    error: BaseException | None  # that was being handled
+    handled: Handled
 
 
 class ModuleScopes:
@@ -148,7 +148,7 @@ class ModuleScopes:
         if entered and not (is_known and name.startswith(entered[-1].name + ".")):
             self._leave_those_that_ended()
             name = given if given is not None else self.name_of(module)
-        entered.append(_Entered(module, name, sys.exc_info()[1]))
+        entered.append(_Entered(module, name, handled_now()))
         self._source.enter(name, _notes_of(type(module)), given is None)
 
     def _is_compiled_region(self, module: nn.Module) -> bool:
@@ -164,6 +164,6 @@ class ModuleScopes:
         # An exception that passed by the hooks (KeyboardInterrupt) left inner modules behind.
         while any(known.module is module for known in entered):
             last = entered.pop()
-            self._source.leave(last.module is not module or has_raised(last.error))
+            self._source.leave(last.module is not module or has_raised(last.handled))
             if last.module is module:
                 return

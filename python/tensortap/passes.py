@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +13,8 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from tensortap.call_stack import calls_under_way, has_raised
+from tensortap.call_stack import Handled, calls_under_way, handled_now, has_raised
+from tensortap.launch import program_failed
 
 if TYPE_CHECKING:
     from tensortap.number_set import NumberSet
@@ -37,7 +37,7 @@ class Scope:
     module: nn.Module
     number: int | None  # of the thread's pass before it
     owns: bool  # its end is the pass's end
-    error: BaseException | None  # that was being handled when it began
+    handled: Handled  # when it began
 
 
 class ThreadState(threading.local):
@@ -126,6 +126,7 @@ class PassTracker:
         self._open: dict[int, OpenPass] = {}
         self._early: int | None = None  # the first pass, as long as it waits for its first call of a module
         self._newest: int | None = None
+        self._over: list[int] = []  # of a whole program: passes that end when the next one begins
         self._steps_open: list[int] = []  # begun by begin_step() and not ended, on whatever thread
 
     # ---- passes ----
@@ -174,8 +175,9 @@ class PassTracker:
         if self.thread.held == number:
             self.thread.held = None
             self.thread.tell()
-        if self._newest == number:
-            self._set_newest(max(list(self._open), default=None))
+        with self._lock:
+            if self._newest == number:
+                self._set_newest(max(self._open, default=None))
         if self._before_end is not None:
             self._before_end()
         self._writer().close_pass(number, aborted=aborted or ended.failed)
@@ -203,8 +205,8 @@ class PassTracker:
         self.end_what_is_over()
         for number, opened in list(self._open.items()):
             # Nothing of an early pass is under way, unless the program ends by an exception.
-            is_whole = number == self._early and getattr(sys, "last_value", None) is None
-            waits = opened.held_for is not None or opened.trailing or opened.resting
+            is_whole = number == self._early and not program_failed()
+            waits = opened.held_for is not None or opened.trailing or opened.resting or number in self._over
             self._end(number, aborted=not (is_whole or waits))
 
     def end_what_is_over(self) -> None:
@@ -242,12 +244,34 @@ class PassTracker:
             thread = opened.thread()
             is_last = thread is mine and (opened.held_for == id(root) or opened.trailing)
             if is_last or thread is None or not thread.is_alive():
-                self._end(number, aborted=False)
+                self._end_now_or_later(number, opened)
         still = [
             number for number, opened in held if number in self._open and opened.held_for and opened.thread() is mine
         ]
         for number in still[:-_HELD_AT_ONCE]:
+            self._end_now_or_later(number, self._open[number])
+
+    def _end_now_or_later(self, number: int, opened: OpenPass) -> None:
+        if self._tell_newest is None:
             self._end(number, aborted=False)
+            return
+        # Another thread may be in the middle of something that belongs to it: with the next pass that is over, too.
+        opened.held_for, opened.trailing, opened.resting = None, False, False
+        self._over.append(number)
+        if self.thread.held == number:
+            self.thread.held = None
+            self.thread.tell()
+
+    def _begin_after_held(self, root: nn.Module) -> int:
+        if self._tell_newest is None:
+            self._end_held(root)
+            return self._begin()
+        number = self._begin()  # first, so that there is always one for the threads that have none
+        over, self._over = self._over, []
+        self._end_held(root)
+        for each in over:
+            self._end(each, aborted=False)
+        return number
 
     # ---- manual steps ----
 
@@ -279,9 +303,8 @@ class PassTracker:
                 before = None
             # In the backward a root is recomputed: each call goes where the module's last one went.
             if thread.number is None and not in_backward():
-                self._end_held(module)
-                thread.number, owns = self._begin(), True
-        thread.scopes.append(Scope(module, before, owns, sys.exc_info()[1]))
+                thread.number, owns = self._begin_after_held(module), True
+        thread.scopes.append(Scope(module, before, owns, handled_now()))
         return owns
 
     def leave(self, module: nn.Module) -> None:
@@ -291,7 +314,7 @@ class PassTracker:
             return
         while True:
             scope = thread.scopes.pop()
-            failed = scope.module is not module or has_raised(scope.error)
+            failed = scope.module is not module or has_raised(scope.handled)
             self._end_scope(thread, scope, failed=failed)
             if scope.module is module:
                 return
@@ -352,8 +375,7 @@ class PassTracker:
                 return None
             return self._steps_open[-1]
         root = stray(module) or module
-        self._end_held(root)
-        thread.number, thread.unended = self._begin(), root
+        thread.number, thread.unended = self._begin_after_held(root), root
         return thread.number
 
     def _number_in_backward(self, earlier: Iterable[int]) -> int | None:

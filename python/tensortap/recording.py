@@ -132,6 +132,9 @@ class Recording(Session):
 
     def _watch_operators(self) -> None:
         if self.ops is not None and self._whole_program:
+            from tensortap.writer import tell_of_forks
+
+            tell_of_forks(self)
             self.ops.watch(lambda: self._source.guarded(self.tracker.begin_early))
 
     def _writer_made(self, writer: Writer) -> None:

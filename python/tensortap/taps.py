@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import torch
 from torch import nn
 
 from tensortap import _core, gradients
-from tensortap.call_stack import has_raised
+from tensortap.call_stack import NOTHING_HANDLED, Handled, handled_now, has_raised
 from tensortap.nested import tensors_in
 from tensortap.parameters import Parameters
 from tensortap.passes import SKIPPED, in_backward
@@ -41,7 +40,7 @@ class Call:
     certain: bool = True  # for a call done again: it is known which call it repeats
     inputs: list[tuple[str, gradients.Edge, torch.Tensor]] = field(default_factory=list)  # whose gradients are wanted
     mark: int = 0
-    error: BaseException | None = None  # that was being handled when it began
+    handled: Handled = NOTHING_HANDLED  # when it began
 
     def role(self, role: str) -> str:
         """The role of one of its tensors. Recomputed tensors stand beside the first ones.
@@ -121,7 +120,7 @@ class Tap:
 
     def _before(self, args: tuple, kwargs: dict[str, Any]) -> None:
         call = self._begin()
-        call.error = sys.exc_info()[1]
+        call.handled = handled_now()
         self.source.tracker.thread.parents.append(call)
         if self.source.ops is not None:
             self.source.ops.module_event(call.event)
@@ -147,7 +146,7 @@ class Tap:
 
     def _after(self, output: Any) -> None:
         call = self._call_of_before() if self.source.uses_before else self._begin()
-        raised = output is None and has_raised(call.error)
+        raised = output is None and has_raised(call.handled)
         try:
             if call.event is None or raised:
                 return

@@ -6,6 +6,7 @@ import atexit
 import json
 import os
 import threading
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,16 +147,22 @@ def _close_at_exit() -> None:
     util.Finalize(None, _close_all, exitpriority=100)
 
 
+def tell_of_forks(recording: Session) -> None:
+    """One that has no writer yet, and that another thread may just be making one for."""
+    _without_writer.add(recording)
+
+
 def _forget_in_child() -> None:
     # The recorder's threads stayed with the parent; each process makes its own directory when it records something.
     global _lock
     _lock = threading.Lock()
-    for writer in _writers.values():
-        for recording in writer._recordings:
+    for recording in {*recordings(), *_without_writer}:
+        if recording.recording:
             recording._after_fork()
     _abandoned.extend(_writers.values())
     _writers.clear()
 
 
+_without_writer: weakref.WeakSet[Session] = weakref.WeakSet()
 _abandoned: list[Writer] = []  # never closed here: they are the parent's
 os.register_at_fork(after_in_child=_forget_in_child)

@@ -54,6 +54,76 @@ def names_of(directory):
     return {number: names(each) for number, each in passes_of(directory).items()}
 
 
+# What a program may do meanwhile
+
+
+def test_a_child_that_is_forked_while_a_thread_runs_the_first_operator_runs_on(recorded):
+    recorded(
+        """
+        import os, signal, sys, threading, torch
+        stop = False
+        def work():
+            while not stop:
+                torch.ones(2) + 1
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for _ in range(6):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(30)
+                torch.ones(3).add(1)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        stop = True
+        """
+    )
+
+
+def test_operators_beside_those_of_a_model_are_in_some_pass(recorded):
+    directory = recorded(
+        """
+        import queue, threading, torch
+        batches = queue.Queue(2)
+        def prefetch():
+            for i in range(100):
+                batches.put(torch.full((2, 4), float(i)).mul(2).add(1))
+            batches.put(None)
+        threading.Thread(target=prefetch).start()
+        model = torch.nn.Linear(4, 4)
+        with torch.no_grad():
+            while (batch := batches.get()) is not None:
+                model(batch)
+        """
+    )
+    found = [name for names in names_of(directory).values() for name in names]
+    assert found.count("aten::mul.Tensor") == 100
+    assert "outside" not in recorded.told
+
+
+def test_who_asks_where_pytorch_is_finds_what_its_loader_has(recorded):
+    recorded(
+        """
+        import importlib.util
+        loader = importlib.util.find_spec("torch").loader
+        assert loader.is_package("torch") and loader.get_source("torch")
+        import torch
+        torch.ones(1)
+        """
+    )
+
+
+def test_an_error_that_the_program_shows_and_survives_aborts_nothing(recorded):
+    directory = recorded(
+        """
+        import code, torch
+        torch.ones(1)
+        code.InteractiveConsole().runsource("1 / 0")
+        """
+    )
+    assert [each.ending for each in passes_of(directory).values()] == ["complete"]
+
+
 # Programs without modules
 
 

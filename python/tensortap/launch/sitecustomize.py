@@ -50,6 +50,9 @@ class _StartAfter(importlib.abc.Loader):
     def __init__(self, loader):
         self._loader = loader
 
+    def __getattr__(self, name):  # who asks for the spec may want what its loader has
+        return getattr(self._loader, name)
+
     def create_module(self, spec):
         return self._loader.create_module(spec)
 
