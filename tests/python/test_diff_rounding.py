@@ -133,3 +133,25 @@ def test_a_wrong_norm_is_named_though_gradients_are_rounding(level):
     found = tap.diff(trained(model, model, x, level), trained(torch.compile(wrong), wrong, x, level))
     assert found.first.key == "norm1:aten::native_layer_norm/0"
     assert found.first.cause == "introduced"
+
+
+@pytest.mark.filterwarnings("ignore:Warning only once")
+@pytest.mark.parametrize(("terms", "factor"), [(4096, 1.0003), (16384, 1.001)])
+@pytest.mark.parametrize("outlier", [False, True])
+def test_a_wrong_factor_of_a_product_is_no_rounding(terms, factor, outlier):
+    torch.manual_seed(0)
+    x, w = torch.randn(16, terms), torch.randn(terms, 16)
+    if outlier:  # which the weights take no notice of
+        x[:, 3], w[3] = 2000.0, 0.0
+    traces = []
+    for each in (1.0, factor):
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("mm", lambda a, b, each=each: torch.bmm(a[None], b[None])[0] * each, "CPU", allow_override=True)
+        try:
+            with tap.trace(level="full") as trace:
+                torch.mm(x, w)
+        finally:
+            library._destroy()
+        traces.append(trace)
+    found = tap.diff(*traces)
+    assert (found.verdict, found.first.key) == ("diverged", "aten::mm"), found

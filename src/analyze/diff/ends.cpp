@@ -15,7 +15,8 @@
 namespace ttap {
 namespace {
 
-constexpr size_t kMostAbove = 1024;  // calls that are looked at above one end
+constexpr size_t kMostEnds = 1024;   // that are looked at
+constexpr size_t kMostAbove = 1024;  // calls that are looked at above one of them
 
 bool is_called_only(const Side& side) {
   for (size_t i = 0; i < side.event_count(); ++i)
@@ -117,8 +118,12 @@ class Ends {
   }
 
   void go_on(const Program& more, const Program& less) {
-    for (uint32_t op = 0; op < more.list.ops().size(); ++op)
-      if (ends_alone(more, less, op)) look_above(more, less, op);
+    size_t looked_at = 0;
+    for (uint32_t op = 0; op < more.list.ops().size() && looked_at < kMostEnds; ++op) {
+      if (!ends_alone(more, less, op)) continue;
+      ++looked_at;
+      if (!is_near_to_any(more, less, op)) look_above(more, less, op);
+    }
   }
 
   // Whether a call ends its program with something that the other one has nowhere.
@@ -133,12 +138,12 @@ class Ends {
                                  return more.list.bits(value) != 0 && is_only(more, value) &&
                                         !less.has_bits(more.list.bits(value));
                                }) &&
-           std::ranges::any_of(values, [&](uint32_t value) { return more.list.is_real(value); }) &&
-           !is_near_to_any(more, less, values.front());
+           std::ranges::any_of(values, [&](uint32_t value) { return more.list.is_real(value); });
   }
 
-  // Whether a value without a counterpart, of the other side, may be this one but for rounding.
-  bool is_near_to_any(const Program& more, const Program& less, uint32_t value) const {
+  // Whether a value without a counterpart, of the other side, may be what the call made but for rounding.
+  bool is_near_to_any(const Program& more, const Program& less, uint32_t op) const {
+    const uint32_t value = more.list.values(more.list.ops()[op]).front();
     const TensorRecord record = more.side.tensor(value);
     for (const TensorDiff& tensor : tensors_) {
       const uint32_t other = &less == &a_ ? tensor.match.a : tensor.match.b;

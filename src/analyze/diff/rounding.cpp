@@ -29,6 +29,12 @@ constexpr double kOfOneElement = 10;
 // runs of nothing but rounding are about as large.
 constexpr double kGrowth = 8;
 constexpr double kMostShare = 8;
+// Terms of any sign come to the root of their number times their size. What is this much smaller has cancelled.
+constexpr double kOfWhatCancels = 1.0 / 16;
+// Rounding has nothing to do with the value, a wrong factor is in proportion to it. In fewer elements there is no
+// telling.
+constexpr double kProportional = 0.9;
+constexpr uint64_t kFewElements = 16;
 constexpr int kDeepest = 64;  // ops that only one side has, above one another
 
 DType dtype_of(const TensorRecord& record) { return record.true_dtype.value_or(record.dtype); }
@@ -123,7 +129,10 @@ double Rounding::floor_in(const Half& half, uint32_t record, uint32_t at, int de
   }
   // Sums of numbers with few digits are made with more of them.
   const double step = std::min(epsilon_of(dtype_of(made)), epsilon_of(DType::kF32));
-  double floor = std::min(kOfAStep + std::sqrt(summed->terms), kMostSteps) * step * summed->scale;
+  // Where nothing cancels the default tolerances have room for rounding.
+  const bool cancels = result->rms < kOfWhatCancels * summed->scale / std::sqrt(summed->terms);
+  const double steps = std::min(kOfAStep + std::sqrt(summed->terms), kMostSteps);
+  double floor = cancels ? steps * step * summed->scale : 0;
   for (size_t k = 0; k < given.size(); ++k)
     floor += shares[k] * (summed->shares.empty() ? summed->scale / std::sqrt(summed->terms) : summed->shares[k]);
   return floor;
@@ -150,12 +159,23 @@ double Rounding::share_of(const Half& half, uint32_t record, uint32_t at, int de
   return share;
 }
 
+namespace {
+
+bool is_in_proportion(const TensorDiff& tensor) {
+  const Measures& m = *tensor.measures;
+  if (tensor.evidence != Evidence::kValues || m.finite < kFewElements || m.rmse > m.rms_a / 2) return false;
+  const double along = (m.rms_b * m.rms_b - m.rms_a * m.rms_a - m.rmse * m.rmse) / (2 * m.rms_a * m.rmse);
+  return std::abs(along) > kProportional;
+}
+
+}  // namespace
+
 bool is_below(double floor, const TensorDiff& tensor) {
   const Measures* measures = tensor.measures.get();
   const Judge* judge = tensor.judge.get();
   // What the user asked for is what counts.
   if (measures == nullptr || judge == nullptr || judge->predicate || !std::isfinite(judge->most_relative)) return false;
-  if (measures->nan_mismatches + measures->inf_mismatches > 0) return false;
+  if (measures->nan_mismatches + measures->inf_mismatches > 0 || is_in_proportion(tensor)) return false;
   return measures->rmse <= floor && measures->max_abs <= std::max(judge->tolerance.atol, kOfOneElement * floor);
 }
 
