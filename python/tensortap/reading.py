@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import warnings
@@ -160,12 +161,12 @@ class Pass(Mapping[str, "torch.Tensor | Group"]):
         """What the recorder wrote about the program."""
         return json.loads(self._info["metadata_json"])
 
-    @property
+    @functools.cached_property
     def records(self) -> list[TensorRecord]:
         """Every tensor, also those of which only a fingerprint or metadata was kept."""
         return [self._record(index) for index in range(self._core.tensor_count)]
 
-    @property
+    @functools.cached_property
     def events(self) -> list[EventRecord]:
         """Every call, in the order in which they began."""
         return [self._event(index) for index in range(self._core.event_count)]

@@ -46,6 +46,7 @@ class Trace:
         self._ended = False
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._rank_directory: Path | None = None
+        self._run: Pass | None = None
 
     # ---- at work ----
 
@@ -112,7 +113,9 @@ class Trace:
         """The trace as a pass, to be read like any other."""
         from tensortap import reading
 
-        return reading.open(self._saved()).ranks[0].passes[0]
+        if self._run is None:
+            self._run = reading.open(self._saved()).ranks[0].passes[0]
+        return self._run
 
     @property
     def replays(self) -> list[Pass]:
@@ -139,9 +142,11 @@ class Trace:
         """The readable log, as `ttap log` prints it."""
         stack = self._options["stacks"] if stack is None else stack
         inputs = self._options["show_inputs"] if inputs is None else inputs
-        return _core.log_text(
+        text = _core.log_text(
             self.run._core, stack="user" if stack else "", inputs=inputs, filter=filter, module=module
         ).rstrip("\n")
+        missing = self._source.counts()["no_room"]
+        return f"{text}\n# {missing} more calls, for which memory= had no room" if missing else text
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Writes it as a run that every command reads; returns the rank's directory."""

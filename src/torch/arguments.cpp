@@ -93,6 +93,7 @@ uint64_t value_hash(uint64_t hash, const IValue& value) {
     return mixed(hash, 21);
   }
   if (is_symbolic(value)) return mixed(mixed(hash, 22), text_hash(symbolic_text(value)));
+  if (value.isCustomClass() || value.isObject()) hash = mixed(hash, text_hash(reduction_text(value)));
   return mixed(mixed(hash, 23), text_hash(value.type()->str()));
 }
 
@@ -162,7 +163,10 @@ class Writer {
     if (value.isTensorList()) return tensors(value);
     if (value.isList()) return list(value.toListRef(), "[", "]");
     if (value.isGenerator()) return "<generator>";
-    if (value.isCustomClass() || value.isObject()) return fmt::format("<{}>", value.type()->str());
+    if (value.isCustomClass() || value.isObject()) {
+      const std::string reduction = reduction_text(value);
+      return reduction.empty() ? fmt::format("<{}>", value.type()->str()) : reduction;
+    }
     return fmt::format("<{}>", value.tagKind());
   }
 

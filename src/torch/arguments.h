@@ -53,6 +53,9 @@ c10::TypeKind kind_of(const c10::Argument& argument);
 // "strided"; empty when it is a number.
 std::string torch_name(int64_t value, c10::TypeKind kind);
 
+// `ReduceOp.SUM`, of a collective; empty for any other object.
+std::string reduction_text(const c10::IValue& value);
+
 // Every tensor of `values`; those in lists are kept alive by `held`.
 void collect_tensors(c10::ArrayRef<const c10::IValue> values, std::vector<TensorPlace>& places,
                      std::vector<at::Tensor>& held);

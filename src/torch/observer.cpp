@@ -118,6 +118,9 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
   }
   if (parent != nullptr && !std::exchange(parent->has_children, true) && options_.view == OpView::kLeaf)
     drop_values(*parent);
+  // What the operator has computed into the copy is copied back.
+  if (parent != nullptr && parent->lazy && op.is_copy && op.writes && options_.ids)
+    for (const TensorPlace& place : frame.places) tensors_.written(*place.tensor);
   frame.op = &op;
   frame.opaque = options_.view == OpView::kDispatch;
   frame.autograd = keys.has_any(op.above);
@@ -270,7 +273,8 @@ void Observer::enter(std::string_view name, std::string_view notes, bool makes_e
   ThreadState* thread = thread_state();
   if (thread == nullptr) return;
   const std::shared_ptr<Link> link = link_;
-  auto lock = lock_from_outside(*link);
+  if (link->mutex.is_mine()) return;  // a module of a tensor's own code
+  std::unique_lock lock(link->mutex);
   if (link->observer != this) return;
   const uint32_t outer = thread->scopes.empty() ? kNoEvent : thread->scopes.back().event;
   Scope scope{.name = texts_.intern(name), .event = outer};
@@ -300,7 +304,8 @@ void Observer::leave(bool raised) {
   ThreadState* thread = thread_state();
   if (thread == nullptr || thread->scopes.empty()) return;
   const std::shared_ptr<Link> link = link_;
-  const auto lock = lock_from_outside(*link);
+  if (link->mutex.is_mine()) return;
+  const std::unique_lock lock(link->mutex);
   if (link->observer != this) return;
   Scope scope = std::move(thread->scopes.back());
   thread->scopes.pop_back();

@@ -30,6 +30,36 @@ void Observer::note_group(Frame& frame, c10::ArrayRef<const c10::IValue> argumen
   if (!text.empty()) frame.rare().notes.add("group", json_text(text));
 }
 
+// Whether the program has waited for a collective. It may have waited for the future of the work (as DDP does), which
+// on a CPU is completed before the work is; on a GPU, before there is a result. Who drops the work has waited, or does
+// not care.
+template <class Written>
+static std::function<bool()> is_over(const c10::intrusive_ptr<c10d::Work>& work, const Written& written) {
+  c10::weak_intrusive_ptr<c10::ivalue::Future> future(c10::intrusive_ptr<c10::ivalue::Future>{});
+  try {
+    const bool on_cpu = !written.empty() && written.front().tensor.is_cpu();
+    if (const auto given = on_cpu ? work->getFuture() : nullptr)
+      future = c10::weak_intrusive_ptr<c10::ivalue::Future>(given);
+  } catch (const std::exception&) {
+    // Not every backend has futures.
+  }
+  return [waited = c10::weak_intrusive_ptr<c10d::Work>(work), future] {
+    const auto alive = waited.lock();
+    if (!alive || alive->isCompleted()) return true;
+    const auto promised = future.lock();
+    return promised && promised->completed();
+  };
+}
+
+std::string reduction_text(const c10::IValue& value) try {
+  constexpr const char* kNames[] = {"SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"};
+  if (value.type()->str().find(".ReduceOp") == std::string::npos) return {};
+  const auto op = static_cast<size_t>(value.toCustomClass<c10d::ReduceOp>()->op_);
+  return op < std::size(kNames) ? std::string("ReduceOp.") + kNames[op] : std::string();
+} catch (const std::exception&) {
+  return {};
+}
+
 // Reading the result of a collective before it is there would give what was there before. One that the program waits
 // for at once is waited for here. The others are read where they are used next, after the program has waited: it may
 // have to do something else first, without which the other ranks never get there. So it is with sends and receives.
@@ -51,11 +81,7 @@ bool Observer::wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue
     if (!reads || is_async || is_point_to_point) frame.rare().notes.add("work", json_text("not waited for"));
     if (!reads || is_point_to_point) continue;
     if (is_async) {
-      // Who drops it has waited, or does not care.
-      frame.rare().is_over = [waited = c10::weak_intrusive_ptr<c10d::Work>(work)] {
-        const auto alive = waited.lock();
-        return !alive || alive->isCompleted();
-      };
+      frame.rare().is_over = is_over(work, frame.rare().written);
       continue;
     }
     const std::shared_ptr<Link> link = link_;

@@ -127,6 +127,9 @@ bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
   for (const TensorPlace& place : frame.places) {
     const PlaceId where = place_of(op, place);
     const Operator::Argument& argument = op.arguments[place.argument];
+    // Kernels reserve memory past the dispatcher.
+    if (doubtful && options_.ids && !tensors_.knows_storage(*place.tensor))
+      tensors_.set_uninitialised(*place.tensor, true);
     if (doubtful && !argument.target) doubt(frame, *place.tensor);
     const bool written = argument.written && frame.trains;
     // What is in the target of an out= before is of no interest, and not the same in two runs.
@@ -193,7 +196,11 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   Operator& op = *frame.op;
   if (op.is_c10d && !wait_for_collective(frame, results, lock)) return false;
   if (options_.ids && frame.has_rare)
-    for (const Frame::Written& written : frame.rare().written) tensors_.written(written.tensor);
+    for (const Frame::Written& written : frame.rare().written) {
+      const bool still_unwritten = op.moves_nothing && tensors_.is_uninitialised(written.tensor);
+      tensors_.written(written.tensor);
+      if (still_unwritten) tensors_.set_uninitialised(written.tensor, true);
+    }
   const size_t first_result = frame.call.uses.size();
   frame.collect(results);
   frame.result_count = static_cast<uint32_t>(results.size());

@@ -2,6 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
 #include <string_view>
 
 namespace ttap::torch_source {
@@ -155,6 +156,10 @@ std::unique_ptr<Operator> OperatorTable::make(const at::RecordFunction& function
   op->is_view = !op->writes && !op->schema->returns().empty();
   for (const c10::Argument& result : op->schema->returns())
     op->is_view = op->is_view && result.alias_info() != nullptr && !result.alias_info()->isWrite();
+  constexpr std::string_view kMoveNothing[] = {"as_strided_", "detach_",   "resize_", "resize_as_", "squeeze_",
+                                               "swapaxes_",   "swapdims_", "t_",      "transpose_", "unsqueeze_"};
+  op->moves_nothing = starts_with(op->name, "aten::") &&
+                      std::ranges::find(kMoveNothing, std::string_view(op->name).substr(6)) != std::end(kMoveNothing);
   op->is_copy = op->full_name == "aten::clone" || op->full_name == "aten::copy_";
   op->fills_nothing = starts_with(op->name, "aten::empty") || starts_with(op->name, "aten::new_empty");
   return op;

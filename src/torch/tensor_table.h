@@ -112,6 +112,10 @@ class TensorTable {
     objects_.erase(tensor.unsafeGetTensorImpl());
     loose_objects_.erase(tensor.unsafeGetTensorImpl());
   }
+  // Whether any tensor of the storage has been seen.
+  bool knows_storage(const at::Tensor& tensor) const {
+    return tensor.has_storage() && storages_.find(tensor.storage().unsafeGetStorageImpl()) != storages_.end();
+  }
   // The storage holds whatever was there before, until it is written to.
   void set_uninitialised(const at::Tensor& tensor, bool uninitialised) {
     if (Storage* storage = storage_of(tensor)) storage->uninitialised = uninitialised;

@@ -204,6 +204,16 @@ def test_the_copies_of_lazy_views_are_shown(name, ids):
     assert sorted(of_trace(trace)) == sorted(mode.seen)
 
 
+def test_what_is_copied_back_into_a_lazy_view_is_the_result():
+    y = C.clone().conj()
+    with tap.trace(hashes=True) as trace:
+        y.exp_()
+    (copy,) = [event for event in trace if event.name == "aten::copy_"]
+    records = trace.run.records
+    source, result = (records[use.record].hash for use in copy.uses[1:3])
+    assert source == result
+
+
 NESTED = {
     "linear": lambda nested: nn.functional.linear(nested, torch.ones(3, 3)),
     "matmul": lambda nested: torch.matmul(nested, nested.transpose(1, 2)),

@@ -131,6 +131,22 @@ def test_a_collective_that_the_program_waits_for_later_is_read_where_it_is_used(
         assert [use.record for use in uses(add, "part")] == [result.record]
 
 
+def test_so_is_one_whose_future_the_program_waits_for(traces):
+    for rank in RANKS:
+        run = traces("all_reduce_promised", rank)
+        negations = [event for event in run.events if event.name == "aten::neg"]
+        assert len(negations) == 20
+        for event in negations:
+            assert value(run, uses(event, "in")[0]).tolist() == [2.0] * 3
+
+
+def test_a_collective_shows_what_it_reduces_by(traces):
+    for case, operation in (("all_reduce_promised", "ReduceOp.MAX"), ("all_reduce_later", "ReduceOp.SUM")):
+        calls = [event for event in traces(case, 0).events if event.name == "c10d::allreduce_"]
+        assert calls
+        assert all(operation in event.arguments for event in calls)
+
+
 def test_nobody_waits_where_the_program_does_not(traces):
     """One rank goes on after it has begun a collective, and the other begins it only then."""
     for rank in RANKS:

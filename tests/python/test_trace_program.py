@@ -117,6 +117,65 @@ def test_what_a_subclass_raises_is_what_the_program_gets():
     assert ops(trace)[-1] == "aten::cos"
 
 
+class Raising(nn.Module):
+    def forward(self, error):
+        raise error
+
+
+def test_a_module_that_raises_what_is_being_handled_has_raised(tmp_path):
+    model, error = Raising(), ValueError("again")
+
+    def twice():
+        try:
+            model(error)
+        except ValueError:
+            with pytest.raises(ValueError, match="again"):
+                model(error)
+
+    with tap.trace() as trace:
+        twice()
+    assert str(trace).count("# raised") == 2
+    with tap.record(model, tmp_path, report=False, modules="all"):
+        twice()
+    assert [each.ending for each in tap.open(tmp_path).ranks[0].passes.values()] == ["aborted"] * 2
+
+
+def test_a_trace_that_has_ended_is_read_once():
+    with tap.trace() as trace:
+        torch.ones(2).cos()
+    assert trace.events is trace.events
+    assert trace.run.records is trace.run.records
+
+
+def test_the_log_says_what_had_no_room(recwarn):
+    x = torch.ones(2)
+    with tap.trace(memory="4K") as trace:
+        for _ in range(2000):
+            x.cos()
+    missing = trace.counts["no_room"]
+    assert missing > 0
+    assert str(trace).splitlines()[-1] == f"# {missing} more calls, for which memory= had no room"
+
+
+@pytest.mark.parametrize("view", ["dispatch", "leaf", "all"])
+def test_memory_that_kernels_reserve_is_not_read_before_they_are_over(view):
+    def body(x):
+        y = torch.empty(0).resize_(64)
+        y.zero_()
+        a = torch.arange(1024.0) * x
+        return y, a.sum(), torch.sort(a), torch.linalg.inv(torch.eye(8) * 2), torch.softmax(a.view(32, 32), -1)
+
+    x = torch.ones(1024)
+    traces = []
+    for number in (7.0, 11.0):  # stands where memory is reserved
+        del [torch.full((size,), number) for size in (1, 4, 16, 64, 256, 1024) for _ in range(4)][:]
+        with tap.trace(hashes=True, view=view) as trace:
+            body(x)
+        traces.append(trace)
+    found = tap.diff(*traces)
+    assert not [tensor.key for tensor in found.tensors if tensor.verdict in ("diverged", "within tolerance")], found
+
+
 class Curious(torch.Tensor):
     """Asks a trace how long it is whenever somebody asks for its sizes."""
 

@@ -76,6 +76,18 @@ def all_reduce_later(mesh):
 
 
 @case
+def all_reduce_promised(mesh):
+    def run():
+        for _ in range(20):
+            x = mine(3)
+            work = dist.all_reduce(x, op=dist.ReduceOp.MAX, async_op=True)
+            work.get_future().wait()
+            torch.neg(x)
+
+    return run
+
+
+@case
 def all_reduce_crossed(mesh):
     group = dist.new_group([0, 1])
 
