@@ -71,6 +71,8 @@ constexpr std::string_view kFromNothing[] = {"arange",
                                              "triu_indices",
                                              "zeros",
                                              "zeros_like",
+                                             "zero",
+                                             "_foreach_zero",
                                              "iota"};
 
 bool holds(std::span<const std::string_view> names, std::string_view name) {

@@ -61,17 +61,42 @@ TEST(OpEnds, WhatIsWrittenAtLastCountsThoughItWasUsedBefore) {
   const auto used = [](bool decays) {
     return [=](OpSide& side, Value y) {
       side.op("aten::neg", {y}, {.bits = 30, .size = 2});
-      if (decays) side.op("aten::mul_.Tensor", {y}, {.bits = 20, .role = "after", .path = "/0", .size = 4});
+      if (decays) side.op("aten::mul_.Tensor", {y}, {.bits = 20, .size = 4});
     };
   };
   EXPECT_EQ(said(used(true), used(false)),
-            "aten::mul_.Tensor@after/0: B ends with aten::addmm, from which A goes on to aten::mul_.Tensor@after/0\n");
+            "aten::mul_.Tensor: B ends with aten::addmm, from which A goes on to aten::mul_.Tensor\n");
   // What is written all over does not depend on what was there.
   const Rest cleared = [](OpSide& side, Value y) {
     side.op("aten::neg", {y}, {.bits = 30, .size = 2});
     side.op("aten::zero_", {y}, {.bits = 20, .role = "after", .path = "/0", .size = 4});
   };
   EXPECT_EQ(said(cleared, used(false)), "");
+}
+
+TEST(OpEnds, BothMayGoOnEachInItsOwnWay) {
+  const Rest doubled = [](OpSide& side, Value y) { side.op("aten::mul.Tensor", {y}, {.bits = 20, .size = 4}); };
+  const Rest joined = [](OpSide& side, Value y) {
+    side.op("aten::cat", {y, y}, {.bits = 30, .shape = {4, 3}, .size = 2});
+  };
+  EXPECT_EQ(said(doubled, joined),
+            "aten::cat: A makes something else of aten::addmm, from which B goes on to aten::cat\n"
+            "aten::mul.Tensor: B makes something else of aten::addmm, from which A goes on to aten::mul.Tensor\n");
+}
+
+TEST(OpEnds, WhatIsPutTogetherOnOneSideGoesNoOtherWay) {
+  // One product of which parts are taken, and one for each part, which rounds otherwise.
+  const Rest whole = [](OpSide& side, Value y) {
+    const Value both = side.op("aten::mm", {y, side.outside(3, {3, 8})}, {.bits = 20, .shape = {2, 8}, .size = 5});
+    side.call("op", "aten::split.Tensor", {both},
+              {{.bits = 21, .shape = {2, 4}, .path = "/0", .size = 5},
+               {.bits = 22, .shape = {2, 4}, .path = "/1", .size = 3}});
+  };
+  const Rest parts = [](OpSide& side, Value y) {
+    side.op("aten::mm", {y, side.outside(4, {3, 4})}, {.bits = 31, .shape = {2, 4}, .size = 5});
+    side.op("aten::mm", {y, side.outside(5, {3, 4})}, {.bits = 32, .shape = {2, 4}, .size = 3});
+  };
+  EXPECT_EQ(said(whole, parts), "");
 }
 
 TEST(OpEnds, CopiesAreLookedThrough) {

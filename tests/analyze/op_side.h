@@ -64,7 +64,9 @@ class OpSide final : public Side {
       Kept& value = values_[each.number];
       const std::string& path = texts_.emplace_back("/" + std::to_string(argument++));
       if (value.record == kNoNumber && !value.hidden) value.record = add_record(event, "in", path, value.made);
-      uses.push_back({.role = "in", .path = path, .tensor = each.number, .record = value.record});
+      // `add_` writes to its first argument.
+      const bool written = argument == 1 && name.substr(0, name.find('.')).ends_with('_');
+      uses.push_back({.role = "in", .path = path, .tensor = each.number, .record = value.record, .written = written});
     }
     std::vector<Value> results;
     for (const Made& each : made) {

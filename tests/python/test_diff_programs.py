@@ -99,6 +99,12 @@ def test_what_only_one_program_does_at_its_end_is_named(more, named, tmp_path):
     assert run("diff", tmp_path / "a", tmp_path / "b").returncode == 1
 
 
+def test_programs_that_end_in_other_shapes_are_not_the_same():
+    x = torch.randn(3, 4)
+    found = tap.diff(traced(lambda: x.relu() * 2), traced(lambda: torch.cat([x.relu(), x])))
+    assert found.sentence == "inconclusive: A makes something else of aten::relu, from which B goes on to aten::cat"
+
+
 @pytest.mark.parametrize(
     "read",
     [

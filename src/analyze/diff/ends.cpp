@@ -45,27 +45,25 @@ class Program {
   bool is_view(uint32_t op) const { return is_view_op(called(op)); }
   // Whether nothing is made of its values but views and copies.
   bool is_end(uint32_t op) const { return ends_[op]; }
-  // Whether a call writes to an argument of it, rather than all over it.
   bool writes(uint32_t op, uint32_t tensor) const {
     const uint32_t event = list.ops()[op].event;
-    if (overwrites_what_it_writes(called(op))) return false;
-    for (uint32_t k = 0; k < side.event(event).use_count; ++k) {
-      const UseRecord use = side.use(event, k);
-      if (use.role == "in" && use.record == tensor && has_after(op, use.path)) return true;
-    }
+    for (uint32_t k = 0; k < side.event(event).use_count; ++k)
+      if (const UseRecord use = side.use(event, k); use.role == "in" && use.record == tensor && use.written)
+        return true;
     return false;
   }
-  // Whether nothing writes to a value: what the memory holds in the end.
+  // Whether nothing writes to a value or to a view of it: it is what the memory holds in the end.
   bool stays(uint32_t tensor) const {
     std::vector<uint32_t> views = {tensor};
     for (size_t next = 0; next < views.size(); ++next)
       for (const uint32_t user : uses_.of(views[next])) {
-        const std::span<const uint32_t> made = list.values(list.ops()[user]);
-        if (std::ranges::any_of(made, [&](uint32_t value) { return side.tensor(value).role == "after"; })) return false;
-        if (is_view(user) && views.size() < kMostAbove) views.insert(views.end(), made.begin(), made.end());
+        if (writes(user, views[next])) return false;
+        const std::span<const uint32_t> shown = list.values(list.ops()[user]);
+        if (is_view(user) && views.size() < kMostAbove) views.insert(views.end(), shown.begin(), shown.end());
       }
     return true;
   }
+  std::span<const uint32_t> users_of(uint32_t tensor) const { return uses_.of(tensor); }
   bool has_bits(uint64_t bits) const { return bits_.contains(bits); }
   std::string key(uint32_t tensor) const { return to_string(side.tensor(tensor).key()); }
 
@@ -74,13 +72,6 @@ class Program {
   const OpList list;
 
  private:
-  bool has_after(uint32_t op, std::string_view path) const {
-    return std::ranges::any_of(list.values(list.ops()[op]), [&](uint32_t value) {
-      const TensorRecord record = side.tensor(value);
-      return record.role == "after" && record.path == path;
-    });
-  }
-
   const OpUses uses_;
   std::vector<bool> ends_;
   std::unordered_set<uint64_t> bits_;
@@ -122,7 +113,7 @@ class Ends {
     for (uint32_t op = 0; op < more.list.ops().size() && looked_at < kMostEnds; ++op) {
       if (!ends_alone(more, less, op)) continue;
       ++looked_at;
-      if (!is_near_to_any(more, less, op)) look_above(more, less, op);
+      look_above(more, less, op);
     }
   }
 
@@ -141,9 +132,8 @@ class Ends {
            std::ranges::any_of(values, [&](uint32_t value) { return more.list.is_real(value); });
   }
 
-  // Whether a value without a counterpart, of the other side, may be what the call made but for rounding.
-  bool is_near_to_any(const Program& more, const Program& less, uint32_t op) const {
-    const uint32_t value = more.list.values(more.list.ops()[op]).front();
+  // Whether a value without a counterpart, of the other side, may be this one but for rounding.
+  bool is_near_to_any(const Program& more, const Program& less, uint32_t value) const {
     const TensorRecord record = more.side.tensor(value);
     for (const TensorDiff& tensor : tensors_) {
       const uint32_t other = &less == &a_ ? tensor.match.a : tensor.match.b;
@@ -165,7 +155,10 @@ class Ends {
           if (stops_at(less, partner) && !begins_backward(more, above[next], input) &&
               !is_only_copied(more, end, above[next], below, input))
             return mark(more, less, end, first_of(more, above[next], below), partner);
-          if (above[next] == end && more.writes(end, input) && less.stays(partner))
+          if (goes_elsewhere(less, more, partner) && !begins_backward(more, above[next], input))
+            return mark(more, less, end, first_of(more, above[next], below), partner, false);
+          if (above[next] == end && more.writes(end, input) && !overwrites_what_it_writes(more.called(end)) &&
+              less.stays(partner))
             return mark(more, less, end, end, partner);
           continue;
         }
@@ -181,6 +174,22 @@ class Ends {
     const uint32_t op = less.list.op_of(value);
     return op != kNoOp && less.list.position_of(value) != kNoTensor && less.is_end(op) &&
            !less.list.ops()[op].constant && less.list.is_real(value);
+  }
+
+  // Whether all that is made of a value is alone, and among it is an end.
+  bool goes_elsewhere(const Program& of, const Program& other, uint32_t value) const {
+    if (of.list.op_of(value) == kNoOp || of.list.position_of(value) == kNoTensor) return false;
+    std::vector<uint32_t> values = {value};
+    bool ends = false;
+    for (size_t next = 0; next < values.size(); ++next)
+      for (const uint32_t user : of.users_of(values[next])) {
+        const std::span<const uint32_t> made = of.list.values(of.list.ops()[user]);
+        const bool alone = std::ranges::all_of(made, [&](uint32_t v) { return v > values[next] && is_only(of, v); });
+        if (made.empty() || !alone || values.size() > kMostAbove) return false;
+        ends |= ends_alone(of, other, user) && !is_near_to_any(of, other, made.front());
+        values.insert(values.end(), made.begin(), made.end());
+      }
+    return ends;
   }
 
   // A side that runs no backward is compared by its forward.
@@ -202,13 +211,17 @@ class Ends {
     return op;
   }
 
-  void mark(const Program& more, const Program& less, uint32_t end, uint32_t first, uint32_t last) {
-    const uint32_t value = more.list.values(more.list.ops()[first]).front();
+  void mark(const Program& more, const Program& less, uint32_t end, uint32_t first, uint32_t last,
+            bool is_left = true) {
+    const uint32_t ending = more.list.values(more.list.ops()[end]).front();
+    uint32_t value = more.list.values(more.list.ops()[first]).front();
+    if (!is_only(more, value)) value = ending;
     TensorDiff& tensor = tensors_[more.position_of[value]];
-    if (tensor.cause != Cause::kNone || !is_only(more, value)) return;
+    if (tensor.cause != Cause::kNone || is_near_to_any(more, less, ending)) return;
     tensor.cause = Cause::kIntroduced;
-    tensor.reason = fmt::format("{} ends with {}, from which {} goes on to {}", less.name, less.key(last), more.name,
-                                more.key(more.list.values(more.list.ops()[end]).front()));
+    tensor.reason =
+        fmt::format("{} {} {}, from which {} goes on to {}", less.name,
+                    is_left ? "ends with" : "makes something else of", less.key(last), more.name, more.key(ending));
   }
 
   const std::span<TensorDiff> tensors_;
