@@ -60,7 +60,7 @@ def of_program(options: dict[str, object]) -> dict[str, Any]:
         "source": "module",
         "argv": sys.argv,
         "executable": sys.executable,
-        "platform": platform.platform(),
+        "platform": _platform(),
         "versions": versions,
         "cuda": torch.version.cuda,
         "devices": [torch.cuda.get_device_name(i) for i in range(_used_devices())],
@@ -68,6 +68,12 @@ def of_program(options: dict[str, object]) -> dict[str, Any]:
         "world": world,
         "options": options,
     }
+
+
+def _platform() -> str:
+    # As platform.platform() says it, which starts a process with a lock held: a child forked meanwhile would hang.
+    system = os.uname()
+    return f"{system.sysname}-{system.release}-{system.machine}-with-{''.join(platform.libc_ver())}"
 
 
 def _used_devices() -> int:

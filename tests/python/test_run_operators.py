@@ -60,22 +60,25 @@ def names_of(directory):
 def test_a_child_that_is_forked_while_a_thread_runs_the_first_operator_runs_on(recorded):
     recorded(
         """
-        import os, signal, sys, threading, torch
-        stop = False
-        def work():
-            while not stop:
-                torch.ones(2) + 1
-        threads = [threading.Thread(target=work) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for _ in range(6):
-            child = os.fork()
-            if child == 0:
-                signal.alarm(30)
-                torch.ones(3).add(1)
-                os._exit(0)
-            assert os.waitpid(child, 0)[1] == 0
-        stop = True
+        import os, signal, threading, time, torch
+        from tensortap.writer import Writer
+
+        acquire, begun = Writer.acquire.__func__, threading.Event()
+        def slowly(cls, recording):
+            begun.set()
+            time.sleep(1)
+            return acquire(cls, recording)
+        Writer.acquire = classmethod(slowly)
+        thread = threading.Thread(target=lambda: torch.ones(2))
+        thread.start()
+        begun.wait()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            torch.ones(3).add(1)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        thread.join()
         """
     )
 
