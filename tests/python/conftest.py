@@ -46,6 +46,16 @@ def runs(tmp_path_factory):
 
 
 @pytest.fixture
+def nothing_compiled():
+    """By torch.compile, before the test and after it."""
+    import torch
+
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
 def fresh(tmp_path):
     """A run of its own, to change."""
 

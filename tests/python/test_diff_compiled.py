@@ -7,14 +7,9 @@ import tensortap as tap
 import torch
 from torch import nn
 
+pytestmark = pytest.mark.usefixtures("nothing_compiled")
+
 LEVELS = ["fingerprint", "full"]
-
-
-@pytest.fixture(autouse=True)
-def nothing_compiled():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 class Attention(nn.Module):

@@ -32,13 +32,8 @@ bool is_symmetric(uint64_t name) {
 
 Dataflow::Dataflow(const Side& a, const Side& b, std::span<const TensorDiff> tensors)
     : tensors_(tensors),
-      a_{a, std::vector<uint32_t>(a.tensor_count(), kNoTensor)},
-      b_{b, std::vector<uint32_t>(b.tensor_count(), kNoTensor)} {
-  for (uint32_t i = 0; i < tensors.size(); ++i) {
-    const Match& match = tensors[i].match;
-    if (match.a != kNoTensor) a_.position_of[match.a] = i;
-    if (match.b != kNoTensor) b_.position_of[match.b] = i;
-  }
+      a_{a, positions_of(tensors, &Match::a, a.tensor_count())},
+      b_{b, positions_of(tensors, &Match::b, b.tensor_count())} {
   // Those are asked for only where a side has something that the other has not.
   if (std::ranges::all_of(tensors,
                           [](const TensorDiff& t) { return t.match.a != kNoTensor && t.match.b != kNoTensor; }))

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "analyze/diff/op_list.h"
 #include "analyze/diff/op_uses.h"
@@ -27,8 +28,8 @@ bool is_called_only(const Side& side) {
 // One side, and what is known of its calls.
 class Program {
  public:
-  Program(const Side& its_side, const char* its_name)
-      : side(its_side), name(its_name), list(its_side), uses_(list), position_of(its_side.tensor_count(), kNoTensor) {
+  Program(const Side& its_side, const char* its_name, std::vector<uint32_t> positions)
+      : side(its_side), name(its_name), list(its_side), position_of(std::move(positions)), uses_(list) {
     for (uint32_t i = 0; i < side.tensor_count(); ++i)
       if (list.op_of(i) != kNoOp && list.bits(i) != 0) bits_.insert(list.bits(i));
     ends_.resize(list.ops().size());
@@ -70,25 +71,20 @@ class Program {
   const Side& side;
   const char* const name;
   const OpList list;
+  const std::vector<uint32_t> position_of;  // positions_of()
 
  private:
   const OpUses uses_;
   std::vector<bool> ends_;
   std::unordered_set<uint64_t> bits_;
-
- public:
-  std::vector<uint32_t> position_of;  // per tensor record, in the list of tensors; kNoTensor: not compared
 };
 
 class Ends {
  public:
-  Ends(const Side& a, const Side& b, std::span<TensorDiff> tensors) : tensors_(tensors), a_(a, "A"), b_(b, "B") {
-    for (uint32_t i = 0; i < tensors.size(); ++i) {
-      const Match& match = tensors[i].match;
-      if (match.a != kNoTensor) a_.position_of[match.a] = i;
-      if (match.b != kNoTensor) b_.position_of[match.b] = i;
-    }
-  }
+  Ends(const Side& a, const Side& b, std::span<TensorDiff> tensors)
+      : tensors_(tensors),
+        a_(a, "A", positions_of(tensors, &Match::a, a.tensor_count())),
+        b_(b, "B", positions_of(tensors, &Match::b, b.tensor_count())) {}
 
   void find() {
     go_on(a_, b_);

@@ -35,4 +35,11 @@ std::string_view to_string(Evidence evidence) {
   return "";
 }
 
+std::vector<uint32_t> positions_of(std::span<const TensorDiff> tensors, uint32_t Match::*side, size_t record_count) {
+  std::vector<uint32_t> positions(record_count, kNoTensor);
+  for (uint32_t i = 0; i < tensors.size(); ++i)
+    if (const uint32_t record = tensors[i].match.*side; record != kNoTensor) positions[record] = i;
+  return positions;
+}
+
 }  // namespace ttap

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,5 +71,8 @@ inline double relative_error(const TensorDiff& tensor) {
   const bool scaled = tensor.judge != nullptr && tensor.judge->scale == tensor.judge->scale;
   return tensor.measures->rmse / (scaled ? tensor.judge->scale : tensor.measures->rms_a);
 }
+
+// Where each tensor record of one side (&Match::a, &Match::b) stands among the tensors; kNoTensor: it was not compared.
+std::vector<uint32_t> positions_of(std::span<const TensorDiff> tensors, uint32_t Match::*side, size_t record_count);
 
 }  // namespace ttap
