@@ -201,7 +201,7 @@ class PassTracker:
 
     def end_all(self) -> None:
         """At the end of the recording: what is still under way is aborted; what only waits for gradients is whole."""
-        self._drop_stale(self.thread)
+        self.leave_what_ended()
         self.end_what_is_over()
         for number, opened in list(self._open.items()):
             # Nothing of an early pass is under way, unless the program ends by an exception.
@@ -294,7 +294,7 @@ class PassTracker:
     def enter(self, module: nn.Module) -> bool:
         """A root is about to be called; whether that is a pass of its own."""
         thread = self.thread
-        self._drop_stale(thread, module)
+        self.leave_what_ended(module)
         before, owns = thread.number, False
         if not thread.scopes:
             thread.parents.clear()
@@ -327,8 +327,9 @@ class PassTracker:
             opened.failed = True
         self._hold_or_end(number, scope.module)
 
-    def _drop_stale(self, thread: ThreadState, entering: nn.Module | None = None) -> None:
-        # KeyboardInterrupt and the like pass by the hooks at the end of a call.
+    def leave_what_ended(self, entering: nn.Module | None = None) -> None:
+        """Leaves roots of whose end no hook has told: KeyboardInterrupt and the like pass by them."""
+        thread = self.thread
         while thread.scopes:
             last = thread.scopes[-1].module
             open_scopes = sum(scope.module is last for scope in thread.scopes)

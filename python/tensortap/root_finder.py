@@ -40,8 +40,8 @@ class RootFinder:
 
     def _unknown_or_outermost(self, module: nn.Module, args: Any) -> None:
         source = self._source
-        scopes = source.tracker.thread.scopes
-        if scopes:
+        source.tracker.leave_what_ended(module)
+        if scopes := source.tracker.thread.scopes:
             # A new part of the model? It is looked for when the root is called next.
             if self._fruitless.get(type(module), 0) < _FRUITLESS:
                 self._stale[id(scopes[0].module)] = type(module)

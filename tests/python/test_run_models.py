@@ -222,6 +222,30 @@ nn.Sequential(model, Slow())(torch.ones(1, 3))
     assert list(passes[3]) == ["0.first", "0.second"]
 
 
+@pytest.mark.parametrize("options", [[], ["--ops"]], ids=["modules", "ops"])
+def test_a_model_that_is_called_after_a_caught_interrupt_is_a_model(program, tmp_path, options):
+    script = program("""
+class Interrupted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = nn.Linear(3, 3)
+    def forward(self, x):
+        self.part(x)
+        raise KeyboardInterrupt
+try:
+    Interrupted()(torch.ones(1, 3))
+except KeyboardInterrupt:
+    pass
+for i in range(2): model(torch.ones(1, 3))
+""")
+    run(sys.executable, script, options=options, folder=tmp_path / "run")
+    recorded = tap.open(tmp_path / "run").ranks[0]
+    assert [each.ending for each in recorded.passes.values()] == ["aborted", "complete", "complete"]
+    for number in (1, 2):
+        assert {"first", "second"} <= {event.name for event in recorded.passes[number].events}
+    assert not any("no part of it" in note for note in recorded.coverage["source"]["notes"])
+
+
 def test_sigkill_in_the_middle_leaves_the_finished_passes(program, tmp_path):
     script = program("""
 import os
