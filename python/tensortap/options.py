@@ -72,6 +72,9 @@ def choice(given: str, choices: Iterable[str], what: str) -> str:
 
 
 def _flag(environment: Mapping[str, str], name: str, passed: bool) -> bool:
+    if not isinstance(passed, bool):
+        option = name.removeprefix("TTAP_").lower()
+        raise TypeError(f"{option} is True or False, not {passed!r} (views and hooks are options of tap.trace)")
     return choice(environment.get(name, "1" if passed else "0"), ("0", "1"), name) == "1"
 
 

@@ -89,6 +89,8 @@ def test_levels_by_pattern(model, tmp_path):
         ({"steps": "3-1"}, ValueError),
         ({"steps": "x"}, ValueError),
         ({"ranks": True}, TypeError),
+        ({"ops": {"view": "leaf"}}, TypeError),
+        ({"stacks": 1}, TypeError),
         ({"format": "zip"}, ValueError),
         ({"staging": "many"}, ValueError),
         ({"device_staging": "many"}, ValueError),
