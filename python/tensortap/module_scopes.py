@@ -17,7 +17,7 @@ from torch.nn.modules import module as torch_module
 from tensortap.call_stack import Handled, handled_now, has_raised, modules_under_way
 from tensortap.compiling import forget, hide_while_compiling
 from tensortap.module_map import ModuleMap
-from tensortap.names import named_modules
+from tensortap.names import named_modules, named_parameters, unwrapped
 from tensortap.torch_warning import ignore_warning_of_global_hooks
 
 _CALL = "_call_impl"  # the function that calls the hooks, or what Dynamo has made of it
@@ -51,6 +51,7 @@ class ModuleScopes:
         # Of modules that somebody else knows, who makes the events of their calls too.
         self._name_given = name_given or (lambda module: None)
         self._names: ModuleMap[str] = ModuleMap()
+        self._roots: ModuleMap[bool] = ModuleMap()  # whose parameters the source can name
         self._thread = threading.local()
         for prefix, model in (models or {}).items():
             self._learn(model, prefix)
@@ -105,6 +106,12 @@ class ModuleScopes:
         for entry in named_modules(root, prefix):
             if entry.module not in self._names:
                 self._names[entry.module] = entry.names[0]
+        self._name_parameters(root, prefix)
+
+    def _name_parameters(self, root: nn.Module, prefix: str) -> None:
+        self._roots[root] = True
+        for name, parameter in named_parameters(root, prefix):
+            self._source.name_leaf(parameter, name)
 
     def _entered(self) -> list[_Entered]:
         if not hasattr(self._thread, "entered"):
@@ -143,6 +150,8 @@ class ModuleScopes:
         given = self._name_given(module)
         entered = self._entered()
         name = given if given is not None else self.name_of(module)
+        if given is not None and not entered and module not in self._roots:
+            self._name_parameters(module, "" if given == type(unwrapped(module)).__name__ else given)
         # A part of the module entered last is as a rule called by it: then nobody has ended unseen.
         is_known = given is not None or module in self._names
         if entered and not (is_known and name.startswith(entered[-1].name + ".")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import torch
 from torch import nn
 
 # A child under one of these names is what its parent wraps.
@@ -64,6 +65,14 @@ def named_modules(root: nn.Module, prefix: str = "") -> list[NamedModule]:
         entry = found.setdefault(id(module), NamedModule(module, wrapper=wrapped_child(module) is not None))
         entry.names.append(name or type(unwrapped(root)).__name__)
     return list(found.values())
+
+
+def named_parameters(root: nn.Module, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """Every parameter below `root`, under the names that the bare model gives them; a shared one several times."""
+    for name, module in _walk(root, prefix, []):
+        for own, parameter in module._parameters.items():
+            if isinstance(parameter, torch.Tensor):
+                yield f"{name}.{own}" if name else own, parameter
 
 
 def parents_of(entries: list[NamedModule]) -> dict[int, list[nn.Module]]:

@@ -4,6 +4,7 @@
 
 #include "analyze/diff/role_flow.h"
 #include "analyze/extremes.h"
+#include "analyze/unread.h"
 #include "ttap/group.h"
 
 namespace ttap {
@@ -40,6 +41,10 @@ Result<Stats> stats_of(const Pass& pass, size_t tensor) {
     TTAP_ASSIGN(const Values values, read_values(pass, tensor));
     return fingerprint(values.view).stats;
   }
+  if (const std::string why = record.has_bytes ? "" : why_unread(pass, record); !why.empty())
+    return Error{.code = ErrorCode::kNotRecorded,
+                 .message = fmt::format("'{}' was not read: {}", to_string(record.key()), why),
+                 .path = pass.info().path.string()};
   if (!record.has_bytes)
     return Error{.code = ErrorCode::kNotRecorded,
                  .message = fmt::format("'{}' was recorded at level '{}': neither statistics nor bytes were kept",

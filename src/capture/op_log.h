@@ -29,6 +29,7 @@ class TTAP_API OpLog : public OpSink {
 
   void begin(OpCall& call) override;
   void end(OpCall& call) override;
+  void take_back(OpCall& call) override;
   void begin_shaped(ShapedCall& call) override;
   void end_shaped(const ShapedCall& call) override;
   void take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) override;
@@ -41,7 +42,7 @@ class TTAP_API OpLog : public OpSink {
   uint64_t tensor_count() const { return shapes_.size() + tensors_.size(); }
   // Of memory; texts and metas, which are the source's, not counted.
   uint64_t bytes() const { return bytes_; }
-  uint64_t under_way() const { return begun_ - calls_.size(); }
+  uint64_t under_way() const { return begun_ - taken_back_ - calls_.size(); }
 
   // Takes the fingerprints that were on their way, and the replays that have come: after the source has stopped, and
   // the devices are done with what was asked of them. Replays after it record nothing.
@@ -142,6 +143,7 @@ class TTAP_API OpLog : public OpSink {
   uint64_t started_unix_ns_;
   uint64_t started_ns_;
   uint32_t begun_ = 0;
+  uint32_t taken_back_ = 0;
   uint64_t bytes_ = 0;
   uint64_t look_at_ = 0;  // when there are that many, the limit is looked at
   RowMemory memory_;

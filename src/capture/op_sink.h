@@ -144,6 +144,8 @@ class OpSink {
   // begin() and end() are called with the source's lock held, for each call once, in this order.
   virtual void begin(OpCall& call) = 0;
   virtual void end(OpCall& call) = 0;
+  // Instead of end(): the call turned out not to be wanted. Its number stays its own.
+  virtual void take_back(OpCall& /*call*/) {}
   // Takes what `tensor.asked` says of the tensor, now; called between begin() and end(), perhaps without the lock.
   virtual void take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) = 0;
   // Whether a tensor of which only dtype and shape are kept may be put into OpCall::tensors without asking, and calls

@@ -85,7 +85,7 @@ std::string parted_sentence(const DiffReport& report) {
   const std::string_view word = sure ? "diverged" : "inconclusive";
   if (tensor.cause == Cause::kIntroduced) {
     const bool only_one_has_it = tensor.verdict == Verdict::kMissing || tensor.verdict == Verdict::kExtra;
-    if (only_one_has_it && parted_count(report) == 0)
+    if ((only_one_has_it || tensor.is_wrong) && parted_count(report) == 0)
       return fmt::format("{}: {}{}", word, printable(tensor.reason), where);
     if (only_one_has_it)
       return fmt::format("{}: the error begins at {}{}, which only {} has", word, key, where,

@@ -1,5 +1,6 @@
 #include "report/event_notes.h"
 
+#include "analyze/unread.h"
 #include "report/json_reader.h"
 
 namespace ttap {
@@ -34,15 +35,11 @@ void read_dtensor(const Json& tensors, EventNotes& notes) {
   }
 }
 
-// What is said of the tensor with this role and path. A result is named with its role; an argument, which has a place
-// of its own, perhaps not.
+// What is said of the tensor with this role and path.
 std::string_view said_of(const std::vector<std::pair<std::string, std::string>>& texts, std::string_view role,
                          std::string_view path) {
-  for (const auto& [place, text] : texts) {
-    const bool with_role =
-        place.size() == role.size() + path.size() && place.starts_with(role) && place.ends_with(path);
-    if (with_role || (place == path && role != "out") || (place.empty() && path.empty())) return text;
-  }
+  for (const auto& [place, text] : texts)
+    if (is_place_of(place, role, path)) return text;
   return {};
 }
 
@@ -95,6 +92,8 @@ EventNotes read_notes(std::string_view text) {
       notes.group = plain_text(value);
     } else if (name == "hook") {
       notes.hook = python_text(value);
+    } else if (name == "gradient") {
+      notes.gradient = plain_text(value);
     } else if (name == "raised") {
       notes.raised = value == true;
     } else if (name == "fake") {

@@ -17,6 +17,7 @@ struct EventNotes {
   std::string group;       // of a collective
   std::string hook;        // what the user's function returned, as Python writes it: {'mem': '8.1 MB'}
   std::string mesh;        // of its DTensors
+  std::string gradient;    // the parameter whose gradient it brings
   bool raised = false;     // it did not return, for it threw an exception
   bool fake = false;       // its tensors had no values
   bool readable = true;    // false: they are not a JSON object

@@ -332,6 +332,7 @@ void EventText::write_comment(const EventRecord& event, const Line& line, bool k
   }
   if (!node_.parameter.empty()) remark("parameter ", node_.parameter);
   if (!node_.module.empty() && node_.module != line.scope) remark("in ", node_.module);
+  if (!notes_.gradient.empty()) remark("gradient of ", notes_.gradient);
   if (!notes_.group.empty()) remark("group ", notes_.group);
   if (!notes_.mesh.empty()) remark("mesh ", notes_.mesh);
   if (!notes_.hook.empty()) remark("", notes_.hook);

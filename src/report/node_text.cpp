@@ -19,11 +19,10 @@ std::string graph_text(const GraphNotes& graph) {
 
 std::string frame_of(const NodeNotes& node) {
   // `model.py:32 in forward: x = x + y`
-  std::string frame = node.source;
+  const std::string& frame = node.source;
   const size_t function = frame.find(" in ");
   const size_t colon = function == std::string::npos ? function : frame.find(": ", function);
-  if (colon != std::string::npos) frame.replace(colon, 2, "\t");
-  return frame;
+  return colon == std::string::npos ? frame : frame.substr(0, colon) + '\t' + frame.substr(colon + 2);
 }
 
 }  // namespace ttap

@@ -393,6 +393,7 @@ void Observer::stop() {
     if (gpu_.waiting() && fork_count().load() == forks_at_start_) gpu_.launch_all();
     link_->observer = nullptr;
     tensors_.forget_objects();
+    leaves_.clear();
   }
   // Also where somebody else has stopped it. This thread itself may be inside: in the user's hook.
   while (link_->busy.load(std::memory_order_acquire) > Unlocked::of_this_thread(*link_)) std::this_thread::yield();

@@ -46,7 +46,8 @@ Observer::Observer(const ObserverOptions& options, PythonSide python)
       link_(std::make_shared<Link>()),
       places_(texts_),
       tensors_(texts_),
-      operators_(places_) {}
+      operators_(places_),
+      leaves_(texts_) {}
 
 Observer::~Observer() { stop(); }
 
@@ -191,9 +192,9 @@ void Observer::end(const at::RecordFunction& function, ThreadState& thread, std:
   if (python_.hook && !call_hook(frame, results, lock)) return;
   thread.last_event = frame.call.number;
   thread.last_scope = frame.scope;
-  if (frame.backward && !thread.nodes.empty()) {
+  if (frame.backward && !thread.nodes.empty() && thread.nodes.back().notes != 0) {
     if (frame.has_rare)
-      frame.rare().notes.add("node", json_text(thread.nodes.back().name));
+      frame.rare().notes.add_all(texts_.text(thread.nodes.back().notes));
     else
       frame.call.notes = thread.nodes.back().notes;
   }
@@ -241,7 +242,10 @@ void Observer::end_function(const at::RecordFunction& function, const ThreadStat
 
 // An operator turned out not to be recorded: what it was the first to use must be kept with another one.
 void Observer::drop_values(Frame& frame) {
-  if (frame.logged) --counts_.calls;
+  if (frame.logged) {
+    --counts_.calls;
+    sink_->take_back(frame.call);
+  }
   for (const OpTensor& tensor : frame.call.tensors) dropped_values_.insert(tensor.value);
   frame.call.tensors.clear();
 }
@@ -255,6 +259,8 @@ void Observer::enter_node(const at::RecordFunction& function, ThreadState& threa
     notes = texts_.intern(text.str());
   }
   node.notes = notes;
+  if (node.name == kAccumulateGrad)
+    if (const TextId own = leaves_.notes_here(); own != 0) node.notes = own;
   const auto found = forwards_.find(function.forwardThreadId());
   const auto number = static_cast<uint64_t>(function.seqNr());
   if (found != forwards_.end() && function.seqNr() >= 0 && number >= found->second.first &&

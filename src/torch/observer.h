@@ -20,6 +20,7 @@
 #include "capture/op_sink.h"
 #include "torch/arguments.h"
 #include "torch/gpu_taps.h"
+#include "torch/leaf_names.h"
 #include "torch/operators.h"
 #include "torch/place_table.h"
 #include "torch/python_stack.h"
@@ -128,6 +129,8 @@ class Observer {
   void end_kernel();
   // A tensor that was made past the dispatcher and holds nothing yet.
   void not_initialised(const at::Tensor& tensor);
+  // A parameter has a name: the calls that bring its gradient say so.
+  void name_leaf(const at::Tensor& leaf, std::string_view name);
   // It gets another number when it is seen next; until then nothing of ours refers to it.
   void forget(const at::Tensor& tensor);
 
@@ -290,7 +293,8 @@ class Observer {
   RecentName recent_names_[1 << kRecentNameBits];  // asked before the map
   std::unordered_map<std::string, uint64_t> kernel_numbers_;
   std::unordered_map<std::string, TextId> node_notes_;  // by the name of autograd's node
-  std::unordered_map<uint64_t, Forwards> forwards_;     // by thread
+  LeafNames leaves_;
+  std::unordered_map<uint64_t, Forwards> forwards_;  // by thread
   uint32_t next_value_ = 1;
   std::unordered_set<uint32_t> dropped_values_;  // of a leaf view
   Counts counts_;

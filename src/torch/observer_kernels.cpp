@@ -113,7 +113,16 @@ void Observer::not_initialised(const at::Tensor& tensor) {
 void Observer::forget(const at::Tensor& tensor) {
   const std::shared_ptr<Link> link = link_;
   const auto lock = lock_from_outside(*link);
-  if (link->observer == this && tensor.defined()) tensors_.forget_object(tensor);
+  if (link->observer != this || !tensor.defined()) return;
+  tensors_.forget_object(tensor);
+  leaves_.forget(tensor);
+}
+
+void Observer::name_leaf(const at::Tensor& leaf, std::string_view name) {
+  const std::shared_ptr<Link> link = link_;
+  if (link->mutex.is_mine()) return;  // a module of a tensor's own code
+  const std::lock_guard lock(link->mutex);
+  leaves_.add(leaf, name);
 }
 
 void Observer::end_noted_kernel(Frame& frame, std::unique_lock<SpinLock>& lock) {

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kUnderWay = "a collective that has not been waited for";
 constexpr std::string_view kUninitialised = "not initialised";
+constexpr std::string_view kScratch = "memory of the backward, which may hold anything";
 constexpr std::string_view kPerhapsUninitialised = "not initialised, unless the kernel that calls this did so";
 
 bool any_subclass(const std::vector<TensorPlace>& places) {
@@ -215,13 +216,18 @@ bool Observer::note_results(Frame& frame, c10::ArrayRef<const c10::IValue> resul
   if (op.result_comes_later || comes_later) how.reason = kUnderWay;
   if (op.is_receive) how.reason = "a receive that has not been waited for";
   if (op.fills_nothing) how.reason = kUninitialised;
+  const std::string_view reason = how.reason;
   for (const TensorPlace& place : frame.places) {
+    const bool scratch = op.scratch_results != 0 && (op.scratch_results >> place.argument & 1) != 0;
+    if (scratch && options_.ids) tensors_.set_uninitialised(*place.tensor, true);
+    how.reason = scratch ? kScratch : reason;
     use_tensor(frame, *place.tensor, places_.of_result(place.argument, results.size(), place.item), how);
     if (frame.has_rare)
       for (Frame::Written& written : frame.rare().written) written.returned |= written.tensor.is_same(*place.tensor);
     if (op.fills_nothing && options_.ids) tensors_.set_uninitialised(*place.tensor, true);
     if (op.result_comes_later) tensors_.set_under_way(*place.tensor);
   }
+  how.reason = reason;
   if (frame.has_rare)
     for (const Frame::Written& written : frame.rare().written) {
       if (!written.returned) use_tensor(frame, written.tensor, places_.of(places_.after(), written.path), how);

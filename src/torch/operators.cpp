@@ -91,6 +91,24 @@ bool is_another(Operator& op, const at::RecordFunction& function) {
   return false;
 }
 
+// Most are called by a name that says so; the state of random numbers is not set where none are drawn.
+uint64_t scratch_results_of(const Operator& op) {
+  constexpr std::string_view kRecurrent[] = {"aten::mkldnn_rnn_layer", "aten::_cudnn_rnn", "aten::miopen_rnn",
+                                             "aten::cudnn_batch_norm"};
+  constexpr std::string_view kNames[] = {"rng_state", "unused", "philox_seed", "philox_offset", "debug_attn_mask"};
+  constexpr size_t kOwnResults = 3;
+  const bool recurrent = std::ranges::find(kRecurrent, op.name) != std::end(kRecurrent);
+  if (!recurrent && op.name.find("attention") == std::string::npos) return 0;
+  uint64_t found = 0;
+  const std::vector<c10::Argument>& results = op.schema->returns();
+  for (size_t i = 0; i < std::min<size_t>(results.size(), 64); ++i) {
+    const bool scratch =
+        recurrent ? i >= kOwnResults : std::ranges::find(kNames, results[i].name()) != std::end(kNames);
+    found |= uint64_t{scratch} << i;
+  }
+  return found;
+}
+
 }  // namespace
 
 constexpr std::string_view kEngine = "autograd::engine::evaluate_function";
@@ -162,6 +180,7 @@ std::unique_ptr<Operator> OperatorTable::make(const at::RecordFunction& function
                       std::ranges::find(kMoveNothing, std::string_view(op->name).substr(6)) != std::end(kMoveNothing);
   op->is_copy = op->full_name == "aten::clone" || op->full_name == "aten::copy_";
   op->fills_nothing = starts_with(op->name, "aten::empty") || starts_with(op->name, "aten::new_empty");
+  op->scratch_results = scratch_results_of(*op);
   return op;
 }
 

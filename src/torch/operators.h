@@ -67,6 +67,7 @@ struct Operator {
   int async_argument = -1;          // which argument says that the program waits for it later
   int group_argument = -1;          // which argument is the group of a collective, or its name
   bool fills_nothing = false;       // empty(): whatever is in the memory
+  uint64_t scratch_results = 0;     // bits: memory for the backward alone, of which some may hold anything
   bool moves_nothing = false;       // it writes to a tensor's sizes and strides only
   bool is_view = false;             // its results are its arguments, seen otherwise
 

@@ -196,6 +196,14 @@ void init_tracing(nb::module_& m) {
           "forget", [](OpSource& source, nb::handle tensor) { source.observer().forget(tensor_of(tensor.ptr())); },
           "tensor"_a, "Nothing refers to it any more, until it is seen again.")
       .def(
+          "name_leaf",
+          [](OpSource& source, nb::handle tensor, std::string_view name) {
+            const at::Tensor leaf = tensor_of(tensor.ptr());
+            const nb::gil_scoped_release released;
+            source.observer().name_leaf(leaf, name);
+          },
+          "tensor"_a, "name"_a, "A parameter's name: calls that bring its gradient say it.")
+      .def(
           "end_capture", [](OpSource& source) { source.observer().end_capture(); },
           nb::call_guard<nb::gil_scoped_release>())
       .def("settle", &OpSource::settle, "After stop(): waits for what is on its way, and takes the replays that came.")

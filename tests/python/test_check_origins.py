@@ -218,3 +218,12 @@ def test_inf_that_a_program_deals_with_is_no_fault(tmp_path, work):
     text, document = checked(tmp_path / "run", lambda: (work(), torch.tensor([-1.0]).sqrt()))
     assert text.startswith("FIRST  aten::sqrt\n")
     assert not any(each["because"]["fault"] for each in document["found"] if "sqrt" not in each["key"])
+
+
+def test_what_was_not_read_says_why(tmp_path):
+    with tap.trace(hashes=True) as trace:
+        torch.empty(3).fill_(1)
+    trace.save(tmp_path / "run")
+    result = run("check", tmp_path / "run")
+    assert result.returncode == 0
+    assert "'aten::empty.memory_format' was not read: not initialised" in result.stderr + result.stdout

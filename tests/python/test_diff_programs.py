@@ -124,3 +124,75 @@ def test_what_one_program_reads_of_its_end_is_no_difference(read):
     layer, x = torch.nn.Linear(4, 4), torch.randn(3, 4)
     found = tap.diff(traced(lambda: read(layer(x))), traced(lambda: layer(x)))
     assert found.verdict == "identical", found.sentence
+
+
+# ---- what is the same though it was made otherwise ----
+
+
+def test_a_sum_in_another_order_is_rounding():
+    torch.manual_seed(0)
+    x, a, b = (torch.randn(8, 16) for _ in range(3))
+    for level in ("fingerprint", "full"):
+        with tap.trace(level=level) as one:
+            torch.tanh((x + a) + b)
+        with tap.trace(level=level) as other:
+            torch.tanh(x + (a + b))
+        found = tap.diff(one, other)
+        assert found.same, found
+        assert found.verdict == "within tolerance"
+
+
+def test_products_in_another_order_find_each_other():
+    torch.manual_seed(0)
+    x, weights = torch.randn(8, 16), [torch.randn(16, 16) for _ in range(3)]
+    noise = 1 + 1e-7 * torch.randn(8, 16)
+
+    def program(order, factor):
+        products = {i: x * factor @ weights[i] for i in order}
+        return sum(products[i].sin() for i in range(3))
+
+    with tap.trace(level="full") as one:
+        program([0, 1, 2], torch.ones(8, 16))
+    with tap.trace(level="full") as other:
+        program([2, 0, 1], noise)
+    assert tap.diff(one, other).same
+
+
+def masked(of_rows):
+    """Where nothing is masked, one program sees that early, another makes a mask of it."""
+    torch.manual_seed(0)
+    scores, steps = torch.randn(2, 5, 5), torch.zeros(2, 5, dtype=torch.long)
+
+    def program():
+        if of_rows:
+            last = steps[:, -1] == 0
+            assert last.all()
+            return torch.softmax(scores, -1) @ scores
+        mask = steps[:, :, None] == steps[:, None, :]
+        return torch.softmax(scores.masked_fill(~mask, -torch.inf), -1) @ scores
+
+    return program
+
+
+def test_calls_of_one_operator_that_do_other_things_are_no_pair():
+    one, other = traced(masked(True)), traced(masked(False))
+    found = tap.diff(one, other)
+    assert found.same, found
+    assert tap.diff(other, one).same
+
+
+def test_what_a_norm_makes_good_again_is_still_found_where_it_began():
+    torch.manual_seed(0)
+    x, norm = torch.randn(4, 16), torch.nn.LayerNorm(16, eps=1e-12)
+    found = tap.diff(traced(lambda: norm(x * 2)), traced(lambda: norm(x * 3)))
+    assert found.verdict == "diverged"
+    assert found.first.key == "aten::mul.Tensor"
+    found = tap.diff(traced(lambda: norm(x * 2)), traced(lambda: norm(x / 3)))
+    assert found.verdict == "diverged"
+    assert found.first.key == "aten::mul.Tensor"
+
+
+def test_a_result_of_another_shape_at_the_end_is_found():
+    x = torch.randn(4, 6)
+    found = tap.diff(traced(lambda: x.sin().sum(0)), traced(lambda: x.sin().sum(1)))
+    assert not found.same

@@ -162,6 +162,7 @@ def test_the_view_leaf_shows_those_that_call_no_other():
     parents = {event.parent for event in everything}
     assert of_trace(leaves) == [op_of(e.name) for i, e in enumerate(everything) if i not in parents]
     assert "aten.linear.default" not in of_trace(leaves)
+    assert leaves.run.info["drops"]["events"] == 0
 
 
 # ---- what a dispatch mode sees of it ----

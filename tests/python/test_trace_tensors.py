@@ -191,6 +191,18 @@ def test_memory_that_nobody_has_written_to_is_not_read():
     assert only(t, "aten::empty.memory_format").notes["unread"] == {"out": "not initialised"}
 
 
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="skipped: PyTorch was built without oneDNN")
+def test_memory_that_is_there_for_the_backward_alone_is_not_read():
+    x, (hidden, cell), parts = torch.randn(3, 2, 4), torch.zeros(2, 2, 4), [torch.randn(16, 4), torch.randn(16)]
+    with trace(hashes=True) as t:
+        torch.ops.aten.mkldnn_rnn_layer(
+            x, parts[0], parts[0], parts[1], parts[1], hidden, cell, False, [], 2, 4, 1, True, False, False, True
+        )
+    layer = only(t, "aten::mkldnn_rnn_layer")
+    assert layer.notes["unread"] == {"out/3": "memory of the backward, which may hold anything"}
+    assert [t.run.records[use.record].level for use in uses(layer, "out")] == ["fingerprint"] * 3 + ["meta"]
+
+
 def test_memory_that_nobody_has_written_to_is_not_read_as_an_argument_either():
     with trace(level="full") as t:
         torch.empty(3).fill_(1)

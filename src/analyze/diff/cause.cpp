@@ -10,41 +10,18 @@
 #include <unordered_set>
 #include <utility>
 
+#include "analyze/diff/call_node.h"
 #include "analyze/diff/dataflow.h"
 #include "analyze/diff/op_list.h"
 #include "analyze/diff/role_flow.h"
 #include "analyze/diff/rounding.h"
+#include "analyze/diff/value_likeness.h"
 #include "analyze/event_op.h"
 #include "analyze/op_facts.h"
 #include "store/graph/graph_notes.h"
 
 namespace ttap {
 namespace {
-
-// One turn of one call: what went in and what came out, as positions in the list of tensors.
-struct Node {
-  std::vector<uint32_t> inputs = {};
-  std::vector<uint32_t> outputs = {};
-  uint64_t same_bits = 0;  // more inputs, which agree bit for bit though only one side has them there
-  uint64_t within = 0;     // more inputs, which agree within tolerance
-  uint64_t unknown = 0;    // more inputs, of which nothing can be said
-  std::optional<Dataflow::Other> other = {};  // an input that is another value on the other side
-  bool exact = false;                         // these are all its inputs: the recording says what the call used
-  uint32_t introduced = kNoTensor;            // by a call inside this one
-  double grown = 0;                           // the error that a call inside this one let grow past the tolerance
-};
-
-struct NodeKey {
-  std::string_view name;
-  uint32_t call;
-  uint32_t turn;
-  bool operator==(const NodeKey&) const = default;
-};
-struct NodeHash {
-  size_t operator()(const NodeKey& key) const {
-    return std::hash<std::string_view>()(key.name) * 31 + key.call * 4 + key.turn;
-  }
-};
 
 struct BitsHash {
   size_t operator()(const Hash128& hash) const { return hash.low; }
@@ -293,14 +270,16 @@ class Blame {
     Node own;
     Node& node = is_seen_on_one_side(i) ? own : nodes_[{record.name, record.call, flow_of(record.role).turn}];
     ask_dataflow(i, node);
-    if (!node.exact || node.other) return;
+    if (!node.exact || (node.other && node.other->only == kNoTensor)) return;
     // A kernel of A makes several values at once, which B made of one another: some of those come later here.
     const auto comes_later = [&](uint32_t k) { return k >= i && tensors_[k].like_rounding; };
     if (std::ranges::any_of(node.inputs, [&](uint32_t k) { return parted(tensors_[k]) && !comes_later(k); })) return;
-    const bool rounded = node.within > 0 || std::ranges::any_of(node.inputs, [&](uint32_t k) {
+    const bool rounded = node.other || node.within > 0 || std::ranges::any_of(node.inputs, [&](uint32_t k) {
                            return tensors_[k].verdict == Verdict::kWithin || (k != i && comes_later(k));
                          });
-    if (!rounded && tensors_[i].match.by != MatchedBy::kPlace) return;
+    const Match& match = tensors_[i].match;
+    const bool otherwise = match.by == MatchedBy::kPlace || !is_laid_out_alike(a_.tensor(match.a), b_.tensor(match.b));
+    if (!rounded && !otherwise) return;
     rounding_began_ = true;
     settle_as_rounding(i);
   }

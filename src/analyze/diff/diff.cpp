@@ -9,10 +9,12 @@
 #include "analyze/diff/cause.h"
 #include "analyze/diff/compare_pairs.h"
 #include "analyze/diff/ends.h"
+#include "analyze/diff/gradients.h"
 #include "analyze/diff/op_list.h"
 #include "analyze/diff/pass_pairs.h"
 #include "analyze/diff/quant_parts.h"
 #include "analyze/diff/shards.h"
+#include "analyze/diff/strangers.h"
 
 namespace ttap {
 namespace {
@@ -161,7 +163,9 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
   compare_pairs({*pass.a, *pass.b, *rules.tolerances, noise.side.get(), &noise.partner}, pass.tensors, options.threads,
                 options.progress);
   judge_by_parts(*pass.a, *pass.b, pass.tensors);
+  part_strangers(*pass.a, *pass.b, pass.tensors);
   find_causes(*pass.a, *pass.b, pass.tensors);
+  find_wrong_gradients(*pass.a, *pass.b, pass.tensors);
   find_ends(*pass.a, *pass.b, pass.tensors);
   if (noise.side != nullptr) {
     TTAP_TRY(check_noise(options, pass, noise, report));
@@ -184,11 +188,13 @@ bool is_of_op(const PassDiff& pass, const TensorDiff& tensor) {
 
 void summarize(DiffReport& report) {
   uint64_t unsettled = 0;  // the bits differ, and there are no bytes to tell how far
+  uint64_t wrong = 0;
   for (uint32_t p = 0; p < report.passes.size(); ++p) {
     const PassDiff& pass = report.passes[p];
     for (uint32_t i = 0; i < pass.tensors.size(); ++i) {
       const TensorDiff& tensor = pass.tensors[i];
       ++report.counts[static_cast<size_t>(tensor.verdict)];
+      wrong += tensor.is_wrong;
       unsettled += tensor.verdict == Verdict::kInconclusive && parted(tensor);
       if (parted(tensor) && !report.earliest) report.earliest = DiffPlace{p, i};
       report.by_statistics += tensor.verdict == Verdict::kWithin && tensor.evidence == Evidence::kStatistics;
@@ -206,7 +212,7 @@ void summarize(DiffReport& report) {
   // One side goes on where the other ends.
   if (!report.earliest && !report.introduced.empty()) report.earliest = report.introduced.front();
   report.not_compared = report.count(Verdict::kInconclusive) - unsettled;
-  if (report.count(Verdict::kDiverged) + report.count(Verdict::kShapeMismatch) > 0) {
+  if (report.count(Verdict::kDiverged) + report.count(Verdict::kShapeMismatch) + wrong > 0) {
     report.verdict = Verdict::kDiverged;
   } else if (unsettled > 0 || report.earliest ||
              report.count(Verdict::kIdentical) + report.count(Verdict::kWithin) == 0) {

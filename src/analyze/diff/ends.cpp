@@ -231,7 +231,7 @@ void find_ends(const Side& a, const Side& b, std::span<TensorDiff> tensors) {
     return tensor.verdict == Verdict::kMissing || tensor.verdict == Verdict::kExtra;
   };
   if (std::ranges::none_of(tensors, is_only)) return;
-  if (std::ranges::any_of(tensors, [](const TensorDiff& tensor) { return parted(tensor); })) return;
+  if (std::ranges::any_of(tensors, [](const TensorDiff& tensor) { return parted(tensor) || tensor.is_wrong; })) return;
   if (is_called_only(a) && is_called_only(b)) Ends(a, b, tensors).find();
 }
 

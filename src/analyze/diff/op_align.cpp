@@ -26,6 +26,8 @@ void match_by_evidence(OpPairing& ops) {
     any |= ops.join_equal(keys_a.given, keys_b.given, MatchedBy::kOp);
     any |= ops.join_equal(keys_a.outside, keys_b.outside, MatchedBy::kOp);
     any |= ops.join_equal(keys_a.weights, keys_b.weights, MatchedBy::kOp, true);
+    // Before arguments, of which a sum may have others in the same places.
+    any |= ops.join_near();
     if (!any || ops.is_complete()) return;
     match_arguments(ops);
   }
@@ -66,6 +68,7 @@ void match_ops(const Side& a, const Side& b, Pairing& pairing) {
   OpPairing ops(a, b, pairing);
   match_nodes_of_equal_graphs(ops);
   match_by_evidence(ops);
+  match_gradients(ops);
   match_by_order(ops);
   match_values(ops);
   const auto is_trivial = [](const Side& side, const OpList& list, uint32_t tensor) {

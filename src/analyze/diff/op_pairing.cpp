@@ -1,14 +1,21 @@
 #include "analyze/diff/op_pairing.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "analyze/diff/op_sequence.h"
 #include "analyze/diff/value_likeness.h"
+#include "core/mix64.h"
 
 namespace ttap {
 namespace {
 
-constexpr size_t kMostInGroup = 64;  // ops with the same key that are held against each other
+constexpr size_t kMostInGroup = 64;      // ops with the same key that are held against each other
+constexpr uint64_t kFewest = 16;         // elements by which a value is known
+constexpr double kNearlySame = 1e-3;     // by the statistics of both
+constexpr double kMuchNearer = 16;       // times, than any other
+constexpr double kLeastDistance = 1e-8;  // what is nearer is as near as this
 
 struct Keyed {
   uint64_t key;
@@ -21,6 +28,24 @@ bool is_undefined(const Side& side, const OpList& list, uint32_t tensor) {
   if (list.position_of(tensor) != kNoTensor) return list.ops()[list.op_of(tensor)].undefined;
   return is_for_results(side.tensor(tensor).path);
 }
+
+// Which of several is nearest to a value.
+struct Nearest {
+  uint32_t index = 0;
+  double distance = std::numeric_limits<double>::infinity();
+  double next = std::numeric_limits<double>::infinity();
+
+  void add(uint32_t other, double how_far) {
+    if (how_far < distance) {
+      next = distance;
+      distance = how_far;
+      index = other;
+    } else {
+      next = std::min(next, how_far);
+    }
+  }
+  bool is_telling() const { return distance <= kNearlySame && next > kMuchNearer * std::max(distance, kLeastDistance); }
+};
 
 bool by_key(const Keyed& x, const Keyed& y) { return x.key != y.key ? x.key < y.key : x.index < y.index; }
 
@@ -197,6 +222,42 @@ bool OpPairing::join_group(std::vector<uint32_t>& ops_a, std::vector<uint32_t>& 
   if (!in_order && any && ops_a.size() > 1) return true;
   for (size_t i = 0; i < ops_a.size(); ++i) join(ops_a[i], ops_b[i], by);
   return any || !ops_a.empty();
+}
+
+bool OpPairing::join_near() {
+  const auto free_of = [](const OpList& list, const std::vector<uint32_t>& partner) {
+    std::vector<Keyed> free;
+    for (uint32_t i = 0; i < partner.size(); ++i) {
+      const Op& op = list.ops()[i];
+      if (partner[i] != kNoOp || op.copies || op.kernel || op.undefined || op.constant || op.value_count == 0) continue;
+      const uint32_t value = list.values(op).front();
+      if (list.bits(value) == 0 || !list.is_real(value) || list.is_plain(value) || list.elements(value) < kFewest)
+        continue;
+      free.push_back({mix64(mix64(op.name + op.shape) + op.dtype + (op.backward ? 2 : 1)), i});
+    }
+    return free;
+  };
+  std::vector<Keyed> free_a = free_of(a, of_a_), free_b = free_of(b, of_b_);
+  std::vector<std::pair<uint32_t, uint32_t>> found;
+  for_each_shared(free_a, free_b, [&](std::span<const Keyed> in_a, std::span<const Keyed> in_b) {
+    if (in_a.size() * in_b.size() > kMostInGroup * kMostInGroup * 16) return;
+    std::vector<Nearest> of_a(in_a.size()), of_b(in_b.size());
+    for (uint32_t i = 0; i < in_a.size(); ++i) {
+      const TensorRecord record = side_a.tensor(a.values(a.ops()[in_a[i].index]).front());
+      for (uint32_t j = 0; j < in_b.size(); ++j) {
+        const TensorRecord other = side_b.tensor(b.values(b.ops()[in_b[j].index]).front());
+        if (is_reordered(record, other)) continue;
+        const double distance = distance_of(record, other);
+        of_a[i].add(j, distance);
+        of_b[j].add(i, distance);
+      }
+    }
+    for (uint32_t i = 0; i < in_a.size(); ++i)
+      if (of_a[i].is_telling() && of_b[of_a[i].index].is_telling() && of_b[of_a[i].index].index == i)
+        found.emplace_back(in_a[i].index, in_b[of_a[i].index].index);
+  });
+  for (const auto& [x, y] : found) join(x, y, MatchedBy::kOp);
+  return !found.empty();
 }
 
 bool OpPairing::made_alike(uint32_t op_a, uint32_t op_b) const {

@@ -52,6 +52,10 @@ class OpPairing {
   // where that is one): those that made the same but for rounding, others in their order. Whether there were any.
   bool join_equal(std::span<const uint64_t> keys_a, std::span<const uint64_t> keys_b, MatchedBy by, bool alone = false);
 
+  // Joins ops without a partner, of the same operator and shapes, that made the same but for rounding, where each is by
+  // far the nearest to the other: compiled code has them in another order. Whether there were any.
+  bool join_near();
+
   // A stretch of a stream: positions in OpStreams, between values that are matched in the same order on both sides.
   struct Gap {
     std::span<const uint32_t> a, b;
@@ -77,6 +81,8 @@ class OpPairing {
 
 // What matched ops are given in the same place, where it has no counterpart yet.
 void match_arguments(OpPairing& ops);
+// What makes the gradient of a parameter: find_gradients().
+void match_gradients(OpPairing& ops);
 // Values of ops that have no counterpart yet: see match_ops().
 void match_values(OpPairing& ops);
 

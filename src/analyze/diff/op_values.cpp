@@ -2,6 +2,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "analyze/diff/gradients.h"
 #include "analyze/diff/op_kernels.h"
 #include "analyze/diff/op_pairing.h"
 #include "analyze/diff/op_uses.h"
@@ -62,6 +63,10 @@ class ValueMatcher {
     match_kernels(ops_, uses_a, uses_b);
     match_arguments();
     ops_.for_each_gap([&](const OpPairing::Gap& gap) { match_last(gap, uses_a, uses_b); });
+  }
+
+  void match_gradients() {
+    for (const GradientPair& pair : find_gradients(ops_.side_a, ops_.side_b)) match_argument(pair.a, pair.b);
   }
 
   // What the two sides of an op are given in the same place is the same value, whatever made it. From the last op
@@ -252,6 +257,8 @@ class ValueMatcher {
 }  // namespace
 
 void match_arguments(OpPairing& ops) { ValueMatcher(ops).match_arguments(); }
+
+void match_gradients(OpPairing& ops) { ValueMatcher(ops).match_gradients(); }
 
 void match_values(OpPairing& ops) { ValueMatcher(ops).run(); }
 

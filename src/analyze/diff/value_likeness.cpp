@@ -48,6 +48,10 @@ bool is_rounded(const TensorRecord& a, const TensorRecord& b) {
   return !is_reordered(a, b) && distance_of(a, b) <= rounding_of(a, b);
 }
 
+bool is_laid_out_alike(const TensorRecord& a, const TensorRecord& b) {
+  return std::ranges::equal(a.strides, b.strides);
+}
+
 bool is_reordered(const TensorRecord& a, const TensorRecord& b) {
   if (!a.has_fingerprint || !b.has_fingerprint || a.fingerprint.hash == b.fingerprint.hash) return false;
   if (dtype_of(a) != dtype_of(b)) return false;

@@ -18,4 +18,7 @@ bool is_rounded(const TensorRecord& a, const TensorRecord& b);
 // Whether they hold the same values in another order, as a tensor and its transpose do.
 bool is_reordered(const TensorRecord& a, const TensorRecord& b);
 
+// Whether they lie in memory in the same order: in another one, an op may take another way to the same values.
+bool is_laid_out_alike(const TensorRecord& a, const TensorRecord& b);
+
 }  // namespace ttap

@@ -50,6 +50,7 @@ struct TensorDiff {
   // Within tolerance only beside what was summed to make it: how much of it may be rounding, as a share of its size.
   double rounding = 0;
   Cause cause = Cause::kNone;
+  bool is_wrong = false;                    // whatever the verdict: see find_wrong_gradients()
   uint32_t source = kNoTensor;              // kInherited: position, in the same list, of where the error came from
   std::string reason = {};                  // of the cause, or why it is inconclusive
   std::unique_ptr<Measures> measures = {};  // without their axes; null when no bytes were compared

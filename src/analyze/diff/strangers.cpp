@@ -1,0 +1,135 @@
+#include "analyze/diff/strangers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "analyze/diff/op_list.h"
+#include "analyze/diff/op_uses.h"
+
+namespace ttap {
+namespace {
+
+constexpr size_t kMostMade = 4096;  // values that are followed from one
+
+bool has_partner(const TensorDiff& tensor) { return tensor.match.a != kNoTensor && tensor.match.b != kNoTensor; }
+
+bool disagree(const TensorDiff& tensor) { return has_partner(tensor) && parted(tensor) && !tensor.like_rounding; }
+
+class Strangers {
+ public:
+  Strangers(const Side& a, const Side& b, const std::vector<TensorDiff>& tensors)
+      : tensors_(tensors),
+        a_(a, positions_of(tensors, &Match::a, a.tensor_count())),
+        b_(b, positions_of(tensors, &Match::b, b.tensor_count())),
+        is_stranger_(tensors.size()) {}
+
+  // Whether each pair is one of strangers. From the last to the first: what is made of strangers may be some too.
+  std::vector<bool> find() {
+    for (size_t i = tensors_.size(); i-- > 0;) {
+      if (!disagree(tensors_[i]) || is_sure(tensors_[i])) continue;
+      const Outcome of_a = follow(a_, tensors_[i].match.a), of_b = follow(b_, tensors_[i].match.b);
+      is_stranger_[i] = !of_a.disagrees && !of_b.disagrees && (of_a.agrees || of_b.agrees);
+    }
+    return std::move(is_stranger_);
+  }
+
+ private:
+  struct Program {
+    Program(const Side& side, std::vector<uint32_t> positions)
+        : list(side), uses(list), position_of(std::move(positions)) {}
+    const OpList list;
+    const OpUses uses;
+    const std::vector<uint32_t> position_of;  // positions_of()
+  };
+  struct Outcome {
+    bool agrees = false;     // something that is made of it
+    bool disagrees = false;  // likewise; or the program ends with it
+  };
+
+  bool agrees(const Program& program, uint32_t tensor) const {
+    const uint32_t position = program.position_of[tensor];
+    return position == kNoTensor || !disagree(tensors_[position]);
+  }
+
+  // Whether the two were given the same: then what they made is to be the same, whatever becomes of it.
+  bool is_sure(const TensorDiff& pair) const {
+    const uint32_t x = a_.list.op_of(pair.match.a), y = b_.list.op_of(pair.match.b);
+    if (x == kNoOp || y == kNoOp) return true;
+    const bool made_a = a_.list.position_of(pair.match.a) != kNoTensor;
+    const bool made_b = b_.list.position_of(pair.match.b) != kNoTensor;
+    if (!made_a && !made_b) return true;  // what came from outside
+    if (!made_a || !made_b || pair.verdict == Verdict::kShapeMismatch) return false;
+    const Op &one = a_.list.ops()[x], &other = b_.list.ops()[y];
+    if (one.kernel || other.kernel || one.input_count != other.input_count) return false;
+    const std::span<const uint32_t> inputs = b_.list.inputs(other);
+    return std::ranges::all_of(a_.list.inputs(one), [&](uint32_t input) {
+      if (input == kNoTensor) return true;
+      const uint32_t position = a_.position_of[input];
+      const uint32_t partner = position != kNoTensor ? tensors_[position].match.b : kNoTensor;
+      if (partner != kNoTensor && std::ranges::find(inputs, partner) != inputs.end()) return agrees(a_, input);
+      return a_.list.bits(input) != 0 && std::ranges::any_of(inputs, [&](uint32_t given) {
+               return given != kNoTensor && b_.list.bits(given) == a_.list.bits(input);
+             });
+    });
+  }
+
+  // What becomes of a value, as far as to the first values that have a partner.
+  Outcome follow(const Program& program, uint32_t tensor) const {
+    Outcome outcome;
+    if (program.list.op_of(tensor) == kNoOp) return {.disagrees = true};
+    std::vector<uint32_t> values = {tensor};
+    bool is_used = false;
+    for (size_t next = 0; next < values.size() && !outcome.disagrees; ++next)
+      for (const uint32_t user : program.uses.of(values[next])) {
+        const Op& op = program.list.ops()[user];
+        is_used |= !op.copies;
+        for (const uint32_t made : program.list.values(op)) {
+          const uint32_t position = program.position_of[made];
+          if (position == kNoTensor || std::ranges::find(values, made) != values.end()) continue;
+          const TensorDiff& pair = tensors_[position];
+          const bool is_paired = has_partner(pair) && !is_stranger_[position];
+          if (is_paired && disagree(pair)) {
+            outcome.disagrees = true;
+          } else if (is_paired && pair.evidence != Evidence::kNothing && !program.list.is_plain(made)) {
+            outcome.agrees = true;
+          } else if (values.size() < kMostMade) {
+            values.push_back(made);
+          } else {
+            outcome.disagrees = true;  // it cannot be told
+          }
+        }
+      }
+    outcome.disagrees |= !is_used && !outcome.agrees && program.list.is_real(tensor);
+    return outcome;
+  }
+
+  const std::vector<TensorDiff>& tensors_;
+  const Program a_, b_;
+  std::vector<bool> is_stranger_;
+};
+
+}  // namespace
+
+void part_strangers(const Side& a, const Side& b, std::vector<TensorDiff>& tensors) {
+  if (std::ranges::none_of(tensors, disagree)) return;
+  const std::vector<bool> is_stranger = Strangers(a, b, tensors).find();
+  if (std::ranges::find(is_stranger, true) == is_stranger.end()) return;
+  std::vector<TensorDiff> parted;
+  parted.reserve(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!is_stranger[i]) {
+      parted.push_back(std::move(tensors[i]));
+      continue;
+    }
+    const Match match = tensors[i].match;
+    TensorDiff& only_a = parted.emplace_back();
+    only_a.match = {.a = match.a};
+    only_a.verdict = Verdict::kMissing;
+    TensorDiff& only_b = parted.emplace_back();
+    only_b.match = {.b = match.b};
+    only_b.verdict = Verdict::kExtra;
+  }
+  tensors = std::move(parted);
+}
+
+}  // namespace ttap
