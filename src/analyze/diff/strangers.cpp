@@ -46,12 +46,8 @@ class Strangers {
     bool disagrees = false;  // likewise; or the program ends with it
   };
 
-  bool agrees(const Program& program, uint32_t tensor) const {
-    const uint32_t position = program.position_of[tensor];
-    return position == kNoTensor || !disagree(tensors_[position]);
-  }
-
-  // Whether the two were given the same: then what they made is to be the same, whatever becomes of it.
+  // Whether the two were given the same, as far as is known: then what they made is to be the same, whatever becomes of
+  // it. Of different operators that must be known of everything.
   bool is_sure(const TensorDiff& pair) const {
     const uint32_t x = a_.list.op_of(pair.match.a), y = b_.list.op_of(pair.match.b);
     if (x == kNoOp || y == kNoOp) return true;
@@ -60,17 +56,29 @@ class Strangers {
     if (!made_a && !made_b) return true;  // what came from outside
     if (!made_a || !made_b || pair.verdict == Verdict::kShapeMismatch) return false;
     const Op &one = a_.list.ops()[x], &other = b_.list.ops()[y];
-    if (one.kernel || other.kernel || one.input_count != other.input_count) return false;
-    const std::span<const uint32_t> inputs = b_.list.inputs(other);
-    return std::ranges::all_of(a_.list.inputs(one), [&](uint32_t input) {
-      if (input == kNoTensor) return true;
-      const uint32_t position = a_.position_of[input];
-      const uint32_t partner = position != kNoTensor ? tensors_[position].match.b : kNoTensor;
-      if (partner != kNoTensor && std::ranges::find(inputs, partner) != inputs.end()) return agrees(a_, input);
-      return a_.list.bits(input) != 0 && std::ranges::any_of(inputs, [&](uint32_t given) {
-               return given != kNoTensor && b_.list.bits(given) == a_.list.bits(input);
-             });
-    });
+    if (one.kernel || other.kernel) return false;
+    const bool in_doubt = pair.match.by == MatchedBy::kPlace;
+    if (in_doubt && one.input_count != other.input_count) return false;
+    const std::span<const uint32_t> inputs_a = a_.list.inputs(one), inputs_b = b_.list.inputs(other);
+    return std::ranges::all_of(inputs_a, [&](uint32_t input) { return is_among(a_, input, b_, inputs_b, in_doubt); }) &&
+           std::ranges::all_of(inputs_b, [&](uint32_t input) { return is_among(b_, input, a_, inputs_a, in_doubt); });
+  }
+
+  // Whether what one was given is among what the other was given; where nothing is known of it, or that it is wrong, it
+  // is unless `in_doubt`.
+  bool is_among(const Program& program, uint32_t input, const Program& other, std::span<const uint32_t> inputs,
+                bool in_doubt) const {
+    if (input == kNoTensor) return true;
+    const uint32_t position = program.position_of[input];
+    const bool is_paired = position != kNoTensor && has_partner(tensors_[position]) && !is_stranger_[position];
+    const Match match = is_paired ? tensors_[position].match : Match{};
+    const uint32_t partner = &program == &a_ ? match.b : match.a;
+    if (is_paired && std::ranges::find(inputs, partner) != inputs.end())
+      return !in_doubt || !disagree(tensors_[position]);
+    if (!is_paired && !in_doubt) return true;
+    return program.list.bits(input) != 0 && std::ranges::any_of(inputs, [&](uint32_t given) {
+             return given != kNoTensor && other.list.bits(given) == program.list.bits(input);
+           });
   }
 
   // What becomes of a value, as far as to the first values that have a partner.
