@@ -100,6 +100,44 @@ def test_a_sound_model_that_is_trained_does_not_diverge(name, backend):
     assert found.same, found
 
 
+def wrong_norm(model, name):
+    norm = model.get_submodule(name)
+    setattr(norm, "eps" if hasattr(norm, "eps") else "variance_epsilon", 3e-2)
+
+
+def wrong_weight(model, name):
+    with torch.no_grad():
+        model.get_submodule(name).weight[0].mul_(1.05)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize(
+    ("name", "spoil", "module", "named"),
+    [
+        ("llama", wrong_norm, "model.layers.1.post_attention_layernorm", ":aten::"),
+        ("llama", wrong_weight, "model.layers.1.self_attn.o_proj", "@in/0 came in different"),
+        ("gpt2", wrong_norm, "transformer.h.1.ln_1", ":aten::native_layer_norm/0"),
+        ("bert", wrong_weight, "encoder.layer.0.output.dense", "@in/0 came in different"),
+    ],
+)
+def test_a_fault_in_a_compiled_model_that_takes_another_way_is_named(name, spoil, module, named, backend):
+    model, args, kwargs = traced_models.MODELS[name]()
+    wrong = copy.deepcopy(model)
+    spoil(wrong, module)
+    compiled = torch.compile(wrong, backend=backend)
+
+    def step(called):
+        called.zero_grad(set_to_none=True)
+        with tap.trace(hashes=True) as trace:
+            traced_models.loss_of(called(*args, **kwargs)).backward()
+        return trace
+
+    step(compiled)  # which compiles it
+    found = tap.diff(step(model), step(compiled))
+    assert found.sentence.startswith(f"diverged: {module}"), found
+    assert named in found.sentence
+
+
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("training", [False, True])
 def test_a_wrong_norm_in_a_compiled_model_is_named(training, level):

@@ -1,6 +1,7 @@
 """Gradients go by the names of their parameters: in the log, and between two traces, whatever has made them."""
 
 import copy
+import sys
 
 import pytest
 import tensortap as tap
@@ -107,7 +108,7 @@ model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
 for _ in range(2):
     model(torch.ones(1, 3)).sum().backward()
 """)
-    assert run("run", "--ops", "-o", tmp_path / "run", "--", "python", script).returncode == 0
+    assert run("run", "--ops", "-o", tmp_path / "run", "--", sys.executable, script).returncode == 0
     for recorded in tap.open(tmp_path / "run").ranks[0].passes.values():
         assert sorted(gradients_of(recorded.events)) == ["0.bias", "0.weight"]
 

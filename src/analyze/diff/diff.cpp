@@ -207,6 +207,9 @@ void summarize(DiffReport& report) {
       if (!report.first_unequal && (parted(tensor) || tensor.verdict == Verdict::kWithin) && is_of_op(pass, tensor))
         report.first_unequal = DiffPlace{p, i};
       if (tensor.cause == Cause::kIntroduced) report.introduced.push_back({p, i});
+      if (!report.came_in && tensor.verdict == Verdict::kDiverged && tensor.cause == Cause::kUnknown &&
+          record_of(pass, tensor).role == "in" && is_of_op(pass, tensor))
+        report.came_in = DiffPlace{p, i};
     }
   }
   // One side goes on where the other ends.

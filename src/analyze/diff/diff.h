@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -52,7 +53,7 @@ struct PassDiff {
 struct DiffPlace {
   uint32_t pass = 0;
   uint32_t tensor = 0;
-  bool operator==(const DiffPlace&) const = default;
+  auto operator<=>(const DiffPlace&) const = default;
 };
 
 struct DiffReport {
@@ -65,6 +66,7 @@ struct DiffReport {
   Verdict verdict = Verdict::kIdentical;   // identical, within tolerance, diverged or inconclusive
   std::optional<DiffPlace> earliest = {};  // the first tensor that parted, input or output
   std::vector<DiffPlace> introduced = {};  // in execution order
+  std::optional<DiffPlace> came_in = {};   // the first that is out of tolerance and was given to an op from outside
   // The first value of an op that has other bits, whatever the verdict; nothing when there are no ops.
   std::optional<DiffPlace> first_unequal = {};
   uint64_t by_statistics = 0;             // within tolerance as far as statistics can tell
@@ -78,8 +80,9 @@ struct DiffReport {
   uint64_t count(Verdict v) const { return counts[static_cast<size_t>(v)]; }
   const TensorDiff& at(DiffPlace place) const { return passes[place.pass].tensors[place.tensor]; }
   // The one to look at: the first that was introduced, else the earliest. An op whose bits differ as rounding makes
-  // them comes after those that made more of it.
+  // them comes after those that made more of it, and what an op was given from outside before both.
   std::optional<DiffPlace> first() const {
+    if (came_in && (introduced.empty() || *came_in < introduced.front())) return came_in;
     for (const DiffPlace place : introduced)
       if (!is_rounding(at(place))) return place;
     return introduced.empty() ? earliest : std::optional(introduced.front());

@@ -153,6 +153,9 @@ void OpPairing::join(uint32_t op_a, uint32_t op_b, MatchedBy by) {
 }
 
 bool OpPairing::can_be_one(uint32_t op_a, uint32_t op_b) const {
+  const Op &one = a.ops()[op_a], &other = b.ops()[op_b];
+  // `eq.Scalar` of a row and `eq.Tensor` of a mask have no more than the name in common.
+  if (one.overload != other.overload && one.shape != other.shape && !one.copies && !other.copies) return false;
   const std::span<const uint32_t> inputs_a = a.inputs(a.ops()[op_a]), inputs_b = b.inputs(b.ops()[op_b]);
   bool conflict_a = false, conflict_b = false;
   for (const uint32_t x : inputs_a) {
