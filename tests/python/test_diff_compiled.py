@@ -82,21 +82,22 @@ def test_a_sound_model_compiled_by_inductor_does_not_diverge(name, training):
             assert found.same, found
 
 
+def step(called, args, kwargs):
+    """A training step of one of `traced_models`."""
+    called.zero_grad(set_to_none=True)
+    with tap.trace(hashes=True) as trace:
+        traced_models.loss_of(called(*args, **kwargs)).backward()
+    return trace
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "t5", "moe", "vit", "resnet", "rnn", "unet"])
 def test_a_sound_model_that_is_trained_does_not_diverge(name, backend):
     """Compiled, masks are made otherwise, gradients come in another order, and sums are taken in another one."""
     model, args, kwargs = traced_models.MODELS[name]()
     compiled = torch.compile(model, backend=backend)
-
-    def step(called):
-        model.zero_grad(set_to_none=True)
-        with tap.trace(hashes=True) as trace:
-            traced_models.loss_of(called(*args, **kwargs)).backward()
-        return trace
-
-    step(compiled)  # which compiles it
-    found = tap.diff(step(model), step(compiled))
+    step(compiled, args, kwargs)  # which compiles it
+    found = tap.diff(step(model, args, kwargs), step(compiled, args, kwargs))
     assert found.same, found
 
 
@@ -125,15 +126,8 @@ def test_a_fault_in_a_compiled_model_that_takes_another_way_is_named(name, spoil
     wrong = copy.deepcopy(model)
     spoil(wrong, module)
     compiled = torch.compile(wrong, backend=backend)
-
-    def step(called):
-        called.zero_grad(set_to_none=True)
-        with tap.trace(hashes=True) as trace:
-            traced_models.loss_of(called(*args, **kwargs)).backward()
-        return trace
-
-    step(compiled)  # which compiles it
-    found = tap.diff(step(model), step(compiled))
+    step(compiled, args, kwargs)  # which compiles it
+    found = tap.diff(step(model, args, kwargs), step(compiled, args, kwargs))
     assert found.sentence.startswith(f"diverged: {module}"), found
     assert named in found.sentence
 
