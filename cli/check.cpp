@@ -1,10 +1,9 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/check_quant.h"
 #include "cli/check_report.h"
 #include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/describe.h"
 #include "cli/error_text.h"
 #include "cli/progress.h"
@@ -157,20 +156,20 @@ Result<ExitCode> check(const CheckOptions& options, Output& out) {
 
 }  // namespace
 
-void add_check(CLI::App& app, Command& command) {
+void add_check(CommandLine& line, Command& command) {
   auto options = std::make_shared<CheckOptions>();
-  CLI::App* verb = app.add_subcommand("check", "Finds the first NaN or Inf, and every later one");
-  add_run_argument(*verb, options->selection);
-  add_pass_and_rank(*verb, options->selection);
-  add_filter(*verb, options->selection, "Judge only tensors in whose key this PCRE2 pattern is found");
-  verb->add_flag(
+  Verb verb = line.add_verb("check", "Finds the first NaN or Inf, and every later one");
+  add_run_argument(verb, options->selection);
+  add_pass_and_rank(verb, options->selection);
+  add_filter(verb, options->selection, "Judge only tensors in whose key this PCRE2 pattern is found");
+  verb.add_flag(
       "--all", options->all,
       "List every tensor that holds a NaN or Inf, also what is meant to, and those near overflow or underflow");
-  verb->add_flag("--verify", options->verify, "Also read every byte that was kept and check its hash");
-  add_quant_options(*verb, options->quant);
-  verb->get_option("--verify")->excludes("--quant");
-  verb->footer(kHelp);
-  verb->callback([options, &command] {
+  Option verify = verb.add_flag("--verify", options->verify, "Also read every byte that was kept and check its hash");
+  add_quant_options(verb, options->quant);
+  verify.excludes({"--quant"});
+  verb.footer(kHelp);
+  verb.callback([options, &command] {
     command = {"check", &options->selection, [options](Output& out) { return check(*options, out); }};
   });
 }

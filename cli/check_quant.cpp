@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 
 #include "analyze/quant_groups.h"
 #include "cli/against.h"
+#include "cli/command_line.h"
 #include "cli/error_text.h"
 #include "cli/progress.h"
 #include "report/diff_page.h"
@@ -134,25 +134,25 @@ ExitCode QuantReport::exit_code() const {
   return suffering() == 0 ? kFine : kFinding;
 }
 
-void add_quant_options(CLI::App& verb, QuantOptions& options) {
+void add_quant_options(Verb& verb, QuantOptions& options) {
   verb.add_option("--quant", options.recipes,
                   "Instead of NaN and Inf: what quantizing to these formats would do to each tensor, the worst first")
-      ->delimiter(',')
-      ->type_name("FORMAT[,FORMAT...]");
+      .delimiter(',')
+      .type_name("FORMAT[,FORMAT...]");
   verb.add_option("--min-sqnr", options.least_sqnr_db,
                   "With --quant: a tensor suffers below so many dB, whatever the format")
-      ->needs("--quant")
-      ->type_name("DB");
+      .needs("--quant")
+      .type_name("DB");
   verb.add_option("--against", options.against,
                   "With --quant: the high-precision run that quantized tensors are held against, by key")
-      ->needs("--quant")
-      ->type_name("RUN");
+      .needs("--quant")
+      .type_name("RUN");
   verb.add_option("--html", options.html, "With --quant: also write a page that needs nothing else")
-      ->needs("--quant")
-      ->type_name("FILE");
+      .needs("--quant")
+      .type_name("FILE");
   verb.add_option("--details", options.details, "How many tensors get pictures in the page")
-      ->needs("--html")
-      ->capture_default_str();
+      .needs("--html")
+      .show_default();
 }
 
 Result<ExitCode> check_quant(const SelectionOptions& asked, const QuantOptions& options, bool all, Output& out) {

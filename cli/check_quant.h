@@ -21,7 +21,7 @@ struct QuantOptions {
 
   bool asked() const { return !recipes.empty(); }
 };
-void add_quant_options(CLI::App& verb, QuantOptions& options);
+void add_quant_options(Verb& verb, QuantOptions& options);
 
 // A finding, kept apart from its pass.
 struct QuantCheckedTensor {

@@ -8,6 +8,8 @@
 
 namespace ttap::cli {
 
+class CommandLine;
+
 // Of our own findings; `run` ends with any code its program ends with.
 enum ExitCode : int { kFine = 0, kFinding = 1, kError = 2 };
 
@@ -25,14 +27,14 @@ struct Start {
   void (*sigpipe)(int);  // the disposition of SIGPIPE, which main() changes
 };
 
-// Each adds a subcommand with its options and help; when it is the one given, it fills in `command`.
-void add_run(CLI::App& app, Command& command, Start& start);  // takes the program and its words off argc
-void add_ls(CLI::App& app, Command& command);
-void add_log(CLI::App& app, Command& command);
-void add_show(CLI::App& app, Command& command);
-void add_check(CLI::App& app, Command& command);
-void add_diff(CLI::App& app, Command& command);
-void add_export(CLI::App& app, Command& command);
-void add_recover(CLI::App& app, Command& command);
+// Each adds a verb with its options and help; when it is the one given, it fills in `command`.
+void add_run(CommandLine& line, Command& command, Start& start);  // takes the program and its words off argc
+void add_ls(CommandLine& line, Command& command);
+void add_log(CommandLine& line, Command& command);
+void add_show(CommandLine& line, Command& command);
+void add_check(CommandLine& line, Command& command);
+void add_diff(CommandLine& line, Command& command);
+void add_export(CommandLine& line, Command& command);
+void add_recover(CommandLine& line, Command& command);
 
 }  // namespace ttap::cli

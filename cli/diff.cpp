@@ -1,8 +1,7 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/error_text.h"
 #include "cli/progress.h"
 #include "report/diff_report.h"
@@ -82,50 +81,46 @@ Result<ExitCode> run_diff(Arguments& arguments, Output& out) {
 
 }  // namespace
 
-void add_diff(CLI::App& app, Command& command) {
+void add_diff(CommandLine& line, Command& command) {
   auto options = std::make_shared<Arguments>();
-  CLI::App* verb = app.add_subcommand("diff", "Finds where two recordings part, and which operator is to blame");
-  verb->add_option("A", options->a, "The reference")->required()->type_name("");
-  verb->add_option("B", options->b, "What is compared with it")->required()->type_name("");
-  verb->add_option("--pass", options->diff.passes, "Only these passes; 3:0 compares A's 3 with B's 0")
-      ->type_name("N[:M]");
-  verb->add_option("--rank", options->diff.ranks, "Only these ranks; 0:1 compares A's 0 with B's 1")
-      ->type_name("N[:M]");
-  verb->add_option("--filter", options->diff.filter, "Only tensors in whose key this PCRE2 pattern is found")
-      ->type_name("REGEX");
-  verb->add_option("--map", options->diff.map, "YAML file of regex: replacement, from B's keys to A's")
-      ->type_name("FILE");
-  verb->add_flag("--keys-only", options->keys_only, "Do not guess by structure what key and map leave over");
-  verb->add_option("--shards", options->diff.shards,
-                   "YAML file of regex: `concat DIM`, `sum` or `replicated`, to put ranks together")
-      ->type_name("FILE");
-  verb->add_option("--rtol", options->diff.tolerance.rtol, "Relative tolerance for every tensor");
-  verb->add_option("--atol", options->diff.tolerance.atol, "Absolute tolerance for every tensor");
-  verb->add_option("--tol", options->diff.tolerance.rules,
-                   "REGEX=RTOL,ATOL or REGEX=PREDICATE (cos>=0.999); the first that matches a key counts")
-      ->type_name("RULE")
-      ->allow_extra_args(false)
-      ->take_all();
-  verb->add_option("--noise", options->diff.noise, "Another run of the reference: tolerances are measured from it")
-      ->type_name("RUN");
-  verb->add_option("--noise-factor", options->diff.tolerance.noise_factor, "How many times the noise is tolerated")
-      ->capture_default_str();
-  verb->add_flag("--equal-nan", options->diff.tolerance.equal_nan, "NaN agrees with NaN");
-  verb->add_option("--fail-on", options->fail_on,
-                   "Exit with 1 only when a tensor is so: diverged, missing, introduced, ..., or max_abs>1e-3")
-      ->type_name("PREDICATE")
-      ->allow_extra_args(false)
-      ->take_all();
-  verb->add_flag("--all", options->draw.all, "List what agrees, too");
-  verb->add_option("--rows", options->draw.rows, "Rows of the table")->capture_default_str();
-  verb->add_option("--csv", options->csv, "Also write one line per tensor to this file")->type_name("FILE");
-  verb->add_option("--html", options->html, "Also write a page that needs nothing else")->type_name("FILE");
-  verb->add_option("--details", options->details, "How many tensors get charts in the page")->capture_default_str();
-  verb->add_option("--threads", options->diff.threads, "Threads to compare with; 0: one per core")
-      ->capture_default_str();
-  add_output_options(*verb, options->selection);
-  verb->footer(kHelp);
-  verb->callback([options, &command] {
+  Verb verb = line.add_verb("diff", "Finds where two recordings part, and which operator is to blame");
+  verb.add_option("A", options->a, "The reference").required().type_name("");
+  verb.add_option("B", options->b, "What is compared with it").required().type_name("");
+  verb.add_option("--pass", options->diff.passes, "Only these passes; 3:0 compares A's 3 with B's 0")
+      .type_name("N[:M]");
+  verb.add_option("--rank", options->diff.ranks, "Only these ranks; 0:1 compares A's 0 with B's 1").type_name("N[:M]");
+  verb.add_option("--filter", options->diff.filter, "Only tensors in whose key this PCRE2 pattern is found")
+      .type_name("REGEX");
+  verb.add_option("--map", options->diff.map, "YAML file of regex: replacement, from B's keys to A's")
+      .type_name("FILE");
+  verb.add_flag("--keys-only", options->keys_only, "Do not guess by structure what key and map leave over");
+  verb.add_option("--shards", options->diff.shards,
+                  "YAML file of regex: `concat DIM`, `sum` or `replicated`, to put ranks together")
+      .type_name("FILE");
+  verb.add_option("--rtol", options->diff.tolerance.rtol, "Relative tolerance for every tensor");
+  verb.add_option("--atol", options->diff.tolerance.atol, "Absolute tolerance for every tensor");
+  verb.add_option("--tol", options->diff.tolerance.rules,
+                  "REGEX=RTOL,ATOL or REGEX=PREDICATE (cos>=0.999); the first that matches a key counts")
+      .type_name("RULE")
+      .one_value_each();
+  verb.add_option("--noise", options->diff.noise, "Another run of the reference: tolerances are measured from it")
+      .type_name("RUN");
+  verb.add_option("--noise-factor", options->diff.tolerance.noise_factor, "How many times the noise is tolerated")
+      .show_default();
+  verb.add_flag("--equal-nan", options->diff.tolerance.equal_nan, "NaN agrees with NaN");
+  verb.add_option("--fail-on", options->fail_on,
+                  "Exit with 1 only when a tensor is so: diverged, missing, introduced, ..., or max_abs>1e-3")
+      .type_name("PREDICATE")
+      .one_value_each();
+  verb.add_flag("--all", options->draw.all, "List what agrees, too");
+  verb.add_option("--rows", options->draw.rows, "Rows of the table").show_default();
+  verb.add_option("--csv", options->csv, "Also write one line per tensor to this file").type_name("FILE");
+  verb.add_option("--html", options->html, "Also write a page that needs nothing else").type_name("FILE");
+  verb.add_option("--details", options->details, "How many tensors get charts in the page").show_default();
+  verb.add_option("--threads", options->diff.threads, "Threads to compare with; 0: one per core").show_default();
+  add_output_options(verb, options->selection);
+  verb.footer(kHelp);
+  verb.callback([options, &command] {
     command = {"diff", &options->selection, [options](Output& out) { return run_diff(*options, out); }};
   });
 }

@@ -1,8 +1,7 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/describe.h"
 #include "cli/error_text.h"
 #include "cli/progress.h"
@@ -111,19 +110,19 @@ void print_json(const Outcome& outcome, const std::string& path, const ExportOpt
 
 }  // namespace
 
-void add_export(CLI::App& app, Command& command) {
+void add_export(CommandLine& line, Command& command) {
   auto options = std::make_shared<ExportOptions>();
-  CLI::App* verb = app.add_subcommand("export", "Writes passes as .pt, .safetensors or .npy");
-  add_run_argument(*verb, options->selection);
-  verb->add_option("--format", options->format_name, "pt, safetensors or npy")
-      ->required()
-      ->check(CLI::IsMember({"pt", "safetensors", "npy"}).description(""))
-      ->type_name("FORMAT");
-  verb->add_option("-o,--output", options->directory, "Where to; made if missing")->required()->type_name("DIR");
-  add_pass_and_rank(*verb, options->selection);
-  add_filter(*verb, options->selection, "Only tensors in whose key this PCRE2 pattern is found");
-  verb->footer(kHelp);
-  verb->callback([options, &command] {
+  Verb verb = line.add_verb("export", "Writes passes as .pt, .safetensors or .npy");
+  add_run_argument(verb, options->selection);
+  verb.add_option("--format", options->format_name, "pt, safetensors or npy")
+      .required()
+      .one_of({"pt", "safetensors", "npy"})
+      .type_name("FORMAT");
+  verb.add_option("-o,--output", options->directory, "Where to; made if missing").required().type_name("DIR");
+  add_pass_and_rank(verb, options->selection);
+  add_filter(verb, options->selection, "Only tensors in whose key this PCRE2 pattern is found");
+  verb.footer(kHelp);
+  verb.callback([options, &command] {
     command = {"export", &options->selection, [options](Output& out) -> Result<ExitCode> {
                  TTAP_ASSIGN(const Selection selection, select_some_passes(options->selection));
                  const Outcome outcome = export_all(selection, *options);

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/describe.h"
 #include "cli/error_text.h"
 #include "cli/model_file.h"
@@ -206,29 +205,29 @@ Result<ExitCode> run_log(Arguments& arguments, Output& out) {
 
 }  // namespace
 
-void add_log(CLI::App& app, Command& command) {
+void add_log(CommandLine& line, Command& command) {
   auto options = std::make_shared<Arguments>();
-  CLI::App* verb = app.add_subcommand("log", "Tells what ran: every module, op and kernel in its order");
-  add_run_argument(*verb, options->selection);
-  add_pass_and_rank(*verb, options->selection);
-  add_filter(*verb, options->selection, "Only events in whose name this PCRE2 pattern is found");
-  verb->add_option("--module", options->log.module, "Only this module and what is below it")->type_name("NAME");
-  verb->add_option("--around", options->around, "Only this event and what ran before and after it")->type_name("KEY");
-  verb->add_option("-n", options->log.neighbours, "With --around: so many before, and as many after (default 10)")
-      ->type_name("N");
-  verb->add_flag("--stack", options->stack,
-                 "The Python frames of each op; --stack=all: those inside PyTorch and TensorTap, too")
-      ->check([](const std::string& given) {
+  Verb verb = line.add_verb("log", "Tells what ran: every module, op and kernel in its order");
+  add_run_argument(verb, options->selection);
+  add_pass_and_rank(verb, options->selection);
+  add_filter(verb, options->selection, "Only events in whose name this PCRE2 pattern is found");
+  verb.add_option("--module", options->log.module, "Only this module and what is below it").type_name("NAME");
+  verb.add_option("--around", options->around, "Only this event and what ran before and after it").type_name("KEY");
+  verb.add_option("-n", options->log.neighbours, "With --around: so many before, and as many after (default 10)")
+      .type_name("N");
+  verb.add_flag("--stack", options->stack,
+                "The Python frames of each op; --stack=all: those inside PyTorch and TensorTap, too")
+      .check([](const std::string& given) {
         return given == "true" || given == "all" ? "" : "--stack is given alone, or as --stack=all";
       });
-  verb->add_flag("--inputs", options->log.inputs, "The hashes of the arguments, too");
-  verb->add_flag("--strides", options->log.strides, "The strides of tensors that are not in C order");
-  verb->add_flag("--keys", options->log.keys, "The key of each event, for --around and other commands");
-  verb->add_option("--perfetto", options->perfetto, "Write a trace for ui.perfetto.dev instead")->type_name("FILE");
-  verb->add_option("--model-explorer", options->model_explorer, "Write graphs for Model Explorer instead")
-      ->type_name("FILE");
-  verb->footer(kHelp);
-  verb->callback([options, &command] {
+  verb.add_flag("--inputs", options->log.inputs, "The hashes of the arguments, too");
+  verb.add_flag("--strides", options->log.strides, "The strides of tensors that are not in C order");
+  verb.add_flag("--keys", options->log.keys, "The key of each event, for --around and other commands");
+  verb.add_option("--perfetto", options->perfetto, "Write a trace for ui.perfetto.dev instead").type_name("FILE");
+  verb.add_option("--model-explorer", options->model_explorer, "Write graphs for Model Explorer instead")
+      .type_name("FILE");
+  verb.footer(kHelp);
+  verb.callback([options, &command] {
     command = {"log", &options->selection, [options](Output& out) { return run_log(*options, out); }};
   });
 }

@@ -1,9 +1,8 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "analyze/nonfinite.h"
 #include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/coverage_list.h"
 #include "cli/describe.h"
 #include "cli/error_text.h"
@@ -263,20 +262,19 @@ class Ls {
 
 }  // namespace
 
-void add_ls(CLI::App& app, Command& command) {
+void add_ls(CommandLine& line, Command& command) {
   auto options = std::make_shared<LsOptions>();
-  CLI::App* verb = app.add_subcommand("ls", "Lists passes and tensors");
-  add_run_argument(*verb, options->selection);
-  add_pass_and_rank(*verb, options->selection);
-  add_filter(*verb, options->selection, "Only tensors in whose key this PCRE2 pattern is found");
-  verb->add_flag("--passes", options->passes_only, "Only the passes, one line each");
-  verb->add_flag("--stats", options->stats, "Compute statistics where none are recorded (.pt, .safetensors, .npy)");
-  verb->add_option("--limit", options->limit, "At most this many tensors of a pass; 0 for all (default)")
-      ->type_name("N");
-  verb->add_flag("--coverage", options->coverage, "What each rank recorded and what it did not, instead of tensors")
-      ->excludes("--pass", "--filter", "--passes", "--stats", "--limit");
-  verb->footer(kHelp);
-  verb->callback([options, &command] {
+  Verb verb = line.add_verb("ls", "Lists passes and tensors");
+  add_run_argument(verb, options->selection);
+  add_pass_and_rank(verb, options->selection);
+  add_filter(verb, options->selection, "Only tensors in whose key this PCRE2 pattern is found");
+  verb.add_flag("--passes", options->passes_only, "Only the passes, one line each");
+  verb.add_flag("--stats", options->stats, "Compute statistics where none are recorded (.pt, .safetensors, .npy)");
+  verb.add_option("--limit", options->limit, "At most this many tensors of a pass; 0 for all (default)").type_name("N");
+  verb.add_flag("--coverage", options->coverage, "What each rank recorded and what it did not, instead of tensors")
+      .excludes({"--pass", "--filter", "--passes", "--stats", "--limit"});
+  verb.footer(kHelp);
+  verb.callback([options, &command] {
     command = {"ls", &options->selection, [options](Output& out) -> Result<ExitCode> {
                  if (options->coverage) {
                    TTAP_ASSIGN(const Run ranks, select_ranks(options->selection));

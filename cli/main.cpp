@@ -1,12 +1,12 @@
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
 #include <exception>
 
 #include "analyze/similar_keys.h"
 #include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/error_text.h"
 #include "ttap/version.h"
 
@@ -27,61 +27,52 @@ Examples:
 
 Exit codes: 0 all is well, 1 something was found, 2 an error; of run: the program's.)";
 
-void print_usage_error(const CLI::App& app, const std::string& message) {
-  const auto chosen = app.get_subcommands();
-  const std::string name = chosen.empty() ? "" : chosen.front()->get_name();
-  print_error(name, {.code = ErrorCode::kInvalidArgument,
+void print_usage_error(const CommandLine& line, const std::string& message) {
+  const std::string verb = line.given_verb();
+  print_error(verb, {.code = ErrorCode::kInvalidArgument,
                      .message = message,
-                     .hint = name.empty() ? "see ttap --help" : "see ttap " + name + " --help"});
+                     .hint = verb.empty() ? "see ttap --help" : "see ttap " + verb + " --help"});
 }
 
-std::vector<const CLI::App*> commands_of(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
-}
-
-bool is_command(const CLI::App& app, std::string_view word) {
-  return std::ranges::any_of(commands_of(app), [&](const CLI::App* verb) { return verb->get_name() == word; });
+bool is_verb(const CommandLine& line, std::string_view word) {
+  return std::ranges::any_of(line.verbs(), [&](const std::string& verb) { return verb == word; });
 }
 
 // "lst" → "did you mean ls?"
-std::string unknown_command(const CLI::App& app, const std::string& word) {
+std::string unknown_verb(const CommandLine& line, const std::string& word) {
   std::string message = "there is no command '" + word + "'";
-  for (const CLI::App* verb : commands_of(app))
-    if (edit_distance(word, verb->get_name(), 2) <= 2) return message + "; did you mean '" + verb->get_name() + "'?";
+  for (const std::string& verb : line.verbs())
+    if (edit_distance(word, verb, 2) <= 2) return message + "; did you mean '" + verb + "'?";
   return message;
 }
 
 int run(Start start) {
-  CLI::App app("Records every tensor of every operator, and looks at what was recorded.", "ttap");
-  app.set_version_flag("--version", std::string("ttap ") + version(), "Print the version");
-  app.footer(kOverview);
-  app.require_subcommand(0, 1);
+  CommandLine line("ttap", "Records every tensor of every operator, and looks at what was recorded.");
+  line.add_version_flag("--version", std::string("ttap ") + version(), "Print the version");
+  line.footer(kOverview);
   Command command;
-  add_run(app, command, start);
-  add_ls(app, command);
-  add_log(app, command);
-  add_show(app, command);
-  add_check(app, command);
-  add_diff(app, command);
-  add_export(app, command);
-  add_recover(app, command);
+  add_run(line, command, start);
+  add_ls(line, command);
+  add_log(line, command);
+  add_show(line, command);
+  add_check(line, command);
+  add_diff(line, command);
+  add_export(line, command);
+  add_recover(line, command);
 
-  if (start.argc > 1 && start.argv[1][0] != '-' && !is_command(app, start.argv[1])) {
-    print_usage_error(app, unknown_command(app, start.argv[1]));
+  if (start.argc > 1 && start.argv[1][0] != '-' && !is_verb(line, start.argv[1])) {
+    print_usage_error(line, unknown_verb(line, start.argv[1]));
     return kError;
   }
-  try {
-    app.parse(start.argc, start.argv);
-  } catch (const CLI::Success& help_or_version) {
-    app.exit(help_or_version);
-    return kFine;
-  } catch (const CLI::ParseError& error) {
-    print_usage_error(app, error.what());
+  const auto parsed = line.parse(start.argc, start.argv);
+  if (!parsed.ok()) {
+    print_usage_error(line, parsed.error().message);
     return kError;
   }
+  if (*parsed == CommandLine::Parsed::kAnswered) return kFine;
   if (!command.body) {
     Output help(STDERR_FILENO, {});
-    help.write(app.help());
+    help.write(line.help());
     (void)help.finish();
     return kError;
   }

@@ -1,8 +1,7 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/describe.h"
 #include "cli/error_text.h"
 #include "cli/progress.h"
@@ -86,13 +85,13 @@ void print_json(const Outcome& outcome, const std::string& path, Output& out) {
 
 }  // namespace
 
-void add_recover(CLI::App& app, Command& command) {
+void add_recover(CommandLine& line, Command& command) {
   auto options = std::make_shared<SelectionOptions>();
-  CLI::App* verb = app.add_subcommand("recover", "Makes finished files of what a killed process left");
-  add_run_argument(*verb, *options);
-  add_pass_and_rank(*verb, *options);
-  verb->footer(kHelp);
-  verb->callback([options, &command] {
+  Verb verb = line.add_verb("recover", "Makes finished files of what a killed process left");
+  add_run_argument(verb, *options);
+  add_pass_and_rank(verb, *options);
+  verb.footer(kHelp);
+  verb.callback([options, &command] {
     command = {"recover", options.get(), [options](Output& out) -> Result<ExitCode> {
                  TTAP_ASSIGN(const Selection selection, select_passes(*options));
                  const Outcome outcome = recover_all(selection);

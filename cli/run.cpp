@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 
 #include "cli/child_process.h"
 #include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/describe.h"
 #include "cli/error_text.h"
 #include "cli/run_environment.h"
@@ -43,24 +43,20 @@ struct RunOptions {
   std::optional<std::string> directory;  // none: a fresh one
   RecordingOptions recording;
   bool quiet = false;
-  Program program;  // its environment is not made yet
+  Program program;                           // its environment is not made yet
+  std::vector<std::string> program_in_help;  // for the help alone: take_program() has it before the parser does
 };
 
-bool takes_value(const CLI::App& verb, std::string_view word) {
-  if (word.find('=') != std::string_view::npos) return false;
-  const CLI::Option* option = verb.get_option_no_throw(std::string(word));
-  return option != nullptr && option->get_items_expected_max() > 0;
-}
-
 // Takes the program and its words off `start`: they are not ours to understand. Null when there is none.
-char* const* take_program(const CLI::App& verb, Start& start) {
-  if (start.argc < 2 || std::string_view(start.argv[1]) != verb.get_name()) return nullptr;
+char* const* take_program(const Verb& verb, Start& start) {
+  if (start.argc < 2 || std::string_view(start.argv[1]) != "run") return nullptr;
   int at = 2;
   for (; at < start.argc; ++at) {
     const std::string_view word = start.argv[at];
     if (word == "--" || word == "-" || !word.starts_with('-')) break;
     const bool more = at + 1 < start.argc && std::string_view(start.argv[at + 1]) != "--";
-    if (more && takes_value(verb, word)) ++at;
+    const bool value_inside = word.find('=') != std::string_view::npos;
+    if (more && !value_inside && verb.takes_value(std::string(word))) ++at;
   }
   const bool marked = at < start.argc && std::string_view(start.argv[at]) == "--";
   const int first = marked ? at + 1 : at;
@@ -156,26 +152,16 @@ Result<ExitCode> run(const RunOptions& options) {
 
 }  // namespace
 
-void add_run(CLI::App& app, Command& command, Start& start) {
+void add_run(CommandLine& line, Command& command, Start& start) {
   auto options = std::make_shared<RunOptions>();
   RecordingOptions& recording = options->recording;
-  CLI::App* verb = app.add_subcommand("run", "Runs a program and records its PyTorch modules");
-  // Only for the help: take_program() has it before the parser sees it.
-  verb->add_option_function<std::vector<std::string>>(
-          "PROGRAM", [](const auto&) {}, "The program and its arguments, after --")
-      ->type_name("");
+  Verb verb = line.add_verb("run", "Runs a program and records its PyTorch modules");
+  verb.add_option("PROGRAM", options->program_in_help, "The program and its arguments, after --").type_name("");
   const auto text = [&](const char* name, std::optional<std::string>& to, const char* type, const char* help) {
-    return verb
-        ->add_option_function<std::string>(
-            name, [&to](const std::string& value) { to = value; }, help)
-        ->type_name(type);
-  };
-  const auto choice = [&](const char* name, std::optional<std::string>& to, const char* type,
-                          const std::vector<std::string>& choices, const char* help) {
-    text(name, to, type, help)->check(CLI::IsMember(choices).description(""));
+    return verb.add_option(name, to, help).type_name(type);
   };
   const auto several = [&](const char* name, std::vector<std::string>& to, const char* type, const char* help) {
-    verb->add_option(name, to, help)->type_name(type)->allow_extra_args(false);
+    verb.add_option(name, to, help).type_name(type).one_value_each();
   };
   text("-o,--output", options->directory, "DIR",
        "Where the run goes; made if missing (default: ttap-run-DATE-TIME here)");
@@ -187,22 +173,23 @@ void add_run(CLI::App& app, Command& command, Start& start) {
   text("--steps", recording.steps, "SET", "Only these steps: 3, or 0,3-5, or 0,10-");
   text("--ranks", recording.ranks, "SET", "Only these ranks, written likewise");
   text("--roles", recording.roles, "LIST", "Which tensors of a call: some of out,in,grad_out,grad_in,param");
-  choice("--modules", recording.modules, "WHICH", {"leaf", "all"}, "leaf: only modules that hold no others; all");
-  verb->add_flag("--ops", recording.ops,
-                 "Also every operator, forward and backward, whether a module runs it or not: see ttap log");
-  verb->add_flag("--stacks", recording.stacks, "The Python stack of every operator");
-  choice("--format", recording.format, "FORMAT", {"ttap", "pt", "safetensors", "npy"},
-         "Of the files: ttap, pt, safetensors or npy");
+  text("--modules", recording.modules, "WHICH", "leaf: only modules that hold no others; all").one_of({"leaf", "all"});
+  verb.add_flag("--ops", recording.ops,
+                "Also every operator, forward and backward, whether a module runs it or not: see ttap log");
+  verb.add_flag("--stacks", recording.stacks, "The Python stack of every operator");
+  text("--format", recording.format, "FORMAT", "Of the files: ttap, pt, safetensors or npy")
+      .one_of({"ttap", "pt", "safetensors", "npy"});
   text("--staging", recording.staging, "SIZE", "Memory between the program and the disk, in each process: 256M");
   text("--quota", recording.quota, "SIZE", "Disk space at most, for each process: 20G");
-  choice("--when-full", recording.when_full, "POLICY", {"block", "drop"},
-         "When the staging memory is full: block (wait, the default) or drop");
-  verb->add_flag("--strict", recording.strict, "What cannot be recorded is an error in the program");
-  verb->add_flag("--quiet", options->quiet, "No report at the end");
-  verb->footer(kHelp);
+  text("--when-full", recording.when_full, "POLICY",
+       "When the staging memory is full: block (wait, the default) or drop")
+      .one_of({"block", "drop"});
+  verb.add_flag("--strict", recording.strict, "What cannot be recorded is an error in the program");
+  verb.add_flag("--quiet", options->quiet, "No report at the end");
+  verb.footer(kHelp);
 
-  options->program = {.words = take_program(*verb, start), .sigpipe = start.sigpipe};
-  verb->callback([options, &command] { command = {"run", nullptr, [options](Output&) { return run(*options); }}; });
+  options->program = {.words = take_program(verb, start), .sigpipe = start.sigpipe};
+  verb.callback([options, &command] { command = {"run", nullptr, [options](Output&) { return run(*options); }}; });
 }
 
 }  // namespace ttap::cli

@@ -9,11 +9,9 @@
 #include "report/terminal.h"
 #include "ttap/run.h"
 
-namespace CLI {
-class App;
-}
-
 namespace ttap::cli {
+
+class Verb;
 
 // The options that commands share, as given.
 struct SelectionOptions {
@@ -24,10 +22,10 @@ struct SelectionOptions {
   ColorChoice color = ColorChoice::kAuto;
   bool json = false;
 };
-void add_run_argument(CLI::App& verb, SelectionOptions& options);    // RUN, --color, --json
-void add_output_options(CLI::App& verb, SelectionOptions& options);  // --color, --json
-void add_pass_and_rank(CLI::App& verb, SelectionOptions& options);
-void add_filter(CLI::App& verb, SelectionOptions& options, std::string help);
+void add_run_argument(Verb& verb, SelectionOptions& options);    // RUN, --color, --json
+void add_output_options(Verb& verb, SelectionOptions& options);  // --color, --json
+void add_pass_and_rank(Verb& verb, SelectionOptions& options);
+void add_filter(Verb& verb, SelectionOptions& options, const std::string& help);
 
 // What they select: the passes, rank by rank, by number; none of them is open yet.
 struct SelectedPass {

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 
 #include "analyze/nonfinite.h"
 #include "analyze/similar_keys.h"
 #include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/describe.h"
 #include "cli/progress.h"
 #include "cli/show_quant.h"
@@ -208,24 +208,22 @@ Result<ExitCode> show(const ShowOptions& options, Output& out) {
 
 }  // namespace
 
-void add_show(CLI::App& app, Command& command) {
+void add_show(CommandLine& line, Command& command) {
   auto options = std::make_shared<ShowOptions>();
-  CLI::App* verb = app.add_subcommand("show", "Shows one tensor: statistics, values, histogram, worst elements");
-  add_run_argument(*verb, options->selection);
-  verb->add_option("KEY", options->key, "The tensor, as `ttap ls` prints it")->required()->type_name("");
-  add_pass_and_rank(*verb, options->selection);
-  verb->add_option("--index", options->index, "Values at this index of the first dimensions; negative: from the end")
-      ->type_name("I[,J...]");
-  verb->add_option("--bins", options->bins, "Rows of the histogram (default 16)")
-      ->check(CLI::Range(1, 1000).description(""))
-      ->type_name("N");
-  verb->add_flag("--log", options->log_scale, "Bars of the histogram on a logarithmic scale");
-  verb->add_option("--worst", options->worst, "So many of the worst elements (default 5)")
-      ->check(CLI::Range(0, 1000000).description(""))
-      ->type_name("N");
-  add_show_quant_options(*verb, options->quant);
-  verb->footer(kHelp);
-  verb->callback([options, &command] {
+  Verb verb = line.add_verb("show", "Shows one tensor: statistics, values, histogram, worst elements");
+  add_run_argument(verb, options->selection);
+  verb.add_option("KEY", options->key, "The tensor, as `ttap ls` prints it").required().type_name("");
+  add_pass_and_rank(verb, options->selection);
+  verb.add_option("--index", options->index, "Values at this index of the first dimensions; negative: from the end")
+      .type_name("I[,J...]");
+  verb.add_option("--bins", options->bins, "Rows of the histogram (default 16)").in_range(1, 1000).type_name("N");
+  verb.add_flag("--log", options->log_scale, "Bars of the histogram on a logarithmic scale");
+  verb.add_option("--worst", options->worst, "So many of the worst elements (default 5)")
+      .in_range(0, 1000000)
+      .type_name("N");
+  add_show_quant_options(verb, options->quant);
+  verb.footer(kHelp);
+  verb.callback([options, &command] {
     command = {"show", &options->selection, [options](Output& out) { return show(*options, out); }};
   });
 }

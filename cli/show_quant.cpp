@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "analyze/quant_groups.h"
 #include "analyze/real_values.h"
 #include "cli/against.h"
+#include "cli/command_line.h"
 
 namespace ttap::cli {
 namespace {
@@ -28,12 +27,12 @@ QuantPictureOptions picture_options(const TensorReport& report, size_t worst) {
 
 }  // namespace
 
-void add_show_quant_options(CLI::App& verb, ShowQuantOptions& options) {
+void add_show_quant_options(Verb& verb, ShowQuantOptions& options) {
   verb.add_option("--quant", options.recipe, "What this quantized format would make of the tensor: nvfp4, mxfp8, ...")
-      ->type_name("FORMAT");
+      .type_name("FORMAT");
   verb.add_option("--against", options.against,
                   "The high-precision run that a quantized tensor is held against, by its key")
-      ->type_name("RUN");
+      .type_name("RUN");
 }
 
 Status add_what_if(TensorReport& report, const ShowQuantOptions& options, const TensorView& view, size_t worst) {

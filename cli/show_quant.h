@@ -11,7 +11,7 @@ struct ShowQuantOptions {
   std::string recipe = {};   // --quant
   std::string against = {};  // --against
 };
-void add_show_quant_options(CLI::App& verb, ShowQuantOptions& options);
+void add_show_quant_options(Verb& verb, ShowQuantOptions& options);
 
 // The picture of what a recipe would make of the tensor whose bytes are `view`.
 Status add_what_if(TensorReport& report, const ShowQuantOptions& options, const TensorView& view, size_t worst);

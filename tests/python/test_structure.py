@@ -120,6 +120,12 @@ def test_a_wrong_direction_is_noticed():
     assert wrong_includes("analyze", [('"', "store/foreign/foreign.h"), ('"', "ttap/key.h"), ("<", "vector")]) == []
 
 
+def test_one_file_includes_cli11():
+    users = [p for p in cpp_files("src", "cli", "tests") if any(h.startswith("CLI/") for _, h in includes(p))]
+    message = "CLI11 costs seconds of compile time in each file: use cli/command_line.h"
+    assert [name_of(path) for path in users] == ["cli/command_line.cpp"], message
+
+
 @pytest.mark.parametrize("path", [p for p in FILES if p.match("src/*/CMakeLists.txt")], ids=name_of)
 def test_targets_follow_the_direction(path):
     used = set(re.findall(r"\bttap_(\w+)", path.read_text())) - {"folder", "flags"}
