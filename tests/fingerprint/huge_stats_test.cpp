@@ -1,4 +1,5 @@
 #include <functional>
+#include <limits>
 
 #include "reference_stats.h"
 

@@ -4,11 +4,11 @@
 
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "core/element.h"
+#include "double_double.h"
 #include "paths.h"
 #include "stats_agreement.h"
 #include "ttap/fingerprint.h"
@@ -48,7 +48,7 @@ inline double smallest_normal(DType dtype) {
   }
 }
 
-// Two passes in long double, as in a textbook.
+// Two passes in double-double, as in a textbook. The values are divided by a power of two, so that no square overflows.
 inline Stats reference(const Bytes& bytes, DType dtype) {
   Stats stats;
   std::vector<double> finite;
@@ -64,7 +64,6 @@ inline Stats reference(const Bytes& bytes, DType dtype) {
         finite.push_back(value);
     }
   if (finite.empty()) return stats;
-  long double sum = 0, l1 = 0, squares = 0, spread = 0;
   for (double value : finite) {
     stats.min = std::fmin(stats.min, value);
     stats.max = std::fmax(stats.max, value);
@@ -74,18 +73,25 @@ inline Stats reference(const Bytes& bytes, DType dtype) {
     else
       stats.min_abs_nonzero = std::fmin(stats.min_abs_nonzero, std::fabs(value));
     if (value != 0 && std::fabs(value) < smallest_normal(dtype)) ++stats.subnormals;
+  }
+  int exponent = 0;
+  (void)std::frexp(stats.max_abs, &exponent);
+  DoubleDouble sum, l1, squares, spread;
+  for (double& value : finite) {
+    value = std::ldexp(value, -exponent);
     sum += value;
     l1 += std::fabs(value);
-    squares += static_cast<long double>(value) * value;
+    squares += square(value);
   }
-  const auto count = static_cast<long double>(finite.size());
-  const long double mean = sum / count;
-  for (double value : finite) spread += (value - mean) * (value - mean);
-  stats.mean = static_cast<double>(mean);
-  stats.std = stats.min == stats.max ? 0 : static_cast<double>(std::sqrt(spread / count));
-  stats.l1 = static_cast<double>(l1);
-  stats.l2 = static_cast<double>(std::sqrt(squares));
-  if (stats.std != 0 && spread > std::numeric_limits<double>::max()) stats.std = stats.l2 = INFINITY;
+  const auto count = static_cast<double>(finite.size());
+  const DoubleDouble mean = sum / count;
+  for (double value : finite) spread += square(mean - value);
+  const bool constant = stats.min == stats.max;
+  const bool overflows = std::isinf(std::ldexp(spread.high, 2 * exponent));
+  stats.mean = std::ldexp(mean.high, exponent);
+  stats.std = constant ? 0 : overflows ? INFINITY : std::ldexp(std::sqrt((spread / count).high), exponent);
+  stats.l1 = std::ldexp(l1.high, exponent);
+  stats.l2 = !constant && overflows ? INFINITY : std::ldexp(std::sqrt(squares.high), exponent);
   return stats;
 }
 
