@@ -1,5 +1,6 @@
 """What a program may do under a trace, and still get what it gets without one."""
 
+import resource
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ from ttap_command import run
 def megabytes():
     """Of memory that this process has."""
     with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096 / 1e6
+        return int(file.read().split()[1]) * resource.getpagesize() / 1e6
 
 
 def growth(work, times):
