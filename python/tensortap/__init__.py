@@ -12,7 +12,7 @@
 Importing the package does not import PyTorch; recording and loading do.
 """
 
-from tensortap import quant
+from tensortap import literals, quant
 from tensortap.comparing import Diff, TensorDiff, diff
 from tensortap.graph.backend import GraphBackend, GraphSeen, graph_backend
 from tensortap.graph.mismatch import GraphMismatch, Mismatch, SearchLimits, Tolerance
@@ -55,6 +55,7 @@ __all__ = [
     "diff",
     "drain_records",
     "graph_backend",
+    "literals",
     "load_pass",
     "open",
     "quant",

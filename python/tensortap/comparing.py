@@ -12,12 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tensortap import _core
+from tensortap.literals import Cause, Evidence, MatchedBy, RunVerdict, Verdict
 from tensortap.tracing import Trace
+from tensortap.typed_dicts import AxisError, CallOfTensor, Measures, UsedTolerance, WorstElement
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    import numpy.typing as npt
     import torch
 
-    Comparable = str | os.PathLike | Mapping[str, torch.Tensor] | Any
+    from tensortap.reading import Pass, Rank, Run
+
+    Tensors: TypeAlias = Mapping[str, "torch.Tensor | npt.NDArray[Any] | Tensors"]
+    Comparable: TypeAlias = str | os.PathLike[str] | Run | Rank | Pass | Trace | Tensors
 
 
 @dataclass(frozen=True)
@@ -26,32 +34,73 @@ class TensorDiff:
 
     order: int
     key: str
-    verdict: str
-    cause: str = ""
+    verdict: Verdict
+    cause: Cause = ""
     reason: str = ""
-    evidence: str = ""
+    evidence: Evidence = ""
     key_b: str | None = None
     dtype: str = ""
     shape: tuple[int, ...] = ()
-    matched: str = "key"
+    matched: MatchedBy = "key"
     confidence: float = 1.0
     ranks: tuple[int, ...] = ()
     note: str = ""
     trivial: bool = False
     quantized_a: str | None = None
     quantized_b: str | None = None
-    call_a: dict[str, str] | None = None
-    call_b: dict[str, str] | None = None
-    tolerance: dict[str, Any] | None = None
-    measures: dict[str, Any] | None = None
-    axes: tuple[dict[str, Any], ...] = field(default=(), repr=False)
+    call_a: CallOfTensor | None = None
+    call_b: CallOfTensor | None = None
+    tolerance: UsedTolerance | None = None
+    measures: Measures | None = None
+    axes: tuple[AxisError, ...] = field(default=(), repr=False)
 
-    def __getattr__(self, name: str) -> Any:
-        # diff.first.max_abs is what one types.
-        measures = self.__dict__.get("measures")
-        if measures is not None and name in measures:
-            return measures[name]
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+    if TYPE_CHECKING:  # what __getattr__ finds, so that a wrong name is an error
+
+        @property
+        def count(self) -> int: ...
+        @property
+        def finite(self) -> int: ...
+        @property
+        def unequal(self) -> int: ...
+        @property
+        def outside(self) -> int: ...
+        @property
+        def nan_mismatches(self) -> int: ...
+        @property
+        def inf_mismatches(self) -> int: ...
+        @property
+        def max_abs(self) -> float: ...
+        @property
+        def mean_abs(self) -> float: ...
+        @property
+        def max_rel(self) -> float: ...
+        @property
+        def rmse(self) -> float: ...
+        @property
+        def cosine(self) -> float: ...
+        @property
+        def sqnr_db(self) -> float: ...
+        @property
+        def rms_a(self) -> float: ...
+        @property
+        def rms_b(self) -> float: ...
+        @property
+        def relative(self) -> float: ...
+        @property
+        def max_ulp(self) -> int | None: ...
+        @property
+        def p99_ulp(self) -> int | None: ...
+        @property
+        def worst(self) -> WorstElement | None: ...
+
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            # diff.first.max_abs is what one types.
+            measures = self.__dict__.get("measures")
+            if measures is not None and name in measures:
+                return measures[name]
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
 
 class Diff:
@@ -59,7 +108,7 @@ class Diff:
 
     Attributes
     ----------
-    verdict : str
+    verdict : RunVerdict
         "identical", "within tolerance", "diverged" or "inconclusive".
     sentence : str
         The answer in one sentence.
@@ -80,21 +129,24 @@ class Diff:
 
     def __init__(self, core: _core.Diff) -> None:
         self._core = core
-        self._json = json.loads(core.json(), object_hook=_numbers)
+        self._json: dict[str, Any] = json.loads(core.json(), object_hook=_numbers)
         passes = [[_tensor(one) for one in each["tensors"]] for each in self._json["passes"]]
 
-        def at(place: dict[str, int] | None) -> TensorDiff | None:
-            return None if place is None else passes[place["pass"]][place["tensor"]]
+        def at(place: dict[str, int]) -> TensorDiff:
+            return passes[place["pass"]][place["tensor"]]
 
-        self.verdict: str = self._json["verdict"]
+        def first(name: str) -> TensorDiff | None:
+            return None if self._json[name] is None else at(self._json[name])
+
+        self.verdict: RunVerdict = self._json["verdict"]
         self.sentence: str = self._json["sentence"]
         self.evidence: list[str] = self._json["evidence"]
         self.same: bool = core.is_same([])
-        self.first = at(self._json["first"])
-        self.first_unequal = at(self._json["first_unequal"])
-        self.introduced = [at(place) for place in self._json["introduced"]]
-        self.tensors = [tensor for each in passes for tensor in each]
-        self.counts: dict[str, int] = self._json["counts"]
+        self.first: TensorDiff | None = first("first")
+        self.first_unequal: TensorDiff | None = first("first_unequal")
+        self.introduced: list[TensorDiff] = [at(place) for place in self._json["introduced"]]
+        self.tensors: list[TensorDiff] = [tensor for each in passes for tensor in each]
+        self.counts: dict[Verdict, int] = self._json["counts"]
         self.warnings: list[str] = self._json["warnings"]
 
     def __getitem__(self, key: str) -> TensorDiff:
@@ -117,11 +169,11 @@ class Diff:
         """Everything, as `ttap diff --json` prints it; NaN and infinities as floats."""
         return self._json
 
-    def to_html(self, path: str | os.PathLike, *, details: int = 200) -> None:
+    def to_html(self, path: str | os.PathLike[str], *, details: int = 200) -> None:
         """Write one page that needs nothing else, with charts for at most `details` tensors."""
         self._core.write_page(os.fspath(path), details)
 
-    def to_csv(self, path: str | os.PathLike) -> None:
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write one line per tensor."""
         Path(path).write_bytes(self._core.csv())
 
@@ -133,8 +185,8 @@ def diff(
     passes: str | None = None,
     ranks: str | None = None,
     filter: str | None = None,
-    map: str | os.PathLike | Mapping[str, str] | None = None,
-    shards: str | os.PathLike | Mapping[str, str] | None = None,
+    map: str | os.PathLike[str] | Mapping[str, str] | None = None,
+    shards: str | os.PathLike[str] | Mapping[str, str] | None = None,
     rtol: float | None = None,
     atol: float | None = None,
     tol: Mapping[str, str | tuple[float, float]] | None = None,
@@ -238,7 +290,7 @@ def _tensors(side: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plain(str(name), value) for name, value in side.items()}
 
 
-def _rules_file(rules: str | os.PathLike | Mapping[str, str] | None, stack: ExitStack) -> str:
+def _rules_file(rules: str | os.PathLike[str] | Mapping[str, str] | None, stack: ExitStack) -> str:
     if rules is None:
         return ""
     if not isinstance(rules, Mapping):

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 from tensortap import _core
 from tensortap.filters import NameFilter, load_function
+from tensortap.literals import Format, Level, Modules, Role, Step, WhenFull, Write
 from tensortap.live_rows import LiveRows
 from tensortap.number_set import NumberSet
 
 if TYPE_CHECKING:
     import torch
 
-ROLES = ("out", "in", "grad_out", "grad_in", "param")
-LEVELS = {"meta": 0, "fingerprint": 1, "full": 2}  # as ttap::Level
+ROLES: tuple[Role, ...] = ("out", "in", "grad_out", "grad_in", "param")
+LEVELS: dict[Level, int] = {"meta": 0, "fingerprint": 1, "full": 2}  # as ttap::Level
 
 
 class Levels:
@@ -34,7 +35,7 @@ class Levels:
                 raise ValueError(f"the level's pattern {pattern!r} is not a regular expression: {error}") from error
 
     @classmethod
-    def of(cls, given: str | Mapping[str, str]) -> Levels:
+    def of(cls, given: Level | Mapping[str, Level]) -> Levels:
         if isinstance(given, str):
             return cls(given)
         if isinstance(given, Mapping):
@@ -94,11 +95,11 @@ class Options:
     directory: Path | None  # None: recording is off
     filter: NameFilter
     levels: Levels
-    roles: frozenset[str]
-    modules: str
+    roles: frozenset[Role]
+    modules: Modules
     ops: bool
     stacks: bool
-    step: str
+    step: Step
     steps: NumberSet | None
     ranks: NumberSet | None
     report: bool
@@ -125,20 +126,20 @@ def options_of(
     directory: str | os.PathLike[str] | None = None,
     *,
     filter: object = None,
-    level: str | Mapping[str, str] = "full",
-    roles: str | Iterable[str] = ("out",),
-    modules: str = "leaf",
+    level: Level | Mapping[str, Level] = "full",
+    roles: str | Iterable[Role] = ("out",),
+    modules: Modules = "leaf",
     ops: bool = False,
     stacks: bool = False,
-    step: str = "auto",
+    step: Step = "auto",
     steps: object = None,
     ranks: object = None,
-    format: str = "ttap",
+    format: Format = "ttap",
     staging: int | str | None = None,
     device_staging: int | str | None = None,
     quota: int | str | None = None,
-    when_full: str = "block",
-    write: str = "auto",
+    when_full: WhenFull = "block",
+    write: Write = "auto",
     strict: bool = False,
     deduplicate: bool = True,
     sync: bool = False,

@@ -7,10 +7,12 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
-from tensortap.probe_actions import Compare, Print, Record, Snapshot
+from tensortap.literals import NonContiguous, ProbeMode
+from tensortap.probe_actions import Action, Compare, Print, Record, Snapshot
 from tensortap.probe_printing import Printer, label_of
+from tensortap.typed_dicts import ProbeStatus
 
 if TYPE_CHECKING:
     import torch
@@ -20,10 +22,18 @@ if TYPE_CHECKING:
     from tensortap.probe_results import Comparisons, LastSnapshots
     from tensortap.probe_sites import DeviceSite
 
-    T = TypeVar("T")
+T = TypeVar("T")
+TensorT = TypeVar("TensorT", bound="torch.Tensor")
 
 _NEVER_CAPTURED = "probe {!r}: a CPU tensor is never part of a CUDA graph: pass mode='always' to probe it"
 _AT_ONCE = 128  # replays read of one place before the next one has its turn
+
+
+class Handle(Protocol):
+    """Of a hook on a tensor."""
+
+    def remove(self) -> None:
+        """Takes the hook off."""
 
 
 class Probe:
@@ -50,10 +60,10 @@ class Probe:
     def __init__(
         self,
         name: str,
-        actions: Iterable[Print | Record | Compare] = (),
+        actions: Iterable[Action] = (),
         *,
-        mode: str = "capture",
-        non_contiguous: str = "error",
+        mode: ProbeMode = "capture",
+        non_contiguous: NonContiguous = "error",
         rows: int | torch.Tensor | None = None,
     ) -> None:
         if not isinstance(name, str) or not name or "\0" in name:
@@ -63,7 +73,10 @@ class Probe:
         if non_contiguous not in ("error", "copy"):
             raise ValueError(f"non_contiguous is {non_contiguous!r}: it is one of error, copy")
         enabled = [action for action in actions if action.enabled]
-        self.name, self.mode, self.non_contiguous, self.rows = name, mode, non_contiguous, rows
+        self.name: str = name
+        self.mode: ProbeMode = mode
+        self.non_contiguous: NonContiguous = non_contiguous
+        self.rows: int | torch.Tensor | None = rows
         self._print = _one(enabled, Print)
         self._record = _one(enabled, Record)
         self._compare = _one(enabled, Compare)
@@ -79,7 +92,7 @@ class Probe:
         self._seen_on_cpu = 0
         self._printer = Printer(self._print)
         self._problems: list[str] = []
-        self._final: tuple[dict[str, int], list[Comparisons]] | None = None
+        self._final: tuple[ProbeStatus, list[Comparisons]] | None = None
         self._run: ProbeRun | None = None
         if self._record is not None and self._record.to is not None:
             from tensortap import probe_reader
@@ -118,7 +131,11 @@ class Probe:
         self._check_expected(tensor, 0)
         self._on_devices().prepare(tensor, seen)
 
-    def attach_grad(self, tensor: torch.Tensor, *, return_handle: bool = False) -> Any:
+    @overload
+    def attach_grad(self, tensor: TensorT, *, return_handle: Literal[False] = False) -> TensorT: ...
+    @overload
+    def attach_grad(self, tensor: TensorT, *, return_handle: Literal[True]) -> tuple[TensorT, Handle]: ...
+    def attach_grad(self, tensor: TensorT, *, return_handle: bool = False) -> TensorT | tuple[TensorT, Handle]:
         """Probes the gradient of the tensor when the backward produces it. Returns the tensor.
 
         Parameters
@@ -128,7 +145,7 @@ class Probe:
         return_handle
             Return (tensor, handle): `handle.remove()` takes the hook off.
         """
-        handle: Any = _NoHandle()
+        handle: Handle = _NoHandle()
         if self._on and not self._closed:
             if not tensor.requires_grad:
                 raise ValueError(f"probe {self.name!r}: attach_grad on a tensor that requires no gradient")
@@ -165,7 +182,7 @@ class Probe:
         if failed is not None:
             raise failed
 
-    def status(self) -> dict[str, int]:
+    def status(self) -> ProbeStatus:
         """Counts: of places in a graph (`sites`), of replays or calls, of comparisons.
 
         `published` by the device, `read` by the host; `overwritten` before anybody read them; `skipped`: replays that
@@ -174,7 +191,7 @@ class Probe:
         """
         with self._lock:
             if self._final is not None:
-                return dict(self._final[0])
+                return self._final[0].copy()
             sites = self._sites()
             reads = self._record is not None or self._print is not None
             places = self._comparisons()

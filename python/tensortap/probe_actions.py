@@ -6,14 +6,30 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
+from tensortap.literals import ProbeLevel
+
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    import numpy.typing as npt
     import torch
 
+    from tensortap import _core
+    from tensortap.reading import Pass
     from tensortap.recording import Recording
+    from tensortap.typed_dicts import Stats
+
+    Element: TypeAlias = bool | int | float | complex | tuple[float, float]  # a pair: of packed values
+
+
+class Action:
+    """What a probe does with a tensor: `Print`, `Record` or `Compare`."""
+
+    enabled: bool
 
 
 @dataclass(frozen=True)
-class Print:
+class Print(Action):
     """Prints a line for the tensor: its first elements, and what its statistics say.
 
     Parameters
@@ -39,7 +55,7 @@ class Print:
 
 
 @dataclass(frozen=True)
-class Record:
+class Record(Action):
     """Keeps the last replays, for `Probe.records()`.
 
     Parameters
@@ -56,7 +72,7 @@ class Record:
     """
 
     capacity: int = 16
-    level: str = "full"
+    level: ProbeLevel = "full"
     to: str | os.PathLike[str] | Recording | None = None
     enabled: bool = True
 
@@ -66,7 +82,7 @@ class Record:
             raise ValueError(f"Record(level={self.level!r}): it is one of full, fingerprint")
 
 
-class Compare:
+class Compare(Action):
     """Compares every replay with what is expected; the first failure is kept for `Probe.assert_ok()`.
 
     Two values are close when |actual - expected| <= atol + rtol * |expected|, in double precision. Integers must be
@@ -88,7 +104,7 @@ class Compare:
 
     def __init__(
         self,
-        expected: Any = None,
+        expected: torch.Tensor | npt.NDArray[Any] | None = None,
         rtol: float = 1e-5,
         atol: float = 1e-8,
         *,
@@ -101,9 +117,12 @@ class Compare:
     ) -> None:
         if rtol < 0 or atol < 0:
             raise ValueError(f"Compare(rtol={rtol}, atol={atol}): tolerances are not negative")
-        self.rtol, self.atol, self.equal_nan, self.enabled = float(rtol), float(atol), bool(equal_nan), enabled
+        self.rtol: float = float(rtol)
+        self.atol: float = float(atol)
+        self.equal_nan: bool = bool(equal_nan)
+        self.enabled: bool = enabled
         self._tensors: dict[int, torch.Tensor] = {}
-        self._pass: Any = None
+        self._pass: Pass | None = None
         self._key = key
         if not enabled:
             return
@@ -173,7 +192,7 @@ class Snapshot:
     dtype: torch.dtype
     device: torch.device
     tensor: torch.Tensor | None
-    fingerprint: Any = field(repr=False)
+    fingerprint: _core.Fingerprint = field(repr=False)
     eager: bool = False
 
     @property
@@ -181,7 +200,7 @@ class Snapshot:
         return self.fingerprint.hash
 
     @property
-    def stats(self) -> dict[str, float]:
+    def stats(self) -> Stats:
         return self.fingerprint.stats
 
 
@@ -208,8 +227,8 @@ class CompareFailed(AssertionError):
         self.replay_index: int
         self.invocation: int
         self.element: tuple[int, ...]
-        self.actual: Any
-        self.expected: Any
+        self.actual: Element
+        self.expected: Element
         self.differing: int
         self.elements: int
         self.largest: float

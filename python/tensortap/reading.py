@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensortap import _core
+from tensortap.literals import DType, Ending, EventKind, Level, TensorRole, UseRole
+from tensortap.typed_dicts import PassInfo, Stats
 
 if TYPE_CHECKING:
     import torch
 
     from tensortap.quant.group import Group
 
-FormatError: type[ValueError] = _core.FormatError
+FormatError = _core.FormatError
 
 
 @dataclass(frozen=True)
@@ -28,19 +30,19 @@ class TensorRecord:
     key: str
     name: str
     call: int
-    role: str
+    role: TensorRole
     path: str
     event: int | None
-    dtype: str
-    true_dtype: str | None
+    dtype: DType
+    true_dtype: DType | None
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
     device: str
-    level: str
+    level: Level
     has_bytes: bool
     byte_count: int
     hash: str | None
-    stats: dict[str, float] | None
+    stats: Stats | None
     group: str = ""  # of a quantized tensor: its format and parts as JSON; it has the fingerprint of the values
 
 
@@ -62,7 +64,7 @@ class Use(NamedTuple):
         Whether the call writes to this argument.
     """
 
-    role: str
+    role: UseRole
     path: str
     tensor: int | None
     record: int | None
@@ -96,7 +98,7 @@ class EventRecord:
     """
 
     name: str
-    kind: str
+    kind: EventKind
     call: int
     parent: int | None
     thread: int
@@ -136,7 +138,7 @@ class Pass(Mapping[str, "torch.Tensor | Group"]):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._core = _core.Pass.open(os.fspath(path))
-        self._info: dict[str, Any] = self._core.info()
+        self._info: PassInfo = self._core.info()
 
     @property
     def path(self) -> Path:
@@ -147,19 +149,20 @@ class Pass(Mapping[str, "torch.Tensor | Group"]):
         return self._info["number"]
 
     @property
-    def ending(self) -> str:
+    def ending(self) -> Ending:
         """`complete`, `aborted` (the step raised) or `incomplete` (the process died, or is still at work)."""
         return self._info["ending"]
 
     @property
-    def info(self) -> dict[str, Any]:
+    def info(self) -> PassInfo:
         """All that is known of the pass itself: path, format, ending, size, what was dropped, notes."""
-        return dict(self._info)
+        return self._info.copy()
 
     @property
     def metadata(self) -> dict[str, Any]:
         """What the recorder wrote about the program."""
-        return json.loads(self._info["metadata_json"])
+        known: dict[str, Any] = json.loads(self._info["metadata_json"])
+        return known
 
     @functools.cached_property
     def records(self) -> list[TensorRecord]:
@@ -206,7 +209,7 @@ class Pass(Mapping[str, "torch.Tensor | Group"]):
         return index
 
     def _event(self, index: int) -> EventRecord:
-        known = self._core.event(index)
+        known: dict[str, Any] = {**self._core.event(index)}
         known["notes"] = _notes_of(known["notes"])
         known["uses"] = tuple(Use(*use) for use in known["uses"])
         return EventRecord(**known)
@@ -265,8 +268,8 @@ class Rank:
     def __init__(self, core: _core.Rank) -> None:
         self.number: int = core.number
         self.pid: int = core.pid
-        self.path = Path(core.path)
-        self.passes = Passes(core.passes)
+        self.path: Path = Path(core.path)
+        self.passes: Passes = Passes(core.passes)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -290,7 +293,8 @@ class Rank:
 
     def _read(self, name: str) -> dict[str, Any]:
         path = self.path / name
-        return json.loads(path.read_text()) if path.is_file() else {}
+        known: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+        return known
 
     def __repr__(self) -> str:
         return f"<Rank {self.number} (pid {self.pid}) with {len(self.passes)} passes>"
@@ -300,8 +304,8 @@ class Run:
     """What one execution recorded."""
 
     def __init__(self, core: _core.Run) -> None:
-        self.path = Path(core.path)
-        self.ranks = [Rank(rank) for rank in core.ranks]
+        self.path: Path = Path(core.path)
+        self.ranks: list[Rank] = [Rank(rank) for rank in core.ranks]
 
     def __repr__(self) -> str:
         return f"<Run {self.path} with {len(self.ranks)} ranks>"

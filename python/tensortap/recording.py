@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tensortap import launch
+from tensortap.literals import Format, Level, Modules, Role, Step, TensorRole, WhenFull, Write
 from tensortap.options import Options, options_of
 from tensortap.session import Session
 
@@ -15,10 +16,12 @@ if TYPE_CHECKING:
 
     import torch
     from torch import nn
+    from typing_extensions import Unpack
 
     from tensortap.cuda_graphs import CudaGraphs
     from tensortap.op_tap import OpTap
     from tensortap.root_finder import RootFinder
+    from tensortap.typed_dicts import QuantizedPieces
     from tensortap.writer import Writer
 
 
@@ -110,7 +113,7 @@ class Recording(Session):
         self._say_what_was_left_out()
         self._release()
 
-    def capture_quantized(self, name: str, *, role: str = "out", **pieces: Any) -> None:
+    def capture_quantized(self, name: str, *, role: TensorRole = "out", **pieces: Unpack[QuantizedPieces]) -> None:
         """As tensortap.capture_quantized(), into this recording only."""
         import torch
 
@@ -192,20 +195,20 @@ def record(
     directory: str | os.PathLike[str] | None = None,
     *,
     filter: Sequence[str] | Callable[[str, nn.Module], bool] | None = None,
-    level: str | Mapping[str, str] = "full",
-    roles: str | Iterable[str] = ("out",),
-    modules: str = "leaf",
+    level: Level | Mapping[str, Level] = "full",
+    roles: str | Iterable[Role] = ("out",),
+    modules: Modules = "leaf",
     ops: bool = False,
     stacks: bool = False,
-    step: str = "auto",
+    step: Step = "auto",
     steps: str | int | Iterable[int] | None = None,
     ranks: str | int | Iterable[int] | None = None,
-    format: str = "ttap",
+    format: Format = "ttap",
     staging: int | str | None = None,
     device_staging: int | str | None = None,
     quota: int | str | None = None,
-    when_full: str = "block",
-    write: str = "auto",
+    when_full: WhenFull = "block",
+    write: Write = "auto",
     strict: bool = False,
     deduplicate: bool = True,
     sync: bool = False,

@@ -14,17 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 from tensortap import _core, op_extension
 from tensortap.hook_notes import Hook, guarded_hook
+from tensortap.literals import Level, Threads, View
 from tensortap.options import LEVELS
+from tensortap.typed_dicts import TraceCounts
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
+    from typing_extensions import Unpack
 
-    from tensortap.comparing import Diff
+    from tensortap import _ops
+    from tensortap.comparing import Comparable, Diff
     from tensortap.cuda_graphs import OfTrace
     from tensortap.reading import EventRecord, Pass
+    from tensortap.typed_dicts import DiffOptions
 
-VIEWS = ("dispatch", "all", "leaf")
+VIEWS: tuple[View, ...] = ("dispatch", "all", "leaf")
 
 
 class Trace:
@@ -34,7 +39,11 @@ class Trace:
     """
 
     def __init__(
-        self, options: dict[str, Any], source: Any, aids: Iterable[Callable[[], Any]], graphs: OfTrace | None = None
+        self,
+        options: dict[str, Any],
+        source: _ops.OpSource,
+        aids: Iterable[Callable[[], Any]],
+        graphs: OfTrace | None = None,
     ) -> None:
         self._options = options
         self._source = source
@@ -101,7 +110,7 @@ class Trace:
     # ---- what it saw ----
 
     @property
-    def counts(self) -> dict[str, Any]:
+    def counts(self) -> TraceCounts:
         """How many calls were recorded, left out by the filter, without room, or part of a compilation."""
         return self._source.counts()
 
@@ -154,7 +163,7 @@ class Trace:
         self._settle()
         return Path(self._source.save(os.fspath(Path(directory).expanduser().absolute()), *self._about()))
 
-    def diff(self, other: Any, **options: Any) -> Diff:
+    def diff(self, other: Comparable, **options: Unpack[DiffOptions]) -> Diff:
         """`tap.diff` of this trace, the reference, and another one."""
         from tensortap.comparing import diff
 
@@ -228,11 +237,11 @@ def trace(
     stacks: bool = False,
     modules: bool = True,
     triton: bool = True,
-    level: str | None = None,
-    filter: object = None,
-    view: str = "dispatch",
+    level: Level | None = None,
+    filter: str | Iterable[str] | Callable[[str], object] | None = None,
+    view: View = "dispatch",
     hooks: Hook | Iterable[Hook] | None = None,
-    threads: str = "all",
+    threads: Threads = "all",
     compilation: bool = False,
     memory: int | str = "4G",
     rows: int | torch.Tensor | None = None,

@@ -14,20 +14,23 @@ from typing import TYPE_CHECKING, Any
 from tensortap import launch
 from tensortap.graph.filter import NodeFilter
 from tensortap.graph.mismatch import Mismatch, SearchLimits, Tolerance
+from tensortap.literals import Format, GraphPart, Level, Parameters, Stage, Step
 from tensortap.options import Options, choice, options_of
 from tensortap.session import Session
 
 if TYPE_CHECKING:
     import torch
     from torch import fx, nn
+    from typing_extensions import Unpack
 
     from tensortap.graph.call_marks import Calls
     from tensortap.graph.callable import Graph
     from tensortap.graph.check import Checked
+    from tensortap.typed_dicts import WritingOptions
     from tensortap.writer import Writer
 
-STAGES = ("dynamo", "aot")
-PARAMETERS = ("once", "always")
+STAGES: tuple[Stage, ...] = ("dynamo", "aot")
+PARAMETERS: tuple[Parameters, ...] = ("once", "always")
 _LIMITS = SearchLimits()
 _WRITING = {"staging", "device_staging", "quota", "when_full", "write", "deduplicate", "sync"}  # options of record()
 
@@ -37,8 +40,8 @@ class GraphSeen:
     """A graph that torch.compile has handed over."""
 
     id: str
-    stage: str
-    part: str  # forward, backward or inference
+    stage: Stage
+    part: GraphPart
     nodes: int
     selected: int  # of these, by the filter
 
@@ -57,12 +60,12 @@ class GraphBackend(Session):
         options: Options,
         node_filter: NodeFilter,
         *,
-        stage: str,
+        stage: Stage,
         inputs: bool,
         outputs: bool,
         skip: int,
         graphs: bool,
-        parameters: str,
+        parameters: Parameters,
         decompositions: Mapping[Any, Callable[..., Any]] | None,
         inner: str | Callable[..., Any] | None,
         tolerance: Tolerance | None,
@@ -74,11 +77,13 @@ class GraphBackend(Session):
         from tensortap.passes import PassTracker
         from tensortap.tensor_capture import TensorCapture
 
-        self.node_filter = node_filter
-        self.stage = stage
-        self.inputs, self.outputs, self.skip = inputs, outputs, skip
+        self.node_filter: NodeFilter = node_filter
+        self.stage: Stage = stage
+        self.inputs: bool = inputs
+        self.outputs: bool = outputs
+        self.skip: int = skip
         self._writes_code = graphs
-        self.parameters = parameters
+        self.parameters: Parameters = parameters
         self.decompositions = decompositions
         self._inner, self._tolerance, self._limits = inner, tolerance, limits
         self._checked: list[Checked] = []
@@ -264,26 +269,26 @@ class GraphBackend(Session):
 def graph_backend(
     directory: str | os.PathLike[str] | None = None,
     *,
-    filter: Callable[[torch.fx.Node], Any] | Sequence[str] | str | None = None,
-    stage: str = "dynamo",
+    filter: Callable[[torch.fx.Node], object] | Sequence[str] | str | None = None,
+    stage: Stage = "dynamo",
     inputs: bool = True,
     outputs: bool = True,
-    level: str | Mapping[str, str] = "full",
-    step: str = "auto",
+    level: Level | Mapping[str, Level] = "full",
+    step: Step = "auto",
     steps: str | int | Iterable[int] | None = None,
     skip: int = 0,
     ranks: str | int | Iterable[int] | None = None,
-    format: str = "ttap",
+    format: Format = "ttap",
     stacks: bool = False,
     graphs: bool = True,
-    parameters: str = "once",
+    parameters: Parameters = "once",
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     inner: str | Callable[..., Any] | None = None,
     tolerance: Tolerance | None = None,
     limits: SearchLimits | None = _LIMITS,
     strict: bool = False,
     report: bool = True,
-    **writing: Any,
+    **writing: Unpack[WritingOptions],
 ) -> GraphBackend:
     """Makes a backend for `torch.compile` that runs each graph node by node and records what every node took and gave.
 

@@ -7,12 +7,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tensortap import _core
+from tensortap.literals import TensorRole
 from tensortap.quant.group import Group
 
 if TYPE_CHECKING:
     import torch
+    from typing_extensions import Unpack
 
     from tensortap.module_source import ModuleSource
+    from tensortap.typed_dicts import FormatFields
 
 
 def capture_quantized(
@@ -25,8 +28,8 @@ def capture_quantized(
     format: str | _core.QuantFormat,
     shape: tuple[int, ...] | None = None,
     dtype: torch.dtype | None = None,
-    role: str = "out",
-    **fields: Any,
+    role: TensorRole = "out",
+    **fields: Unpack[FormatFields],
 ) -> None:
     """Records a quantized tensor of which no object knows that its pieces belong together.
 

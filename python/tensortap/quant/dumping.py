@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tensortap import launch
+from tensortap.literals import Format
 from tensortap.options import options_of
 from tensortap.quant.dump_config import DumpConfig, dump_config
 from tensortap.session import Session
@@ -50,7 +51,7 @@ class Dump(Session):
     def __init__(self, models: Mapping[str, nn.Module], options: Options, config: DumpConfig, first_step: int) -> None:
         super().__init__(options)
         self.config = config
-        self.current_step = first_step
+        self.current_step: int = first_step
         self.taps: list[LayerTap] = []
         self._dumped: set[int] = set()  # the steps of which something was
         self._begin_step()
@@ -131,7 +132,7 @@ class Dump(Session):
         return f"<Dump of {len(self.taps)} layers into {self.options.directory}, {state}>"
 
     def _begin_step(self) -> None:
-        self.microbatch = 0
+        self.microbatch: int = 0
         self._forwards = 0
         self._until_step: list[RemovableHandle] = []
         self._local = _ThreadState()
@@ -264,7 +265,7 @@ def record(
     directory: str | os.PathLike[str] | None,
     config: Mapping[str, Any] | str | os.PathLike[str],
     *,
-    format: str = "ttap",
+    format: Format = "ttap",
     first_step: int = 0,
     ranks: str | int | Iterable[int] | None = None,
     strict: bool = False,

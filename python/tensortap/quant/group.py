@@ -5,14 +5,16 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tensortap import _core
+from tensortap.literals import QuantPart
+from tensortap.typed_dicts import QuantStatistics
 
 if TYPE_CHECKING:
     import torch
 
-PARTS = ("payload", "scale", "global_scale", "zero_point")  # in this order
+PARTS: tuple[QuantPart, ...] = ("payload", "scale", "global_scale", "zero_point")  # in this order
 
 
 class Group:
@@ -40,11 +42,11 @@ class Group:
         note: str = "",
         members: tuple[str, ...] = (),
     ) -> None:
-        self.format = format
-        self.shape = tuple(shape)
-        self.dtype = dtype
-        self.note = note
-        self.members = members
+        self.format: _core.QuantFormat | None = format
+        self.shape: tuple[int, ...] = tuple(shape)
+        self.dtype: torch.dtype = dtype
+        self.note: str = note
+        self.members: tuple[str, ...] = members
         self._parts = {name: part for name, part in parts.items() if part is not None}
 
     def parts(self) -> dict[str, torch.Tensor]:
@@ -118,7 +120,7 @@ class Group:
         parts = self.parts() | compact_scales(made, grid, self._on_host())
         return Group(plain, self.shape, self.dtype, parts, note=self.note, members=self.members)
 
-    def statistics(self, twin: torch.Tensor, *, block_amax: bool = False) -> dict[str, Any]:
+    def statistics(self, twin: torch.Tensor, *, block_amax: bool = False) -> QuantStatistics:
         """What quantizing did, held against the tensor that was quantized: underflow, overflow, mse, SQNR, scales.
 
         Parameters
