@@ -27,7 +27,8 @@ class Block(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         query, key, value = self.attention(self.norm(x)).chunk(3, dim=-1)
         x = x + nn.functional.scaled_dot_product_attention(query, key, value)
-        return x + self.down(nn.functional.gelu(self.up(x)))
+        out: torch.Tensor = x + self.down(nn.functional.gelu(self.up(x)))
+        return out
 
 
 def fast_but_wrong(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
@@ -53,6 +54,8 @@ def main() -> None:
         torch.compile(model, backend=backend)(torch.randn(2, 6, 32))
     backend.close()
     (mismatch,) = backend.mismatches
+    assert mismatch.reduced is not None
+    assert mismatch.script is not None
     print(f"{backend.graphs[0].nodes} nodes, of which these show it: {', '.join(mismatch.reduced.nodes)}")
     alone = subprocess.run([sys.executable, str(mismatch.script)], capture_output=True, text=True)
     print(f"{mismatch.script.name} exits with {alone.returncode}:")

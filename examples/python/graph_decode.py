@@ -12,27 +12,30 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import cast
 
 import tensortap as tap
 import torch
+from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 TOKENS = 8
 
 
-def small_llama(device: str) -> LlamaForCausalLM:
+def small_llama(device: str) -> nn.Module:
     torch.manual_seed(0)
     config = LlamaConfig(
         hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=128,
         vocab_size=256, use_cache=False,
     )  # fmt: skip
-    return LlamaForCausalLM(config).to(device).eval()
+    model = cast("nn.Module", LlamaForCausalLM(config))  # the `to` of Transformers has lost its types
+    return model.to(device).eval()
 
 
 class Step:
     """One step of the loop: the window of the last tokens in, the next token out, both in fixed memory."""
 
-    def __init__(self, model: LlamaForCausalLM, device: str) -> None:
+    def __init__(self, model: nn.Module, device: str) -> None:
         self._model = model
         self._window = torch.zeros(1, TOKENS, dtype=torch.long, device=device)
         self._graph: torch.cuda.CUDAGraph | None = None

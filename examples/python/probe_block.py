@@ -55,12 +55,13 @@ class Block(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.norm(x)
         x = self.hidden_probe(x + self.attention(y, y, y, need_weights=False)[0])
-        return self.out_probe(x + self.mlp(x))
+        out: torch.Tensor = self.out_probe(x + self.mlp(x))
+        return out
 
 
 @torch.no_grad()
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="A transformer block with probes inside.")
     parser.add_argument("--print", action="store_true", dest="show")
     parser.add_argument("--off", action="store_true")
     options = parser.parse_args()

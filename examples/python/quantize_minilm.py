@@ -51,7 +51,12 @@ def main(directory: Path) -> None:
     print(f"{len(weights)} weights are quantized; the first is {quantized[weights[0]]}")
 
     # A group knows what it decodes to, and what became of the tensor that it was made from.
-    found = {key: quantized[key].statistics(original[key]) for key in weights}
+    found = {}
+    for key in weights:
+        group, twin = quantized[key], original[key]
+        assert isinstance(group, tap.quant.Group)
+        assert isinstance(twin, torch.Tensor)
+        found[key] = group.statistics(twin)
     print("those that lost most:")
     for key in sorted(found, key=lambda key: found[key]["sqnr_db"])[:3]:
         kept = found[key]

@@ -26,7 +26,8 @@ class Gate(nn.Module):
         self.value, self.gate = nn.Linear(size, size), nn.Linear(size, size)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.value(x) * torch.sigmoid(self.gate(x))
+        out: torch.Tensor = self.value(x) * torch.sigmoid(self.gate(x))
+        return out
 
 
 def main() -> None:
@@ -41,7 +42,8 @@ def main() -> None:
         if event.kind == "node" and event.notes["op"] == "call_function":
             print(f"{event.notes.get('module', ''):8} {event.name} = {event.notes['target']}({event.arguments})")
     print(f"bit for bit what eager computes: {torch.equal(result, model(x))}")
-    print(f"the module's value is its node's: {torch.equal(recorded['1.gate'], recorded['%linear_3'])}")
+    values = tap.load_pass(recorded.path)
+    print(f"the module's value is its node's: {torch.equal(values['1.gate'], values['%linear_3'])}")
 
     torch.compiler.reset()
     with tap.graph_backend(folder / "aot", stage="aot", report=False) as backend:

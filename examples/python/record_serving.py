@@ -42,7 +42,8 @@ class Engine:
 
     @torch.no_grad()
     def _encode(self, tokens: list[int]) -> torch.Tensor:
-        return self.encoder(input_ids=torch.tensor([tokens])).last_hidden_state
+        hidden: torch.Tensor = self.encoder(input_ids=torch.tensor([tokens])).last_hidden_state
+        return hidden
 
 
 def main(directory: Path) -> None:
@@ -55,6 +56,7 @@ def main(directory: Path) -> None:
         filter=[r"^head\.", r"output\.dense$"],
     )
     with recording:
+        number: int | None = None
         while engine.requests:
             try:
                 with recording.step() as number:

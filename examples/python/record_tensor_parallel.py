@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 
 WIDTH, HEADS = 32, 4
 
@@ -32,7 +32,8 @@ class Attention(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         q, k, v = (layer(x).unflatten(-1, (-1, WIDTH // HEADS)).transpose(1, 2) for layer in (self.q, self.k, self.v))
         mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        out: torch.Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        return out
 
 
 class Block(nn.Module):
@@ -42,17 +43,19 @@ class Block(nn.Module):
         super().__init__()
         self.norm1, self.attention = nn.LayerNorm(WIDTH), Attention()
         self.norm2 = nn.LayerNorm(WIDTH)
-        layers = OrderedDict(up=nn.Linear(WIDTH, 4 * WIDTH), act=nn.GELU(), down=nn.Linear(4 * WIDTH, WIDTH))
-        self.mlp = nn.Sequential(layers)
+        layers = {"up": nn.Linear(WIDTH, 4 * WIDTH), "act": nn.GELU(), "down": nn.Linear(4 * WIDTH, WIDTH)}
+        self.mlp = nn.Sequential(OrderedDict(layers))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x + self.attention(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
+        out: torch.Tensor = x + self.mlp(self.norm2(x))
+        return out
 
 
 def split(model: Block, mesh: DeviceMesh) -> None:
     """Gives each process its share of the heads and of the hidden units."""
-    plan = {f"attention.{name}": ColwiseParallel() for name in "qkv"} | {
+    plan: dict[str, ParallelStyle] = {
+        **{f"attention.{name}": ColwiseParallel() for name in "qkv"},
         "attention.out": RowwiseParallel(),
         "mlp.up": ColwiseParallel(use_local_output=False),  # a DTensor, which knows its placement
         "mlp.down": RowwiseParallel(),

@@ -19,8 +19,8 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(0)  # the same weights everywhere
-    layers = OrderedDict(up=nn.Linear(8, 16), act=nn.ReLU(), down=nn.Linear(16, 1))
-    model = DistributedDataParallel(nn.Sequential(layers))
+    layers = {"up": nn.Linear(8, 16), "act": nn.ReLU(), "down": nn.Linear(16, 1)}
+    model = DistributedDataParallel(nn.Sequential(OrderedDict(layers)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
     batches = torch.Generator().manual_seed(1 + rank)  # other data in each process

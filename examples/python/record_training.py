@@ -51,9 +51,10 @@ def main(directory: Path) -> None:
         print("  " + "  ".join(f"{size:.2e}" for size in sizes))
         print(f"  they {'vanish' if min(sizes) < 1e-3 * max(sizes) else 'do not vanish'}")
 
-    kept = {record.name for record in recorded.records if record.has_bytes}
+    last = rank.passes[-1]
+    kept = {record.name for record in last.records if record.has_bytes}
     print("kept in full:", ", ".join(sorted(kept)))
-    passed_back = recorded["model.layers.3.mlp.down_proj@grad_in/0"]
+    passed_back = last["model.layers.3.mlp.down_proj@grad_in/0"]
     print(f"what down_proj passes back to its input: {list(passed_back.shape)}")
 
 

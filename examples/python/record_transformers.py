@@ -32,11 +32,12 @@ def main(directory: Path) -> None:
     recorded = rank.passes[0]
     print(f"{len(rank.passes)} passes; the first holds {len(recorded)} tensors:")
     for record in recorded.records:
-        if record.name.startswith("encoder.layer.0."):
+        if record.name.startswith("encoder.layer.0.") and record.stats is not None:
             print(f"  {record.key:48} {list(record.shape)!s:14} std {record.stats['std']:.4f}")
 
     # A pass is a mapping from keys to tensors. A tensor is read when it is asked for, and is your own.
     query = recorded["encoder.layer.0.attention.self.query"]
+    assert isinstance(query, torch.Tensor)  # a quantized one is a tap.quant.Group
     with torch.no_grad():
         again = model.encoder.layer[0].attention.self.query(recorded["embeddings.dropout"])
     print(f"query: {query.dtype} {list(query.shape)}, computed again it is the same: {torch.equal(query, again)}")

@@ -35,7 +35,8 @@ class Model(nn.Module):
         self.up, self.rotary, self.down = nn.Linear(8, 16), Rotary(), nn.Linear(16, 4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down(torch.relu(self.rotary(self.up(x))))
+        out: torch.Tensor = self.down(torch.relu(self.rotary(self.up(x))))
+        return out
 
 
 def main() -> None:
