@@ -1,0 +1,497 @@
+"""A snippet of every documented call, for type checkers: test_types.py checks this file and never runs it.
+
+`assert_type` says what a call gives; the documents beside each part show what it does.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensortap as tap
+import torch
+from torch import fx, nn
+from typing_extensions import assert_type
+
+model: nn.Module = nn.Linear(4, 4)
+x: torch.Tensor = torch.ones(2, 4)
+
+
+# ---- README.md, docs/recording.md ----
+
+
+def wide(name: str, module: nn.Module) -> bool:
+    return name != "" and module.training
+
+
+def record_options() -> None:
+    assert_type(tap.__version__, str)
+    tap.record()
+    tap.record(model)
+    tap.record({"vision": model, "lm": model}, Path("run"), filter=wide)
+    recording = tap.record(
+        model,
+        "run",
+        filter=[r"^head$", r"\.1\.down"],
+        level={r"^head": "full", ".*": "fingerprint"},
+        roles=("out", "in", "grad_out", "grad_in", "param"),
+        modules="all",
+        ops=True,
+        stacks=True,
+        step="manual",
+        steps="0,2-",
+        ranks=[0, 3],
+        format="safetensors",
+        staging="256M",
+        device_staging=1 << 28,
+        quota="1G",
+        when_full="drop",
+        write="buffered",
+        strict=True,
+        deduplicate=False,
+        sync=True,
+        rows=torch.tensor(3),
+        padded=64,
+        report=False,
+    )
+    assert_type(recording, tap.Recording)
+    with tap.record(model, "run", level="meta", roles="out,grad_out", format="pt", steps=3, ranks=0, rows=2, padded=4):
+        model(x)
+
+
+def record_steps(recording: tap.Recording) -> None:
+    with recording as entered:
+        assert_type(entered, tap.Recording)
+        with recording.step() as number:
+            assert_type(number, int | None)
+    assert_type(recording.recording, bool)
+    assert_type(recording.directory, Path | None)
+    assert_type(recording.rank_directory, Path | None)
+    assert_type(recording.coverage, dict[str, Any])
+    recording.flush()
+    recording.close()
+
+
+def read() -> None:
+    run = tap.open("run")
+    assert_type(run, tap.Run)
+    assert_type(run.path, Path)
+    assert_type(run.ranks, list[tap.Rank])
+    assert_type(run["head"], torch.Tensor | tap.quant.Group)
+    rank = run.ranks[0]
+    assert_type(rank.number, int)
+    assert_type(rank.pid, int)
+    assert_type(rank.path, Path)
+    assert_type(rank.passes, tap.Passes)
+    assert_type(rank.metadata, dict[str, Any])
+    assert_type(rank.coverage, dict[str, Any])
+    assert_type(rank.model, dict[str, Any])
+    assert_type(rank.placements, dict[str, Any])
+    assert_type(list(rank.passes), list[int])
+    assert_type(list(rank.passes.values()), list[tap.Pass])
+    for number, recorded in rank.passes.items():
+        assert_type(number, int)
+        assert_type(recorded, tap.Pass)
+    assert_type(tap.load_pass("run/pass00000.ttap", decode=True), dict[str, torch.Tensor])
+
+
+def read_pass(recorded: tap.Pass) -> None:
+    assert_type(tap.Pass("run/pass00000.ttap"), tap.Pass)
+    assert_type(recorded.path, Path)
+    assert_type(recorded.number, int)
+    assert_type(recorded.ending, tap.literals.Ending)
+    assert_type(recorded.info["drops"]["quota"], int)
+    assert_type(recorded.info["format"], tap.literals.Format)
+    assert_type(recorded.metadata, dict[str, Any])
+    assert_type(recorded.records, list[tap.TensorRecord])
+    assert_type(recorded.events, list[tap.EventRecord])
+    assert_type(recorded.record("head"), tap.TensorRecord)
+    assert_type(list(recorded), list[str])
+    assert_type(len(recorded), int)
+    assert_type("head" in recorded, bool)
+    head = recorded["head"]
+    assert_type(head, torch.Tensor | tap.quant.Group)
+    if isinstance(head, torch.Tensor):
+        head.fill_(0)
+    else:
+        head.decoded()
+
+
+def read_record(record: tap.TensorRecord) -> None:
+    assert_type(record.key, str)
+    assert_type(record.name, str)
+    assert_type(record.call, int)
+    assert_type(record.role, tap.literals.TensorRole)
+    assert_type(record.path, str)
+    assert_type(record.event, int | None)
+    assert_type(record.dtype, tap.literals.DType)
+    assert_type(record.true_dtype, tap.literals.DType | None)
+    assert_type(record.shape, tuple[int, ...])
+    assert_type(record.strides, tuple[int, ...] | None)
+    assert_type(record.device, str)
+    assert_type(record.level, tap.literals.Level)
+    assert_type(record.has_bytes, bool)
+    assert_type(record.byte_count, int)
+    assert_type(record.hash, str | None)
+    assert_type(record.group, str)
+    assert record.stats is not None
+    assert_type(record.stats["l2"], float)
+    assert_type(record.stats["nan"], int)
+
+
+def read_event(event: tap.EventRecord) -> None:
+    assert_type(event.name, str)
+    assert_type(event.kind, tap.literals.EventKind)
+    assert_type(event.call, int)
+    assert_type(event.parent, int | None)
+    assert_type(event.thread, int)
+    assert_type(event.time_ns, int)
+    assert_type(event.stack, str)
+    assert_type(event.arguments, str)
+    assert_type(event.results, str)
+    assert_type(event.notes, dict[str, Any])
+    assert_type(event.forward, int | None)
+    assert_type(event.duration_ns, int)
+    assert_type(event.returned, bool)
+    assert_type(event.uses, tuple[tap.Use, ...])
+    for use in event.uses:
+        assert_type(use.role, tap.literals.UseRole)
+        assert_type(use.path, str)
+        assert_type(use.tensor, int | None)
+        assert_type(use.record, int | None)
+        assert_type(use.written, bool)
+
+
+def read_damaged() -> None:
+    try:
+        tap.open("damaged.ttap")
+    except tap.FormatError as error:
+        assert_type(error, tap.FormatError)
+
+
+# ---- docs/diffing.md, docs/measures.md ----
+
+
+def diff_options(run: tap.Run, trace: tap.Trace, array: npt.NDArray[np.float32]) -> None:
+    found = tap.diff(
+        "good",
+        Path("bad"),
+        passes="3:0",
+        ranks="0",
+        filter="norm",
+        map={r"^layers\.(\d+)\.ln": "blocks.$1.norm"},
+        shards="shards.yaml",
+        rtol=1e-3,
+        atol=1e-5,
+        tol={"norm": "cos>=0.9999", ".*": (0.1, 0.1)},
+        noise="good2",
+        noise_factor=2,
+        equal_nan=True,
+        structure=False,
+        threads=1,
+    )
+    assert_type(found, tap.Diff)
+    tap.diff(run, run.ranks[0])
+    tap.diff(run.ranks[0].passes[-1], trace)
+    tap.diff({"out": x}, {"out": array, "deeper": {"state": x}})
+    tap.diff(model.state_dict(), model.state_dict(), map="names.yaml", noise=run)
+
+
+def read_diff(found: tap.Diff) -> None:
+    assert_type(found.verdict, tap.literals.RunVerdict)
+    assert_type(found.sentence, str)
+    assert_type(found.evidence, list[str])
+    assert_type(found.same, bool)
+    assert_type(found.first, tap.TensorDiff | None)
+    assert_type(found.first_unequal, tap.TensorDiff | None)
+    assert_type(found.introduced, list[tap.TensorDiff])
+    assert_type(found.tensors, list[tap.TensorDiff])
+    assert_type(found.counts, dict[tap.literals.Verdict, int])
+    assert_type(found.counts["shape mismatch"], int)
+    assert_type(found.warnings, list[str])
+    assert_type(found["blocks.0.up"], tap.TensorDiff)
+    assert_type(found.fails_on("introduced", "max_abs>1e-3"), bool)
+    assert_type(found.to_json(), dict[str, Any])
+    found.to_html("report.html", details=10)
+    found.to_csv(Path("report.csv"))
+
+
+def read_tensor_diff(tensor: tap.TensorDiff) -> None:
+    assert_type(tensor.order, int)
+    assert_type(tensor.key, str)
+    assert_type(tensor.key_b, str | None)
+    assert_type(tensor.verdict, tap.literals.Verdict)
+    assert_type(tensor.cause, tap.literals.Cause)
+    assert_type(tensor.evidence, tap.literals.Evidence)
+    assert_type(tensor.matched, tap.literals.MatchedBy)
+    assert_type(tensor.reason, str)
+    assert_type(tensor.dtype, str)
+    assert_type(tensor.shape, tuple[int, ...])
+    assert_type(tensor.confidence, float)
+    assert_type(tensor.ranks, tuple[int, ...])
+    assert_type(tensor.note, str)
+    assert_type(tensor.trivial, bool)
+    assert_type(tensor.quantized_a, str | None)
+    assert_type(tensor.quantized_b, str | None)
+    assert_type(tensor.max_abs, float)
+    assert_type(tensor.cosine, float)
+    assert_type(tensor.max_ulp, int | None)
+    if tensor.measures is not None and tensor.measures["worst"] is not None:
+        assert_type(tensor.measures["worst"]["index"], list[int])
+    if tensor.tolerance is not None:
+        assert_type(tensor.tolerance["source"], str)
+    for call in (tensor.call_a, tensor.call_b):
+        if call is not None:
+            assert_type(call["line"], str)
+    for axis in tensor.axes:
+        assert_type(axis["share"], float)
+    if tensor.verdict == "diverged" and tensor.cause == "introduced":
+        print(tensor.key)
+
+
+# ---- docs/tracing.md, docs/coming-from-debugmode.md ----
+
+
+def memory(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> dict[str, str]:
+    return {"mem": f"{len(args)}"}
+
+
+def trace_options() -> None:
+    trace = tap.trace(
+        {"model": model},
+        hashes=True,
+        inputs=False,
+        outputs=True,
+        ids=True,
+        stacks=True,
+        modules=False,
+        triton=False,
+        level="full",
+        filter=[r"^abc\.", "mm"],
+        view="leaf",
+        hooks=[memory],
+        threads="own",
+        compilation=True,
+        memory="1G",
+        rows=torch.tensor(3),
+        padded=64,
+    )
+    assert_type(trace, tap.Trace)
+    tap.trace(model, filter="mm", hooks=memory, memory=1 << 30, view="all", rows=1, padded=2)
+    tap.trace(filter=lambda name: name.endswith("mm"), hooks=lambda name, args, kwargs, result: {"got": result})
+    with tap.trace() as entered:
+        assert_type(entered, tap.Trace)
+
+
+def read_trace(trace: tap.Trace) -> None:
+    trace.start()
+    trace.stop()
+    assert_type(trace.counts["calls"], int)
+    assert_type(trace.counts["first_failure"], str)
+    assert_type(len(trace), int)
+    assert_type(trace.run, tap.Pass)
+    assert_type(trace.replays, list[tap.Pass])
+    assert_type(trace.events, list[tap.EventRecord])
+    assert_type([event.name for event in trace if event.kind == "op"], list[str])
+    assert_type(trace.log(stack=True, inputs=False, filter="mm", module="rotary"), str)
+    assert_type(trace.save("eager"), Path)
+    assert_type(trace.diff(trace, rtol=1e-3, structure=False), tap.Diff)
+    for use in trace.events[-1].uses:
+        if use.record is not None:
+            assert_type(trace.run.records[use.record], tap.TensorRecord)
+
+
+# ---- docs/cuda-graphs.md, docs/coming-from-torch-cudagraph-debug.md ----
+
+
+def probe_options(recording: tap.Recording, array: npt.NDArray[np.float32]) -> None:
+    actions = [
+        tap.Print(max_items=8, every=10, file=None, enabled=True),
+        tap.Record(capacity=16, level="fingerprint", to="dump/", enabled=True),
+        tap.Compare(x, rtol=1e-4, atol=1e-5, equal_nan=True, enabled=True),
+    ]
+    assert_type(tap.Probe("mid", actions), tap.Probe)
+    tap.Probe("mid", [tap.Compare(run="dump/", key="model.mid", pass_number=2, rank=0)], mode="always")
+    tap.Probe("mid", [tap.Record(to=recording)], non_contiguous="copy", rows=torch.tensor(2))
+    compare = tap.Compare(array)
+    assert_type(compare.rtol, float)
+    assert_type(compare.expected(0), torch.Tensor)
+
+
+def use_probe(probe: tap.Probe) -> None:
+    assert_type(probe(x + 2), torch.Tensor)
+    probe.prepare(x)
+    assert_type(probe.attach_grad(x), torch.Tensor)
+    tensor, handle = probe.attach_grad(nn.Parameter(x), return_handle=True)
+    assert_type(tensor, nn.Parameter)
+    handle.remove()
+    assert_type(probe.records(), list[tap.Snapshot])
+    assert_type(probe.status()["overwritten"], int)
+    assert_type(probe.name, str)
+    assert_type(probe.mode, tap.literals.ProbeMode)
+    probe.clear_records()
+    probe.flush()
+    with probe as entered:
+        assert_type(entered, tap.Probe)
+    assert_type(tap.drain_records(probe, print, synchronize=False), int)
+    tap.drain_records(probe, lambda snapshot: snapshot.replay_index)
+    try:
+        probe.assert_ok()
+    except tap.CompareFailed as failed:
+        assert_type(failed.probe_name, str)
+        assert_type(failed.replay_index, int)
+        assert_type(failed.invocation, int)
+        assert_type(failed.element, tuple[int, ...])
+        assert_type(failed.actual, bool | int | float | complex | tuple[float, float])
+        assert_type(failed.expected, bool | int | float | complex | tuple[float, float])
+        assert_type(failed.differing, int)
+        assert_type(failed.elements, int)
+        assert_type(failed.largest, float)
+        assert_type(failed.failures, int)
+        assert_type(failed.comparisons, int)
+    probe.close()
+
+
+def read_snapshot(snapshot: tap.Snapshot) -> None:
+    assert_type(snapshot.probe_name, str)
+    assert_type(snapshot.replay_index, int)
+    assert_type(snapshot.invocation, int)
+    assert_type(snapshot.shape, tuple[int, ...])
+    assert_type(snapshot.dtype, torch.dtype)
+    assert_type(snapshot.device, torch.device)
+    assert_type(snapshot.tensor, torch.Tensor | None)
+    assert_type(snapshot.hash, str)
+    assert_type(snapshot.stats["mean"], float)
+    assert_type(snapshot.eager, bool)
+
+
+# ---- docs/graphs.md, docs/is-it-the-compiler.md, docs/coming-from-torchair.md ----
+
+
+def hasty(module: fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+    return module.forward
+
+
+def graph_options() -> None:
+    backend = tap.graph_backend(
+        "dump/",
+        filter=lambda node: node if node.name in ("add_1", "sub") else None,
+        stage="aot",
+        inputs=False,
+        outputs=True,
+        level={".*": "fingerprint"},
+        step="manual",
+        steps="0-3",
+        skip=1,
+        ranks="0",
+        format="npy",
+        stacks=True,
+        graphs=False,
+        parameters="always",
+        decompositions={torch.ops.aten.cos.default: torch.sin},
+        inner=hasty,
+        tolerance=tap.Tolerance(rtol=0.1, atol=0.5, equal_nan=False),
+        limits=tap.SearchLimits(compiles=10, seconds=60),
+        strict=True,
+        report=False,
+        staging="256M",
+        device_staging="1G",
+        quota=1 << 30,
+        when_full="drop",
+        write="direct",
+        deduplicate=False,
+        sync=True,
+    )
+    assert_type(backend, tap.GraphBackend)
+    tap.graph_backend(filter=[r"aten\.mul"], inner="inductor", limits=None)
+    tap.graph_backend(filter="filters.py:chosen", inner=functools.partial(hasty))
+    torch.compile(model, backend=backend)(x)
+
+
+def read_backend(backend: tap.GraphBackend) -> None:
+    with backend as entered, backend.step() as number:
+        assert_type(entered, tap.GraphBackend)
+        assert_type(number, int | None)
+    backend.flush()
+    backend.close()
+    for graph in backend.graphs:
+        assert_type(graph, tap.GraphSeen)
+        assert_type(graph.id, str)
+        assert_type(graph.stage, tap.literals.Stage)
+        assert_type(graph.part, tap.literals.GraphPart)
+        assert_type(graph.nodes, int)
+        assert_type(graph.selected, int)
+    for mismatch in backend.mismatches:
+        assert_type(mismatch, tap.Mismatch)
+        assert_type(mismatch.graph_id, str)
+        assert_type(mismatch.call, int)
+        assert_type(mismatch.largest, float)
+        assert_type(mismatch.script, Path | None)
+        assert_type(mismatch.note, str)
+        assert_type(mismatch.differences[0].place, str)
+        if mismatch.reduced is not None:
+            assert_type(mismatch.reduced.nodes, list[str])
+    try:
+        torch.compile(model, backend=backend)(x)
+    except tap.GraphMismatch as error:
+        assert_type(error.mismatch, tap.Mismatch)
+
+
+# ---- docs/quantization.md, docs/quant-formats.md, docs/coming-from-dumptensors.md ----
+
+
+def capture(recording: tap.Recording, codes: torch.Tensor, scales: torch.Tensor) -> None:
+    tap.capture_quantized("fc.weight", payload=codes, scale=scales, format="nvfp4")
+    tap.capture_quantized(
+        "fc.weight",
+        payload=codes,
+        scale=scales,
+        global_scale=scales,
+        zero_point=None,
+        format="int4",
+        shape=(4, 32),
+        dtype=torch.bfloat16,
+        role="in",
+        scale_layout="swizzled",
+        block_columns=64,
+        stored_transposed=True,
+    )
+    recording.capture_quantized("fc.weight", role="in", payload=codes, scale=scales, format="nvfp4")
+
+
+def groups(weight: torch.Tensor, twin: torch.Tensor) -> None:
+    assert_type(tap.quant.groups_of(weight), dict[str, tap.quant.Group] | None)
+    assert_type(tap.quant.groups_of_module(model), dict[str, tap.quant.Group])
+    group = tap.quant.Group(None, (1, 16), torch.float32, {"payload": weight}, note="unknown", members=("a", "b"))
+    assert_type(group.shape, tuple[int, ...])
+    assert_type(group.dtype, torch.dtype)
+    assert_type(group.note, str)
+    assert_type(group.members, tuple[str, ...])
+    assert_type(group.description, str)
+    assert_type(group.parts(), dict[str, torch.Tensor])
+    assert_type(group.decoded(torch.float16, rotated=True), torch.Tensor)
+    assert_type(group.scales(), torch.Tensor)
+    assert_type(group.compact(), tap.quant.Group)
+    assert_type(group.statistics(twin, block_amax=True)["sqnr_db"], float)
+    if group.format is not None:
+        assert_type(group.format.name, str)
+        assert_type(group.format.element, tap.literals.QuantElement)
+        group.format.scale_layout = "swizzled"
+        group.format.stored_transposed = True
+
+
+def dump() -> None:
+    config = {"weights": {"layers": {"layer_types": ["Linear"]}, "DumpTensors": {"tensors": ["weight"]}}}
+    with tap.quant.record(model, "weights", config, report=False) as dumped:
+        assert_type(dumped, tap.quant.Dump)
+        assert_type(dumped.step(), int)
+        assert_type(dumped.current_step, int)
+        assert_type(dumped.microbatch, int)
+    dumped.close(aborted=True)
+    try:
+        tap.quant.record({"": model}, None, Path("dump.yaml"), format="pt", first_step=3, ranks=0, strict=True)
+    except tap.quant.ConfigError as error:
+        assert_type(error, tap.quant.ConfigError)
