@@ -38,6 +38,8 @@ struct ValueLane {
   static constexpr LargePlan kLargePlan = F::kBits == 16   ? kPlanOf16Bits
                                           : F::kBits == 32 ? kPlanOf32Bits
                                                            : kPlanOf64Bits;
+  // Gathering waits for memory, so it wants as many threads as their registers leave room for.
+  static constexpr int kGatherBlocksPerMultiprocessor = kIsFloat && F::kBits == 64 ? 2 : 3;
   struct Shared {};
   StatsOfLane<F, FEW> stats;
 
@@ -117,6 +119,7 @@ struct ByteLane {
   static constexpr bool kHasRests = false;
   static constexpr bool kSumsMayBeHuge = false;
   static constexpr LargePlan kLargePlan = kPlanOfBytes;
+  static constexpr int kGatherBlocksPerMultiprocessor = 3;
   struct Shared {
     alignas(16) uint32_t counts[256 * COPIES];
   };

@@ -17,6 +17,13 @@ struct PackedSource {
     return {{loaded.x, loaded.y, loaded.z, loaded.w}};
   }
 
+  // Some vectors, `step` bytes apart.
+  template <uint32_t N>
+  __device__ void load(uint64_t at, uint32_t step, Vector (&into)[N]) const {
+#pragma unroll
+    for (uint32_t i = 0; i < N; ++i) into[i] = vector(at + i * step);
+  }
+
   // The first `valid` bytes (at most 16) of a vector, and zeros.
   __device__ Vector partial(uint64_t at, uint32_t valid) const {
     if (valid == kVectorBytes) return vector(at);
@@ -54,19 +61,26 @@ struct VectorSource {
   }
 };
 
+// The innermost dimension is walked from unit to unit; where another row of it begins is worked out, out of line:
+// inlined at each of the units, that was nine tenths of the kernels.
 struct StridedSource {
   static constexpr bool kIsAligned = false;
   static constexpr uint32_t kRoundsAhead = 1;  // gathering needs more registers, and more code
   const std::byte* data;
   const StridedLayout& layout;
 
-  __device__ Vector vector(uint64_t at) const {
+  template <uint32_t N>
+  __device__ void load(uint64_t at, uint32_t step, Vector (&into)[N]) const {
+    const auto fill = [&](const auto& vector) {
+#pragma unroll
+      for (uint32_t i = 0; i < N; ++i) into[i] = vector(at + i * step);
+    };
     switch (layout.unit) {
-      case 1: return gather<uint8_t>(at, kVectorBytes);
-      case 2: return gather<uint16_t>(at, kVectorBytes);
-      case 4: return gather<uint32_t>(at, kVectorBytes);
-      case 8: return gather<uint64_t>(at, kVectorBytes);
-      default: return whole(at);
+      case 1: return fill([&](uint64_t place) { return gather<uint8_t>(place, kVectorBytes); });
+      case 2: return fill([&](uint64_t place) { return gather<uint16_t>(place, kVectorBytes); });
+      case 4: return fill([&](uint64_t place) { return gather<uint32_t>(place, kVectorBytes); });
+      case 8: return fill([&](uint64_t place) { return gather<uint64_t>(place, kVectorBytes); });
+      default: fill([&](uint64_t place) { return whole(place); });
     }
   }
 
@@ -99,13 +113,19 @@ struct StridedSource {
 
   // Where row number `row` of the innermost dimension begins.
   __device__ const std::byte* row_start(uint64_t row) const {
-    const std::byte* start = data;
-    for (uint32_t i = layout.dims - 1; i-- > 0 && row != 0;) {
+    if (layout.dims < 2) return data;
+    if (layout.dims == 2) return data + static_cast<int64_t>(row) * layout.strides[0];
+    return row_start_of_many(data, layout, row);
+  }
+  static __device__ TTAP_APART const std::byte* row_start_of_many(const std::byte* start, const StridedLayout& layout,
+                                                                  uint64_t row) {
+#pragma unroll 1
+    for (uint32_t i = layout.dims - 1; i-- > 1 && row != 0;) {
       uint64_t here;
       divide(row, layout.shape[i], here);
       start += static_cast<int64_t>(here) * layout.strides[i];
     }
-    return start;
+    return start + static_cast<int64_t>(row) * layout.strides[0];  // of the outermost, every index is left over
   }
 
   __device__ Vector whole(uint64_t at) const {

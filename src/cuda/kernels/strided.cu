@@ -6,7 +6,7 @@ namespace ttap::cuda {
 namespace {
 
 template <class Lane>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, Lane::kGatherBlocksPerMultiprocessor)
     fingerprint_strided(const __grid_constant__ DeviceJob job, const __grid_constant__ StridedLayout layout,
                         Scratch* scratch) {
   __shared__ Unconstructed<SlicesShared<Lane>> shared;

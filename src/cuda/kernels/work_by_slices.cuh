@@ -80,9 +80,7 @@ __device__ inline void work_by_slices(const DeviceJob& job, const Source& source
   // Of all there is in memory: what is live is not known yet when the first are loaded.
   const auto load = [&](uint64_t hash_block, Vector(&into)[kVectors]) {
     if (hash_block >= job.bytes / kHashBlockBytes) return;
-#pragma unroll
-    for (uint32_t i = 0; i < kVectors; ++i)
-      into[i] = source.vector(hash_block * kHashBlockBytes + (first_place + 32 * i) * kVectorBytes);
+    source.load(hash_block * kHashBlockBytes + first_place * kVectorBytes, 32 * kVectorBytes, into);
   };
   uint64_t mine = round_start + warp / kWarpsEach;
 #pragma unroll
