@@ -1,9 +1,11 @@
 # The front door; the work is in scripts/. Every target sets up what it needs, once.
 #   PYTHON=…   an interpreter to use instead of python3; its PyTorch is used, none is downloaded
+#   CUDA=1     build the device code though there is no GPU here; CUDA=0: build without it
 #   SECONDS=…  how long `make fuzz` runs each fuzzer
 PYTHON ?=
+CUDA ?=
 SECONDS ?= 60
-export PYTHON
+export PYTHON CUDA
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench lint fuzz asan tsan setup build clean
@@ -12,7 +14,9 @@ help: ## this list
 	@echo "make TARGET [PYTHON=/path/to/python]"
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: build ## record a sentence encoder right and wrong, and find the operator that went wrong
+demo: ## record a sentence encoder right and wrong, and find the operator that went wrong
+	@scripts/setup.sh demo
+	@scripts/build.sh release
 	@scripts/demo.sh
 
 test: build ## all C++ and Python tests

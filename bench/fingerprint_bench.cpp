@@ -119,8 +119,9 @@ void add_all() {
   }
   for (DType dtype : {DType::kBF16, DType::kF32, DType::kF64, DType::kF8E4M3FN}) {
     const std::string base = std::string(name(dtype));
-    benchmark::RegisterBenchmark(("avx2/" + base).c_str(), large, dtype, FingerprintOptions{1, SimdPath::kAvx2})
-        ->Unit(benchmark::kMillisecond);
+    if (simd_path_name(SimdPath::kAvx2) == "avx2")
+      benchmark::RegisterBenchmark(("avx2/" + base).c_str(), large, dtype, FingerprintOptions{1, SimdPath::kAvx2})
+          ->Unit(benchmark::kMillisecond);
     benchmark::RegisterBenchmark(("scalar/" + base).c_str(), large, dtype, FingerprintOptions{1, SimdPath::kScalar})
         ->Unit(benchmark::kMillisecond);
     benchmark::RegisterBenchmark(("threads2/" + base).c_str(), large, dtype, FingerprintOptions{2, SimdPath::kBest})

@@ -167,6 +167,20 @@ Result<std::vector<Variable>> variables_for(const RecordingOptions& options) {
   return variables;
 }
 
+// Where pip has put the package whose command we are: PREFIX/lib/python3.12/site-packages/tensortap beside
+// PREFIX/bin/ttap.
+void add_installed_packages(const fs::path& prefix, std::vector<fs::path>& places) {
+  std::error_code error;
+  for (const char* library : {"lib", "lib64", "local/lib"})
+    for (const auto& entry : fs::directory_iterator(prefix / library, error)) {
+      if (!entry.path().filename().string().starts_with("python3")) continue;
+      for (const char* packages : {"site-packages", "dist-packages"}) {
+        const fs::path folder = entry.path() / packages / "tensortap/launch";
+        if (holds_launcher(folder)) places.push_back(folder);
+      }
+    }
+}
+
 Result<fs::path> launch_folder() {
   std::vector<fs::path> places;
   std::error_code error;
@@ -174,8 +188,12 @@ Result<fs::path> launch_folder() {
     places.push_back(fs::absolute(given));
   } else {
     const fs::path own = fs::read_symlink("/proc/self/exe", error);
-    if (!error) places.push_back((own.parent_path().parent_path() / "share/ttap/launch"));
-    places.emplace_back(TTAP_SOURCE_LAUNCH_DIR);
+    if (!error) {
+      const fs::path prefix = own.parent_path().parent_path();
+      places.push_back(prefix / "share/ttap/launch");
+      add_installed_packages(prefix, places);
+    }
+    if (const std::string_view source = TTAP_SOURCE_LAUNCH_DIR; !source.empty()) places.emplace_back(source);
   }
   std::string looked;
   for (const fs::path& place : places) {
@@ -183,11 +201,12 @@ Result<fs::path> launch_folder() {
     if (holds_launcher(place) && place.string().find(':') == std::string::npos) return place.lexically_normal();
     looked += fmt::format("{}{}", looked.empty() ? "" : " and ", place.string());
   }
-  return Error{.code = ErrorCode::kNotFound,
-               .message = fmt::format("cannot find the folder with TensorTap's sitecustomize.py; looked at {}", looked),
-               .hint =
-                   "install TensorTap again, or set TTAP_LAUNCH_DIR to python/tensortap/launch of its sources "
-                   "(a path without a colon)"};
+  return Error{
+      .code = ErrorCode::kNotFound,
+      .message = fmt::format("cannot find the folder with TensorTap's sitecustomize.py; looked at {}", looked),
+      .hint =
+          "install TensorTap again (pip install tensortap), or set TTAP_LAUNCH_DIR to the folder tensortap/launch "
+          "of its Python package (a path without a colon)"};
 }
 
 std::vector<std::string> environment_with(const fs::path& directory, const fs::path& launch,

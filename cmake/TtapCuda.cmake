@@ -1,6 +1,11 @@
-# Decides whether the device code is built: TTAP_CUDA is a plain truth afterwards.
+# Decides whether the device code is built, and for which GPUs: TTAP_CUDA is a plain truth afterwards.
 set(ttap_cuda_asked "${TTAP_CUDA}")
-if(TTAP_CUDA STREQUAL "AUTO")
+find_program(TTAP_NVIDIA_SMI nvidia-smi PATHS /usr/local/nvidia/bin)
+
+if(TTAP_CUDA STREQUAL "GPU" AND NOT TTAP_NVIDIA_SMI AND NOT EXISTS /proc/driver/nvidia/version)
+  set(TTAP_CUDA OFF)
+  message(STATUS "no GPU driver on this machine: building without the device code (TTAP_CUDA=ON builds it)")
+elseif(TTAP_CUDA STREQUAL "AUTO" OR TTAP_CUDA STREQUAL "GPU")
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
@@ -14,14 +19,32 @@ endif()
 if(NOT TTAP_CUDA)
   return()
 endif()
+
+# For every GPU in use, and PTX for what comes after them; otherwise for the GPU of this machine, or one architecture that
+# shows whether the code compiles. Each architecture takes as long as the others.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  # Machine code for what is in use, and PTX of the last for what comes after it.
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100-real 120)
+  if(TTAP_CUDA_EVERY_GPU)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100-real 120)
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES 90-real)
+    if(TTAP_NVIDIA_SMI)
+      execute_process(COMMAND ${TTAP_NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader
+        OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE failed)
+      string(REGEX MATCHALL "[0-9]+\\.[0-9]" capabilities "${capabilities}")
+      if(NOT failed AND capabilities)
+        list(REMOVE_DUPLICATES capabilities)
+        list(TRANSFORM capabilities REPLACE "\\." "")
+        list(TRANSFORM capabilities APPEND "-real")
+        set(CMAKE_CUDA_ARCHITECTURES ${capabilities})
+      endif()
+    endif()
+  endif()
 endif()
+message(STATUS "device code for: ${CMAKE_CUDA_ARCHITECTURES}")
 enable_language(CUDA)
 if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.3)  # that has loads and stores of 16 bytes which are never torn
   set(too_old "the device code needs CUDA 12.3 or newer, and ${CMAKE_CUDA_COMPILER} is ${CMAKE_CUDA_COMPILER_VERSION}")
-  if(NOT ttap_cuda_asked STREQUAL "AUTO")
+  if(ttap_cuda_asked STREQUAL "ON")
     message(FATAL_ERROR "${too_old}: name another one with -DCMAKE_CUDA_COMPILER=…")
   endif()
   set(TTAP_CUDA OFF)

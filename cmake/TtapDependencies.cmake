@@ -1,20 +1,71 @@
-# Every package comes from the distribution; nothing is downloaded while building.
+# Every package comes from the distribution; nothing is downloaded while building. With TTAP_STATIC_LIBRARIES the code of
+# the packages goes into our own files, so that these run on machines without them: what a wheel needs.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(PkgConfig REQUIRED)
-pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 find_package(yaml-cpp REQUIRED)
-if(NOT TARGET yaml-cpp::yaml-cpp)
-  add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)  # what it is called since 0.8
-endif()
 find_package(CLI11 REQUIRED)
+find_path(TTAP_HIGHWAY_INCLUDE hwy/highway.h REQUIRED)  # its headers alone: cpu_features.h chooses among the kernels
 find_path(TTAP_DLPACK_INCLUDE dlpack/dlpack.h REQUIRED)
 if(TTAP_TESTS)
   find_package(GTest REQUIRED)
 endif()
 if(TTAP_BENCH)
   find_package(benchmark REQUIRED)
+endif()
+
+# ttap_package(NAME SHARED target ARCHIVE file HEADERS directories…): the target ttap_NAME, which is the archive where
+# static libraries are wanted. An archive whose code is not position-independent (yaml-cpp's on x86-64) cannot go into a
+# shared library: that gets the shared one, which is installed beside it.
+function(ttap_package name)
+  cmake_parse_arguments(arg "" "SHARED;ARCHIVE" "HEADERS" ${ARGN})
+  add_library(ttap_${name} INTERFACE)
+  if(NOT TTAP_STATIC_LIBRARIES)
+    target_link_libraries(ttap_${name} INTERFACE ${arg_SHARED})
+    return()
+  endif()
+  find_library(TTAP_ARCHIVE_${name} ${arg_ARCHIVE} REQUIRED)
+  set(archive ${TTAP_ARCHIVE_${name}})
+  target_include_directories(ttap_${name} SYSTEM INTERFACE ${arg_HEADERS})
+  if(NOT DEFINED TTAP_ARCHIVE_OF_${name}_IS_PIC)
+    set(probe ${CMAKE_BINARY_DIR}/archive-of-${name}.so)
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -shared -o ${probe} -Wl,--exclude-libs,ALL -Wl,--whole-archive ${archive}
+      -Wl,--no-whole-archive OUTPUT_QUIET ERROR_QUIET RESULT_VARIABLE failed)
+    file(REMOVE ${probe})
+    if(failed)
+      set(TTAP_ARCHIVE_OF_${name}_IS_PIC OFF CACHE INTERNAL "")
+    else()
+      set(TTAP_ARCHIVE_OF_${name}_IS_PIC ON CACHE INTERNAL "")
+    endif()
+  endif()
+  if(TTAP_ARCHIVE_OF_${name}_IS_PIC)
+    target_link_libraries(ttap_${name} INTERFACE ${archive})
+    return()
+  endif()
+  string(REGEX REPLACE "\\.a$" ".so" library ${archive})
+  file(REAL_PATH ${library} file)
+  message(STATUS "${archive} cannot go into a shared library: ${file} is installed beside it")
+  target_link_libraries(ttap_${name} INTERFACE
+    $<IF:$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>,${archive},${library}>)
+  execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${file} OUTPUT_VARIABLE headers ERROR_QUIET)
+  string(REGEX MATCH "SONAME +([^ \n]+)" unused "${headers}")
+  install(FILES ${file} DESTINATION lib RENAME ${CMAKE_MATCH_1} COMPONENT python)
+endfunction()
+
+set(yaml_cpp yaml-cpp)
+if(TARGET yaml-cpp::yaml-cpp)
+  set(yaml_cpp yaml-cpp::yaml-cpp)  # what it is called since 0.8
+endif()
+ttap_package(yaml SHARED ${yaml_cpp} ARCHIVE libyaml-cpp.a HEADERS ${YAML_CPP_INCLUDE_DIR})
+ttap_package(pcre2 SHARED PkgConfig::pcre2 ARCHIVE libpcre2-8.a HEADERS ${pcre2_INCLUDE_DIRS})
+ttap_package(zlib SHARED ZLIB::ZLIB ARCHIVE libz.a HEADERS ${ZLIB_INCLUDE_DIRS})
+# Debian has no archive of fmt, whose headers can do without one.
+add_library(ttap_fmt INTERFACE)
+if(TTAP_STATIC_LIBRARIES)
+  target_link_libraries(ttap_fmt INTERFACE fmt::fmt-header-only)
+else()
+  target_link_libraries(ttap_fmt INTERFACE fmt::fmt)
 endif()

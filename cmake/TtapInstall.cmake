@@ -1,5 +1,5 @@
-# Two components: `runtime` is what a machine needs to run (the command and the library), `development` is what
-# find_package(ttap) needs besides.
+# Components: `runtime` is what a machine needs to run (the command and the library), `development` is what
+# find_package(ttap) needs besides, `python` is what the Python package holds besides its own files.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ttap)
@@ -11,8 +11,22 @@ if(TARGET ttap_cli)
   install(TARGETS ttap_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
   # What `ttap run` puts in front of PYTHONPATH; `package-path` says where the Python package is.
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/package-path CONTENT "${PROJECT_SOURCE_DIR}/python\n")
-  install(FILES ${PROJECT_SOURCE_DIR}/python/tensortap/launch/sitecustomize.py ${PROJECT_BINARY_DIR}/package-path
-    DESTINATION share/ttap/launch COMPONENT runtime)
+  install(FILES ${PROJECT_SOURCE_DIR}/python/tensortap/launch/sitecustomize.py
+ ${PROJECT_BINARY_DIR}/package-path DESTINATION share/ttap/launch COMPONENT runtime)
+endif()
+
+# A wheel: the command, and the sources of the observer for a PyTorch that it was not built with (observer_build.py).
+if(SKBUILD)
+  install(PROGRAMS $<TARGET_FILE:ttap_cli> DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
+  set(observer_source observer_source)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ttap DESTINATION ${observer_source}/include COMPONENT python)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/src DESTINATION ${observer_source} COMPONENT python
+    FILES_MATCHING PATTERN "*.h" PATTERN "torch/*.cpp")
+  install(DIRECTORY ${NB_DIR}/include ${NB_DIR}/src ${NB_DIR}/ext DESTINATION ${observer_source}/nanobind COMPONENT python
+    FILES_MATCHING PATTERN "*.h" PATTERN "*.cpp")
+  find_path(fmt_include fmt/format.h REQUIRED)
+  install(FILES ${fmt_include}/fmt/core.h ${fmt_include}/fmt/format.h ${fmt_include}/fmt/format-inl.h
+    DESTINATION ${observer_source}/fmt/fmt COMPONENT python)
 endif()
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ttap DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)

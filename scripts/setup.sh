@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# setup.sh [test] [lint] [clang] [browser]: brings this machine to where TensorTap builds. Always the apt packages of the build;
-#   test, lint   .venv/ with the packages of python/requirements-{test,lint}.txt
+# setup.sh [demo] [test] [lint] [clang] [browser]: brings this machine to where TensorTap builds. Always the apt packages of
+# the build;
+#   demo, lint   .venv/ with the packages of python/requirements-{demo,lint}.txt
+#   test         those of demo and test, and the apt packages of the tests
 #   clang        the apt packages of the sanitizers, the fuzzers and the linters
 #   browser      those of the tests that open the report page
 # Quiet about what is there already. Nothing outside the checkout is touched but by apt. When something is missing
@@ -14,12 +16,25 @@ pip_lists=()
 for word in "$@"; do
   case $word in
     clang | browser) apt_lists+=("scripts/apt-packages-$word.txt") ;;
-    test | lint) pip_lists+=("python/requirements-$word.txt") ;;
+    demo | lint) pip_lists+=("python/requirements-$word.txt") ;;
+    test)
+      apt_lists+=(scripts/apt-packages-test.txt)
+      pip_lists+=(python/requirements-{demo,test}.txt) ;;
     *) say "unknown word '$word'"; exit 2 ;;
   esac
 done
 
 can_make_venv() { "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; }
+
+# Whether it has a PyTorch that TensorTap works with.
+has_torch() {
+  "$1" - 2>/dev/null <<'PY'
+import sys
+from importlib import metadata
+
+sys.exit(not (2, 11) <= tuple(map(int, metadata.version("torch").split("+")[0].split(".")[:2])) < (2, 14))
+PY
+}
 
 # The interpreter to make .venv with: what PYTHON says, else the first python3 that can.
 find_python() {
@@ -97,10 +112,12 @@ install_apt() {
     as_root=(sudo -n)
   fi
   local apt_get=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=1)
-  say "installing with apt: $*"
   # A stale index may do, so only the installation decides.
-  logged apt-update "${apt_get[@]}" update >/dev/null || true
-  logged apt "${apt_get[@]}" install -y --no-install-recommends "$@" || give_up "apt-get failed; is there a network?"
+  update_and_install() {
+    "${apt_get[@]}" update || true
+    "${apt_get[@]}" install -y --no-install-recommends "$@"
+  }
+  stage "installing with apt: $*" logged apt update_and_install "$@" || give_up "apt-get failed; is there a network?"
 }
 
 # The interpreter of .venv, when that works.
@@ -150,13 +167,24 @@ install_pip() {
     grep -qsxF "$(sha256sum "$list")" $stamps && continue
     mapfile -t missing < <(missing_pip)
     if ((${#missing[@]})); then
-      say "installing with pip into .venv: ${missing[*]}"
-      PIP_ROOT_USER_ACTION=ignore logged pip .venv/bin/python -m pip install --disable-pip-version-check --no-input \
-        --retries 2 "${missing[@]}" || give_up "pip failed; is there a network?"
+      export PIP_ROOT_USER_ACTION=ignore
+      stage "installing with pip into .venv: ${missing[*]}" logged pip .venv/bin/python -m pip install \
+        --disable-pip-version-check --no-input --no-compile --retries 2 "${missing[@]}" ||
+        give_up "pip failed; is there a network?"
     fi
     sha256sum "$list" >>$stamps
   done
 }
+
+# A PyTorch that is there already is used: it need not be downloaded, and is the one that the user's programs run with.
+if [[ -z ${PYTHON:-} && ! -e .venv ]]; then
+  for candidate in "${VIRTUAL_ENV:+$VIRTUAL_ENV/bin/python}" python3; do
+    [[ -n $candidate ]] && can_make_venv "$candidate" && has_torch "$candidate" || continue
+    PYTHON=$("$candidate" -c 'import sys; print(sys.executable)')
+    say "using the PyTorch of $PYTHON"
+    break
+  done
+fi
 
 mapfile -t missing < <(missing_apt)
 ((${#missing[@]} == 0)) || install_apt "${missing[@]}"

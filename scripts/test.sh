@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Runs the C++ tests, then the Python tests; both, even when the first fails.
+# Runs the C++ tests, then the Python tests; both, even when the first fails. A file of Python tests runs in one process,
+# as many files at a time as there are cores.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+. scripts/logged.sh
 
 failed=0
-ctest --preset dev --no-tests=error -j "$(nproc)" || failed=1
-.venv/bin/python -m pytest tests/python || failed=1
+say "the C++ tests"
+ctest --preset dev --no-tests=error --progress -j "$(nproc)" || failed=1
+say "the Python tests"
+.venv/bin/python -m pytest tests/python -q -n "$(nproc)" --dist loadfile --durations 20 || failed=1
 exit $failed

@@ -62,7 +62,7 @@ struct FingerprintOptions {
 // The view must pass check().
 TTAP_API Fingerprint fingerprint(const TensorView& view, const FingerprintOptions& options = {});
 
-// The path that `wanted` gives on this CPU, by name ("scalar", "avx2", "avx512").
+// The path that `wanted` gives on this CPU, by name ("scalar", "avx2", "avx512", "neon").
 TTAP_API std::string_view simd_path_name(SimdPath wanted = SimdPath::kBest);
 
 }  // namespace ttap

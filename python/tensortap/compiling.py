@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, Protocol
 
+from tensortap import op_extension
 from tensortap.patching import ImportWatch, Patch
 
 
@@ -81,7 +82,7 @@ class Compiling:
 
 
 def _patch_callbacks(module: ModuleType) -> None:
-    from tensortap import _ops
+    ops = op_extension.load()
 
     def make(install_callbacks: Any) -> Any:
         @contextlib.contextmanager
@@ -91,14 +92,14 @@ def _patch_callbacks(module: ModuleType) -> None:
                 with install_callbacks(*args, **kwargs) as entered:
                     yield entered
                 return
-            _ops.compiling(1)
+            ops.compiling(1)
             _count(1)
             try:
                 with install_callbacks(*args, **kwargs) as entered:
                     yield entered
             finally:
                 _count(-1)
-                _ops.compiling(-1)
+                ops.compiling(-1)
 
         return marked
 
@@ -107,7 +108,7 @@ def _patch_callbacks(module: ModuleType) -> None:
 
 def _patch_autograd_capture(module: ModuleType) -> None:
     """Compiled autograd runs the backward on fake tensors between two calls, before it compiles it."""
-    from tensortap import _ops
+    ops = op_extension.load()
 
     def marks(begin: Any) -> Any:
         @functools.wraps(begin)
@@ -117,13 +118,13 @@ def _patch_autograd_capture(module: ModuleType) -> None:
                     return kind.end_capture(compiler, *args, **kwargs)
                 finally:
                     del compiler.end_capture
-                    _ops.compiling(-1)
+                    ops.compiling(-1)
 
-            _ops.compiling(1)
+            ops.compiling(1)
             try:
                 begun = begin(compiler, *args, **kwargs)
             except BaseException:
-                _ops.compiling(-1)
+                ops.compiling(-1)
                 raise
             compiler.end_capture = end  # its own: the patch may be gone by then
             return begun
@@ -135,16 +136,16 @@ def _patch_autograd_capture(module: ModuleType) -> None:
 
 
 def _patch_propagation(module: ModuleType) -> None:
-    from tensortap import _ops
+    ops = op_extension.load()
 
     def make(propagate: Any) -> Any:
         @functools.wraps(propagate)
         def marked(*args: Any, **kwargs: Any) -> Any:
-            _ops.compiling(1)
+            ops.compiling(1)
             try:
                 return propagate(*args, **kwargs)
             finally:
-                _ops.compiling(-1)
+                ops.compiling(-1)
 
         return marked
 

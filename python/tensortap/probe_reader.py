@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import threading
 import weakref
@@ -66,10 +65,12 @@ def close_probes() -> None:
 
 def _run() -> None:
     global _thread
-    with contextlib.suppress(ImportError, RuntimeError):
-        op_extension.load().deafen(1)  # what this thread does is not the program's
+    is_unheard = False
     pause = _SHORTEST
     while True:
+        if not is_unheard and (ops := op_extension.loaded()) is not None:
+            ops.deafen(1)  # what this thread does is not the program's
+            is_unheard = True
         with _lock:
             probes = list(_read)
             if not probes:

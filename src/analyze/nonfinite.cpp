@@ -11,8 +11,6 @@ namespace ttap {
 namespace {
 
 // What goes into a call; in a backward call the gradients of its outputs do.
-bool goes_in(std::string_view role) { return flow_of(role).input && !role.starts_with("recompute"); }
-
 bool same_call(const TensorRecord& a, const TensorRecord& b) {
   if (a.event != kNoEvent || b.event != kNoEvent) return a.event == b.event;
   return a.name == b.name && a.call == b.call;

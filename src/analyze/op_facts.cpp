@@ -9,7 +9,7 @@
 namespace ttap {
 namespace {
 
-constexpr std::string_view kViews[] = {
+constexpr std::string_view kViewOps[] = {
     "alias",          "as_strided",     "chunk",   "detach",           "diagonal",
     "expand",         "expand_as",      "flatten", "lift_fresh",       "movedim",
     "narrow",         "permute",        "real",    "reshape",          "select",
@@ -89,7 +89,7 @@ std::string_view plain_op(std::string_view op) {
   return name;
 }
 
-bool is_view_op(std::string_view op) { return holds(kViews, plain_op(op)); }
+bool is_view_op(std::string_view op) { return holds(kViewOps, plain_op(op)); }
 
 bool leaves_uninitialised(std::string_view op) { return holds(kUninitialised, plain_op(op)); }
 

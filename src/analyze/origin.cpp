@@ -19,8 +19,6 @@ std::optional<size_t> number_or_nothing(uint32_t number) {
   return number == kNoNumber ? std::nullopt : std::optional<size_t>(number);
 }
 
-bool goes_in(std::string_view role) { return flow_of(role).input && !role.starts_with("recompute"); }
-
 // Whether a call has it from elsewhere, be it as a part of an argument.
 bool is_given(const UseRecord& use) { return use.role == "in" || use.role == "part"; }
 

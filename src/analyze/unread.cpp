@@ -1,6 +1,6 @@
 #include "analyze/unread.h"
 
-#include <nlohmann/json.hpp>
+#include "core/json.h"
 
 namespace ttap {
 
@@ -15,12 +15,12 @@ std::string why_unread(const Pass& pass, const TensorRecord& record) {
   if (event.notes.find("\"unread\"") == std::string_view::npos &&
       event.notes.find("\"fake\"") == std::string_view::npos)
     return {};
-  const auto notes = nlohmann::json::parse(event.notes, nullptr, /*allow_exceptions=*/false);
+  const auto notes = parse_sorted_json(event.notes);
   if (!notes.is_object()) return {};
   if (const auto unread = notes.find("unread"); unread != notes.end() && unread->is_object())
     for (const auto& [place, why] : unread->items())
       if (why.is_string() && is_place_of(place, record.role, record.path)) return why.get<std::string>();
-  return notes.value("fake", nlohmann::json()) == true ? "a fake tensor has no values" : "";
+  return notes.value("fake", SortedJson()) == true ? "a fake tensor has no values" : "";
 }
 
 }  // namespace ttap

@@ -8,8 +8,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "store/posix_file.h"
 #include "store/run_layout.h"
 #include "store/segment_writer.h"
@@ -18,13 +18,6 @@
 
 namespace ttap {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-// Names and paths may hold any bytes; JSON may not.
-std::string dump(const Json& json, int indent = -1) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
 
 uint32_t rank_of_environment() {
   for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
@@ -51,7 +44,7 @@ std::string host_name() {
 
 Status write_json(const std::filesystem::path& path, const Json& json) {
   TTAP_ASSIGN(OutputFile file, OutputFile::create(path));
-  const std::string text = dump(json, 2) + "\n";
+  const std::string text = json_text(json, 2) + "\n";
   TTAP_TRY(file.write(std::as_bytes(std::span(text))));
   return file.commit();
 }
@@ -73,13 +66,13 @@ Result<bool> make_locked(const std::filesystem::path& directory, RankStart& star
 }  // namespace
 
 Status check_json_object(std::string_view text, std::string_view what) {
-  if (Json::parse(text, nullptr, /*allow_exceptions=*/false).is_object()) return {};
+  if (parse_json(text).is_object()) return {};
   return Error{ErrorCode::kInvalidArgument, fmt::format("{} is not a JSON object", what)};
 }
 
 Result<RankStart> make_rank_directory(const RecorderOptions& options) {
   TTAP_TRY(check_json_object(options.metadata_json, "RecorderOptions::metadata_json"));
-  const auto about_program = Json::parse(options.metadata_json);
+  const auto about_program = parse_json(options.metadata_json);
   const uint32_t rank = options.rank.value_or(rank_of_environment());
   const int64_t pid = ::getpid();
   RankStart start;
@@ -103,7 +96,7 @@ Result<RankStart> make_rank_directory(const RecorderOptions& options) {
   const Json json = {
       {"tensortap", version()},  {"rank", rank}, {"pid", pid}, {"host", host_name()}, {"command", command_line()},
       {"program", about_program}};
-  start.metadata_json = dump(json);
+  start.metadata_json = json_text(json);
   TTAP_TRY(write_json(start.directory / "rank.json", json));
   return start;
 }
@@ -118,7 +111,7 @@ Status write_coverage(const std::filesystem::path& rank_directory, const Report&
                {"file_bytes", report.file_bytes},
                {"names", {{"seen", report.names_seen}, {"recorded", report.names_recorded}}},
                {"patterns", patterns},
-               {"drops", Json::parse(to_json(EndRecord{.drops = report.drops}))["drops"]},
+               {"drops", parse_json(to_json(EndRecord{.drops = report.drops}))["drops"]},
                {"first_error", report.first_error},
                {"staging_peak_bytes", report.staging_peak_bytes}};
   if (report.graphs.graphs + report.graphs.failed > 0)
@@ -127,7 +120,7 @@ Status write_coverage(const std::filesystem::path& rank_directory, const Report&
                            {"lost", report.graphs.lost},
                            {"not_copied", report.graphs.not_copied},
                            {"failed", report.graphs.failed}};
-  if (!source_json.empty()) json["source"] = Json::parse(source_json);
+  if (!source_json.empty()) json["source"] = parse_json(source_json);
   return write_json(rank_directory / "coverage.json", json);
 }
 

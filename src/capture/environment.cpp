@@ -2,8 +2,8 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "ttap/recorder.h"
 
 namespace ttap {
@@ -40,7 +40,7 @@ Result<uint64_t> parse_size(const char* name, std::string_view text) {
 // A JSON list of strings, a JSON string, or bare text: one pattern. Blank text selects nothing.
 Result<std::vector<std::string>> parse_filter(std::string_view text) {
   if (text.find_first_not_of(" \t") == std::string_view::npos) return std::vector<std::string>{};
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto json = parse_sorted_json(text);
   if (json.is_discarded()) return std::vector<std::string>{std::string(text)};
   if (json.is_string()) return std::vector<std::string>{json.get<std::string>()};
   std::vector<std::string> patterns;
@@ -59,7 +59,7 @@ Status parse_level(std::string_view text, RecorderOptions& options) {
     return {};
   }
   const Error wrong = bad_value("TTAP_LEVEL", text, "meta, fingerprint or full, or a JSON object {pattern: level}");
-  const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto json = parse_json(text);
   if (!json.is_object()) return wrong;
   std::vector<LevelRule> rules;
   for (const auto& [pattern, value] : json.items()) {

@@ -6,14 +6,14 @@
 #include <cstdint>
 #include <new>
 
+#include "core/round_up.h"
+
 namespace ttap {
 namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kFirstExtent = size_t{256} << 10;  // a short log should stay small
-
-constexpr size_t round_up(size_t n, size_t step) { return (n + step - 1) / step * step; }
 
 std::byte* map(size_t bytes) {
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -8,10 +8,10 @@
 #include <cstring>
 #include <new>
 
+#include "core/round_up.h"
+
 namespace ttap {
 namespace {
-
-constexpr uint64_t round_up(uint64_t n, uint64_t step) { return (n + step - 1) / step * step; }
 
 // How long the writer looks for more work before it sleeps for good. While it looks, producers need not wake it, which
 // would cost them a system call per tensor.

@@ -5,15 +5,13 @@
 #include <chrono>
 #include <thread>
 
+#include "core/round_up.h"
+
 namespace ttap::cuda {
 namespace {
 
 constexpr uint64_t kAllFree = INT64_MAX;  // the highest that wait_until() compares rightly
 constexpr std::chrono::microseconds kLookForRoom{50};
-
-uint64_t round_up(uint64_t n) {
-  return (n + DeviceRing::kAlignment - 1) / DeviceRing::kAlignment * DeviceRing::kAlignment;
-}
 
 }  // namespace
 
@@ -63,13 +61,13 @@ uint64_t DeviceRing::place_after(uint64_t position, uint64_t bytes) const {
 uint64_t DeviceRing::reserve(uint64_t bytes) {
   TTAP_CHECK(bytes <= capacity_ / 4);
   const uint64_t position = place_after(reserved_, bytes);
-  reserved_ = position + round_up(bytes);
+  reserved_ = position + round_up(bytes, DeviceRing::kAlignment);
   return position;
 }
 
 bool DeviceRing::has_room_for(std::span<const uint64_t> sizes) const {
   uint64_t end = reserved_;
-  for (const uint64_t bytes : sizes) end = place_after(end, bytes) + round_up(bytes);
+  for (const uint64_t bytes : sizes) end = place_after(end, bytes) + round_up(bytes, DeviceRing::kAlignment);
   return end <= freed() + capacity_;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "core/round_up.h"
 #include "cuda/tensor_pieces.h"
 
 namespace ttap::cuda {
@@ -14,8 +15,6 @@ namespace {
 constexpr uint64_t kPage = 4096;  // what goes to the disk round the page cache lies on whole ones
 // From here on a part is copied by itself, on whole pages; smaller ones that are neighbours go together.
 constexpr uint64_t kAloneBytes = uint64_t{512} << 10;
-
-constexpr uint64_t round_up(uint64_t n, uint64_t step) { return (n + step - 1) / step * step; }
 
 }  // namespace
 

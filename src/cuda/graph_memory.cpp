@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kResultsPerBlock = 2048;
 constexpr uint64_t kCopyBlockBytes = 16 << 20;
-constexpr uint64_t kAlignment = 256;
+constexpr uint64_t kCopyAlignment = 256;
 constexpr uint32_t kMostEntries = 1024;
 
 }  // namespace
@@ -52,7 +52,7 @@ Result<GraphMemory::Tap> GraphMemory::add_tap(uint64_t copy_bytes) {
   Tap tap{.number = taps_};
   Copy copy;
   if (copy_bytes > 0) {
-    const uint64_t bytes = (copy_bytes + kAlignment - 1) / kAlignment * kAlignment;
+    const uint64_t bytes = (copy_bytes + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
     TTAP_ASSIGN(Block * copies, room(copies_, bytes, kCopyBlockBytes));
     copy = {static_cast<uint32_t>(copies_.size() - 1), copies->used};
     tap.copy = copies->memory.get() + copies->used;

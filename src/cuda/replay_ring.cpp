@@ -4,15 +4,15 @@
 #include <atomic>
 #include <new>
 
+#include "core/round_up.h"
+
 namespace ttap::cuda {
 namespace {
 
-constexpr uint64_t kAlignment = 64;
+constexpr uint64_t kEntryAlignment = 64;
 constexpr uint64_t kBytesPerBlock = 32 << 10;
-constexpr uint64_t kMostBlocks = 32;  // enough to fill the bus
+constexpr uint64_t kMostCopyBlocks = 32;  // enough to fill the bus
 constexpr uint64_t kNeverWait = UINT64_MAX / 2;
-
-uint64_t aligned(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * to; }
 
 // The other side is a device, or a host: what they store is read with the order that they stored it in.
 uint64_t load(const uint64_t& value) {
@@ -30,9 +30,9 @@ Result<std::shared_ptr<ReplayRing>> ReplayRing::create(std::span<const Source> s
   for (const Source& source : sources) {
     ring->offsets_.push_back(payload);
     if (source.bytes > 0) segments.push_back({static_cast<const std::byte*>(source.memory), source.bytes, payload});
-    payload = aligned(payload + source.bytes, 16);
+    payload = round_up(payload + source.bytes, 16);
   }
-  const uint64_t entry_bytes = aligned(sizeof(EntryHead) + payload, kAlignment);
+  const uint64_t entry_bytes = round_up(sizeof(EntryHead) + payload, kEntryAlignment);
   const uint32_t capacity = std::max(options.capacity, 1U);
 
   TTAP_ASSIGN(ring->control_memory_, pinned_memory(sizeof(RingControl)));
@@ -59,7 +59,7 @@ Result<std::shared_ptr<ReplayRing>> ReplayRing::create(std::span<const Source> s
                 .entries = ring->entries_.get(),
                 .entry_bytes = entry_bytes,
                 .capacity = capacity,
-                .blocks = static_cast<uint32_t>(std::clamp<uint64_t>(payload / kBytesPerBlock, 1, kMostBlocks)),
+                .blocks = static_cast<uint32_t>(std::clamp<uint64_t>(payload / kBytesPerBlock, 1, kMostCopyBlocks)),
                 .control = ring->control_,
                 .state = reinterpret_cast<RingState*>(ring->state_.get())};
   return ring;

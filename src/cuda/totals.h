@@ -52,11 +52,11 @@ inline StatsPart to_part(const Totals& totals, double centre) {
     return m2 < 0 ? 0 : m2;
   };
   part.m2 = is_in_units(totals.squares)
-                ? spread_of(scaled(in_units(totals.sum), kUnitRoot), in_units(totals.squares)) * kUnit
+                ? spread_of(scaled(in_units(totals.sum), kHugeUnitRoot), in_units(totals.squares)) * kHugeUnit
                 : spread_of(totals.sum, totals.squares);
   if (is_in_units(totals.sum)) {
     constexpr double kMost = std::numeric_limits<double>::max();
-    part.mean = std::clamp(totals.sum.high * one_of * kUnit + centre, -kMost, kMost);
+    part.mean = std::clamp(totals.sum.high * one_of * kHugeUnit + centre, -kMost, kMost);
     return part;
   }
   const DoubleSum mean = mean_of(totals.sum);

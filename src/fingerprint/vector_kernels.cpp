@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "core/cpu_features.h"
 #include "fingerprint/byte_histogram.h"
 #include "fingerprint/byte_sums.h"
 #include "fingerprint/kernels.h"
@@ -26,13 +27,12 @@ namespace ttap {
 #if HWY_ARCH_X86
 
 const Kernels* vector_kernels(SimdPath limit) {
-  static const int64_t supported = hwy::SupportedTargets();
 #if HWY_TARGETS & HWY_AVX3
-  if (limit != SimdPath::kAvx2 && (supported & HWY_AVX3) != 0)
-    return (supported & HWY_AVX3_DL) != 0 ? &N_AVX3::kByteTableKernels : &N_AVX3::kKernels;
+  if (limit != SimdPath::kAvx2 && cpu_features().avx512)
+    return cpu_features().avx512_bytes ? &N_AVX3::kByteTableKernels : &N_AVX3::kKernels;
 #endif
 #if HWY_TARGETS & HWY_AVX2
-  if ((supported & HWY_AVX2) != 0) return &N_AVX2::kKernels;
+  if (cpu_features().avx2) return &N_AVX2::kKernels;
 #endif
   return nullptr;
 }

@@ -14,7 +14,7 @@ namespace ttap::python {
 namespace {
 
 uint32_t number_at(nb::handle list, size_t index) {
-  const unsigned long value = PyLong_AsUnsignedLong(PyList_GET_ITEM(list.ptr(), static_cast<Py_ssize_t>(index)));
+  const unsigned long value = PyLong_AsUnsignedLong(PyList_GetItem(list.ptr(), static_cast<Py_ssize_t>(index)));
   if (value == static_cast<unsigned long>(-1) && PyErr_Occurred() != nullptr) throw nb::python_error();
   return static_cast<uint32_t>(value);
 }
@@ -23,7 +23,7 @@ uint32_t number_at(nb::handle list, size_t index) {
 
 CallInfo CallTexts::with(nb::handle numbers, std::vector<Use>& uses) const {
   const bool is_list = PyList_Check(numbers.ptr());
-  const size_t given = is_list ? static_cast<size_t>(PyList_GET_SIZE(numbers.ptr())) : 0;
+  const size_t given = is_list ? static_cast<size_t>(PyList_Size(numbers.ptr())) : 0;
   if (!(is_list || numbers.is_none()) || given != 2 * uses_.size())
     throw nb::value_error("a call's numbers must be a list of two for each of its uses");
   uses.reserve(uses_.size());

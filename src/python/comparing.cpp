@@ -32,7 +32,7 @@ std::unique_ptr<Diff> compare(const std::string& a, const std::string& b, const 
 }
 
 template <class Write>
-std::string written(Write&& write, Terminal terminal = {}) {
+std::string written_text(Write&& write, Terminal terminal = {}) {
   const nb::gil_scoped_release released;
   std::string text;
   Output out(text, terminal);
@@ -45,16 +45,17 @@ std::string written(Write&& write, Terminal terminal = {}) {
 
 void init_comparing(nb::module_& m) {
   nb::class_<Diff>(m, "Diff")
-      .def("json", [](const Diff& self) { return written([&](Output& out) { write_diff_json(self.report, out); }); })
+      .def("json",
+           [](const Diff& self) { return written_text([&](Output& out) { write_diff_json(self.report, out); }); })
       .def("csv",
            [](const Diff& self) {  // names may hold any bytes
-             const std::string text = written([&](Output& out) { write_diff_csv(self.report, out); });
+             const std::string text = written_text([&](Output& out) { write_diff_csv(self.report, out); });
              return nb::bytes(text.data(), text.size());
            })
       .def(
           "text",
           [](const Diff& self, bool all, size_t rows) {
-            return written([&](Output& out) { draw_diff(self.report, {.rows = rows, .all = all}, out); });
+            return written_text([&](Output& out) { draw_diff(self.report, {.rows = rows, .all = all}, out); });
           },
           "all"_a, "rows"_a)
       .def(

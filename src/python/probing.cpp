@@ -28,7 +28,7 @@ using namespace nb::literals;
 namespace ttap::python {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};  // what torch's own allocator gives
+constexpr std::align_val_t kTorchAlignment{64};  // what torch's own allocator gives
 
 using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -102,7 +102,7 @@ DType dtype_named(std::string_view name) {
 }
 
 nb::object copied(std::span<const std::byte> bytes, std::byte* memory) {
-  const nb::capsule owner(memory, [](void* p) noexcept { ::operator delete(p, kAlignment); });
+  const nb::capsule owner(memory, [](void* p) noexcept { ::operator delete(p, kTorchAlignment); });
   const size_t shape[] = {bytes.size()};
   return nb::cast(Bytes(memory, 1, shape, owner));
 }
@@ -118,10 +118,10 @@ nb::object next_of(Site& self) {
       const nb::gil_scoped_release released;
       arrived = site.next();
       if (arrived) {
-        memory = static_cast<std::byte*>(::operator new(arrived->taken.size() + 1, kAlignment));
+        memory = static_cast<std::byte*>(::operator new(arrived->taken.size() + 1, kTorchAlignment));
         if (!arrived->taken.empty()) std::memcpy(memory, arrived->taken.data(), arrived->taken.size());
         whole = site.release(*arrived);
-        if (!whole) ::operator delete(memory, kAlignment);
+        if (!whole) ::operator delete(memory, kTorchAlignment);
       }
     }
     if (!arrived) return nb::none();

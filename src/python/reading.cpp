@@ -121,7 +121,7 @@ nb::dict info_as_dict(const Pass& pass) {
 std::string bytes_of(nb::handle key) {
   const nb::object encoded = nb::steal(PyUnicode_AsEncodedString(key.ptr(), "utf-8", "surrogateescape"));
   if (!encoded.is_valid()) throw nb::python_error();
-  return {PyBytes_AS_STRING(encoded.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(encoded.ptr()))};
+  return {PyBytes_AsString(encoded.ptr()), static_cast<size_t>(PyBytes_Size(encoded.ptr()))};
 }
 
 std::optional<size_t> find_key(const Pass& pass, nb::str key) {
@@ -129,7 +129,7 @@ std::optional<size_t> find_key(const Pass& pass, nb::str key) {
   return parsed.ok() ? pass.find(*parsed) : std::nullopt;
 }
 
-void decode_into(const Pass& pass, size_t index, nb::handle out) {
+void decode_tensor_into(const Pass& pass, size_t index, nb::handle out) {
   if (index >= pass.tensor_count()) throw nb::index_error("no such tensor");
   const TensorAccess access(out);
   const TensorView target = access.view();
@@ -176,7 +176,7 @@ void init_reading(nb::module_& m) {
       .def(
           "has_bytes", [](const Pass& pass, size_t index) { return pass.tensor(index).has_bytes; }, "index"_a)
       .def("find", &find_key, "key"_a)
-      .def("decoded", &decode_into, "index"_a, "out"_a,
+      .def("decoded", &decode_tensor_into, "index"_a, "out"_a,
            "The values of a quantized tensor into `out`, a contiguous CPU tensor whose dtype they get.")
       .def("bytes", &tensor_bytes, "index"_a, "The bytes of a tensor in C order, as a uint8 array of its own.");
 }

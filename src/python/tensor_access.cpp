@@ -50,10 +50,10 @@ nb::object call_method(nb::handle object, PyObject* name) {
 // A tuple of integers (torch.Size is one) into `out`; how many there are.
 size_t read_numbers(nb::handle tuple, std::array<int64_t, kMaxDims>& out) {
   if (!PyTuple_Check(tuple.ptr())) throw nb::type_error("a shape or stride is not a tuple of numbers");
-  const auto count = static_cast<size_t>(PyTuple_GET_SIZE(tuple.ptr()));
+  const auto count = static_cast<size_t>(PyTuple_Size(tuple.ptr()));
   if (count > kMaxDims) throw nb::value_error("more than 64 dimensions");
   for (size_t i = 0; i < count; ++i) {
-    out[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i)));
+    out[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple.ptr(), static_cast<Py_ssize_t>(i)));
     if (out[i] == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
   }
   return count;

@@ -9,8 +9,6 @@ namespace ttap {
 namespace {
 
 // In the order in which they are written.
-using Json = nlohmann::ordered_json;
-
 Error no_value_of(const char* name) {
   return {ErrorCode::kInvalidArgument, "'" + std::string(name) + "' of a quantized format is not of its kind"};
 }
@@ -79,17 +77,12 @@ std::string to_json(const QuantFormat& format) {
       json[name] = field;
     }
   });
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(json);
 }
 
-Json parse_shallow(std::string_view text, int deepest) {
-  bool too_deep = false;
-  const auto bearable = [&](int depth, Json::parse_event_t, const Json&) { return !(too_deep |= depth > deepest); };
-  Json json = Json::parse(text, bearable, /*allow_exceptions=*/false);
-  return too_deep ? Json(Json::value_t::discarded) : json;
+Result<QuantFormat> quant_format_from_json(std::string_view text) {
+  return quant_format_from(parse_json(text, kDeepestDescription));
 }
-
-Result<QuantFormat> quant_format_from_json(std::string_view text) { return quant_format_from(parse_shallow(text)); }
 
 Result<QuantFormat> quant_format_from(const Json& json) {
   if (!json.is_object())

@@ -7,8 +7,8 @@ namespace ttap {
 namespace {
 
 // In the order of the enumerators.
-constexpr std::array<std::string_view, 11> kElements = {"e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "e2m3", "e3m2",
-                                                        "e2m1", "int8", "uint8",    "int4",     "uint4"};
+constexpr std::array<std::string_view, 11> kElementWords = {"e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "e2m3", "e3m2",
+                                                            "e2m1", "int8", "uint8",    "int4",     "uint4"};
 constexpr std::array<std::string_view, 3> kPackings = {"none", "low_first", "high_first"};
 constexpr std::array<std::string_view, 5> kScaleTypes = {"f32", "f16", "bf16", "e8m0", "e4m3"};
 constexpr std::array<std::string_view, 3> kLayouts = {"compact", "padded", "swizzled"};
@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 4> kGlobals = {"none", "factor", "divisor
 constexpr std::array<std::string_view, 4> kZeroPoints = {"none", "integer", "value", "middle"};
 constexpr std::array<std::string_view, 4> kRules = {"floor", "ceil", "even", "rceil"};
 
-std::span<const std::string_view> words(QuantElement) { return kElements; }
+std::span<const std::string_view> words(QuantElement) { return kElementWords; }
 std::span<const std::string_view> words(QuantPacking) { return kPackings; }
 std::span<const std::string_view> words(ScaleType) { return kScaleTypes; }
 std::span<const std::string_view> words(ScaleLayout) { return kLayouts; }

@@ -8,7 +8,7 @@
 namespace ttap {
 namespace {
 
-constexpr uint32_t kNone = 0xFFFFFFFF;
+constexpr uint32_t kNoMagnitude = 0xFFFFFFFF;
 
 double range_of(uint32_t largest, uint32_t least) {
   return std::log2(static_cast<double>(std::bit_cast<float>(largest))) -
@@ -27,7 +27,7 @@ void StatsSums::add_codes(const uint8_t* codes, size_t count) {
 void StatsSums::add_blocks(std::span<const uint32_t> largest, std::span<const uint32_t> least) {
   for (size_t i = 0; i < largest.size(); ++i) {
     if (keeps_blocks_) block_amax_.push_back(std::bit_cast<float>(largest[i]));
-    if (least[i] == kNone) {
+    if (least[i] == kNoMagnitude) {
       ++zero_blocks_;
       continue;
     }
@@ -67,7 +67,7 @@ QuantStats StatsSums::result(uint64_t count, int64_t grid_columns) const {
   stats.scales_nan = scales_nan_;
   stats.zero_blocks = zero_blocks_;
   stats.amax = std::bit_cast<float>(largest_);
-  stats.dynamic_range = least_ == kNone ? 0 : range_of(largest_, least_);
+  stats.dynamic_range = least_ == kNoMagnitude ? 0 : range_of(largest_, least_);
   stats.block_dynamic_range = widest_;
   stats.codes.resize(size_t{1} << bits_of(element_));
   for (size_t code = 0; code < 256; ++code)

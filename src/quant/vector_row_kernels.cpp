@@ -1,4 +1,5 @@
 // Included once per vector target by foreach_target.h; see Highway's documentation.
+#include "core/cpu_features.h"
 #include "quant/plain_rows.h"
 #include "quant/row_kernels.h"
 
@@ -19,12 +20,11 @@ namespace ttap {
 #if HWY_ARCH_X86
 
 const RowKernels* vector_row_kernels(SimdPath limit) {
-  static const int64_t supported = hwy::SupportedTargets();
 #if HWY_TARGETS & HWY_AVX3
-  if (limit != SimdPath::kAvx2 && (supported & HWY_AVX3) != 0) return &N_AVX3::kRowKernels;
+  if (limit != SimdPath::kAvx2 && cpu_features().avx512) return &N_AVX3::kRowKernels;
 #endif
 #if HWY_TARGETS & HWY_AVX2
-  if ((supported & HWY_AVX2) != 0) return &N_AVX2::kRowKernels;
+  if (cpu_features().avx2) return &N_AVX2::kRowKernels;
 #endif
   return nullptr;
 }

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "analyze/diff/compare_pair.h"
+#include "core/json.h"
 #include "report/call_text.h"
 #include "report/diff_page.h"
 #include "report/diff_report.h"
@@ -20,7 +20,7 @@ namespace {
 void write_run(JsonWriter& json, const ComparedRun& run) {
   const auto raw = [&](std::string_view name, const std::string& text) {
     json.key(name);
-    nlohmann::json::accept(text) ? json.raw(text) : json.null();
+    is_json(text) ? json.raw(text) : json.null();
   };
   json.begin_object().member("path", run.path).member("ranks", run.ranks);
   raw("metadata", run.metadata_json);

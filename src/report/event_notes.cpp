@@ -6,8 +6,6 @@
 namespace ttap {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // A string as it is; of anything else, how Python would write it.
 std::string plain_text(const Json& json) { return json.is_string() ? json.get<std::string>() : python_text(json); }
 

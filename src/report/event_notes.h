@@ -1,11 +1,11 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/json.h"
 #include "ttap/api.h"
 #include "ttap/record.h"
 
@@ -37,6 +37,6 @@ EventNotes read_notes(std::string_view json);
 TTAP_API bool has_returned(const EventRecord& event);
 
 // JSON as Python writes the same value.
-std::string python_text(const nlohmann::ordered_json& json);
+std::string python_text(const Json& json);
 
 }  // namespace ttap

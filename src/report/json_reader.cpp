@@ -7,9 +7,7 @@
 namespace ttap {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr int kDeepest = 64;
+constexpr int kDeepestJson = 64;
 constexpr size_t kMostMembers = 4096;  // of one object: finding a place for each takes the time of all before it
 
 }  // namespace
@@ -19,7 +17,7 @@ Result<Json> read_json(std::string_view text) {
   std::string problem;
   const auto bearable = [&](int depth, Json::parse_event_t event, const Json&) {
     using Event = Json::parse_event_t;
-    if (depth > kDeepest) problem = fmt::format("JSON that is nested deeper than {} levels", kDeepest);
+    if (depth > kDeepestJson) problem = fmt::format("JSON that is nested deeper than {} levels", kDeepestJson);
     if (event == Event::object_start) members.push_back(0);
     if (event == Event::object_end && !members.empty()) members.pop_back();
     if (event == Event::key && !members.empty() && ++members.back() > kMostMembers)
@@ -36,7 +34,5 @@ Result<Json> read_json(std::string_view text) {
     return Error{ErrorCode::kCorrupt, "JSON with a number that is too large"};
   }
 }
-
-std::string json_text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace ttap

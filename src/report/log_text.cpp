@@ -14,7 +14,7 @@ namespace ttap {
 namespace {
 
 constexpr uint16_t kUnknownDepth = 0xFFFF;
-constexpr uint16_t kDeepest = 100;  // what lies deeper is not moved further to the right
+constexpr uint16_t kDeepestIndent = 100;  // what lies deeper is not moved further to the right
 
 // Lines in the order of the events, each below what it ran in.
 class LogText {
@@ -68,7 +68,7 @@ class LogText {
       const EventRecord event = pass_.event(*at);
       const int above = event.parent < pass_.event_count() ? depths_[event.parent] + 1 : 0;
       const int heading = needs_heading(event, split_op_name(event.name)) ? 1 : 0;
-      depths_[*at] = static_cast<uint16_t>(std::min<int>(above + heading, kDeepest));
+      depths_[*at] = static_cast<uint16_t>(std::min<int>(above + heading, kDeepestIndent));
     }
     return depths_[index];
   }

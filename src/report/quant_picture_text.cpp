@@ -12,12 +12,12 @@
 namespace ttap {
 namespace {
 
-constexpr int kDigits = 3;
+constexpr int kPictureDigits = 3;
 // Of the picture of the scales, in characters.
 constexpr uint64_t kMapRows = 16;
 constexpr uint64_t kMapColumns = 64;
 
-std::string real(double value, int digits = kDigits) { return statistic_text(value, DType::kF64, digits); }
+std::string real(double value, int digits = kPictureDigits) { return statistic_text(value, DType::kF64, digits); }
 
 void heading(Output& out, std::string_view title, std::string_view detail) {
   out.write("\n");

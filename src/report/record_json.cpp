@@ -1,6 +1,6 @@
 #include "report/record_json.h"
 
-#include <nlohmann/json.hpp>
+#include "core/json.h"
 
 namespace ttap {
 
@@ -27,7 +27,7 @@ void write_tensor_members(JsonWriter& json, size_t index, const TensorRecord& te
   json.member("device", tensor.device).member("level", to_string(tensor.level));
   json.member("has_bytes", tensor.has_bytes).member("bytes", tensor.byte_count);
   json.key("group");
-  nlohmann::json::accept(tensor.group) ? json.raw(tensor.group) : json.null();
+  is_json(tensor.group) ? json.raw(tensor.group) : json.null();
   json.key("hash");
   tensor.has_fingerprint ? json.value(to_string(tensor.fingerprint.hash)) : json.null();
 }

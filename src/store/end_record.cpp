@@ -1,27 +1,27 @@
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "store/segment_writer.h"
 
 namespace ttap {
 
 std::string to_json(const EndRecord& end) {
   const DropCounts& drops = end.drops;
-  nlohmann::ordered_json json = {{"ending", to_string(end.ending)},
-                                 {"drops",
-                                  {{"staging_full", drops.staging_full},
-                                   {"quota", drops.quota},
-                                   {"disk_full", drops.disk_full},
-                                   {"io_error", drops.io_error},
-                                   {"unsupported", drops.unsupported},
-                                   {"late", drops.late},
-                                   {"events", drops.events}}}};
+  Json json = {{"ending", to_string(end.ending)},
+               {"drops",
+                {{"staging_full", drops.staging_full},
+                 {"quota", drops.quota},
+                 {"disk_full", drops.disk_full},
+                 {"io_error", drops.io_error},
+                 {"unsupported", drops.unsupported},
+                 {"late", drops.late},
+                 {"events", drops.events}}}};
   if (end.recovered) json["recovered"] = true;
-  return json.dump();
+  return json_text(json);
 }
 
 EndRecord end_record_from_json(std::string_view text) {
   EndRecord end{.ending = Ending::kIncomplete};
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto json = parse_sorted_json(text);
   if (!json.is_object()) return end;
   const auto ending = json.find("ending");
   if (ending != json.end() && ending->is_string())

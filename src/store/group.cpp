@@ -1,4 +1,5 @@
 #include "ttap/group.h"
+#include "core/json.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +9,6 @@
 
 namespace ttap {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Many times what any format needs: whoever made a larger one wants something else of us.
 constexpr size_t kLongestDescription = 64 << 10;
@@ -34,9 +33,9 @@ Result<TensorView> read_part(const Pass& pass, size_t index) {
 
 std::string to_json(const GroupDescription& description) {
   Json json;
-  json["format"] = Json::parse(to_json(description.format));
+  json["format"] = parse_json(to_json(description.format));
   json["parts"] = description.parts;
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(json);
 }
 
 Result<GroupDescription> group_description_from_json(std::string_view text) {
@@ -44,7 +43,7 @@ Result<GroupDescription> group_description_from_json(std::string_view text) {
     return Error{ErrorCode::kCorrupt, "the description of a quantized tensor does not hold: " + why};
   };
   if (text.size() > kLongestDescription) return corrupt("it is too long");
-  const Json json = parse_shallow(text);
+  const Json json = parse_json(text, kDeepestDescription);
   if (!json.is_object()) return corrupt("not a JSON object, or nested too deep");
   const auto format = json.find("format"), parts = json.find("parts");
   if (format == json.end() || parts == json.end() || !parts->is_array()) return corrupt("no 'format', or no 'parts'");

@@ -10,14 +10,14 @@ namespace {
 using CurrentStream = c10::Stream (*)(c10::DeviceIndex);
 using HandleOf = cuda::Stream (*)(const c10::Stream*);
 
-struct Functions {
+struct StreamFunctions {
   CurrentStream current = nullptr;
   HandleOf handle = nullptr;
 };
 
-const Functions& functions() {
-  static const Functions found = [] {
-    Functions functions;
+const StreamFunctions& functions() {
+  static const StreamFunctions found = [] {
+    StreamFunctions functions;
     void* library = dlopen("libc10_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
     if (library == nullptr) return functions;
     functions.current = reinterpret_cast<CurrentStream>(dlsym(library, "_ZN3c104cuda20getCurrentCUDAStreamEa"));

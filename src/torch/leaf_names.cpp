@@ -18,8 +18,8 @@ void LeafNames::add(const at::Tensor& leaf, std::string_view name) {
     sweep_at_ = std::max(sweep_at_, 2 * leaves_.size());
   }
   JsonObject notes;
-  notes.add("node", json_text(kAccumulateGrad));
-  notes.add("gradient", json_text(name));
+  notes.add("node", json_string(kAccumulateGrad));
+  notes.add("gradient", json_string(name));
   const c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> reference(leaf.getIntrusivePtr());
   leaves_.emplace(leaf.unsafeGetTensorImpl(), Leaf{reference, texts_.intern(notes.str())});
 }

@@ -4,18 +4,16 @@
 #include <string_view>
 
 #include "capture/text_table.h"
+#include "core/json_string.h"
 
 namespace ttap::torch_source {
-
-// Text as a JSON string.
-std::string json_text(std::string_view text);
 
 // A JSON object that is written member by member.
 class JsonObject {
  public:
   void add(std::string_view name, std::string_view json) {
     text_ += text_.empty() ? '{' : ',';
-    text_ += json_text(name);
+    text_ += json_string(name);
     text_ += ':';
     text_ += json;
   }

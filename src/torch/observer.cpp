@@ -255,7 +255,7 @@ void Observer::enter_node(const at::RecordFunction& function, ThreadState& threa
   TextId& notes = node_notes_[node.name];
   if (notes == 0) {
     JsonObject text;
-    text.add("node", json_text(node.name));
+    text.add("node", json_string(node.name));
     notes = texts_.intern(text.str());
   }
   node.notes = notes;

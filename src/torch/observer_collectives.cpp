@@ -27,7 +27,7 @@ void Observer::note_group(Frame& frame, c10::ArrayRef<const c10::IValue> argumen
     if (!group->getGroupDesc().empty()) text += " (" + group->getGroupDesc() + ")";
     text += ", rank " + std::to_string(group->getRank()) + " of " + std::to_string(group->getSize());
   }
-  if (!text.empty()) frame.rare().notes.add("group", json_text(text));
+  if (!text.empty()) frame.rare().notes.add("group", json_string(text));
 }
 
 // Whether the program has waited for a collective. It may have waited for the future of the work (as DDP does), which
@@ -78,7 +78,7 @@ bool Observer::wait_for_collective(Frame& frame, c10::ArrayRef<const c10::IValue
       continue;
     }
     if (!work) continue;
-    if (!reads || is_async || is_point_to_point) frame.rare().notes.add("work", json_text("not waited for"));
+    if (!reads || is_async || is_point_to_point) frame.rare().notes.add("work", json_string("not waited for"));
     if (!reads || is_point_to_point) continue;
     if (is_async) {
       frame.rare().is_over = is_over(work, frame.rare().written);

@@ -113,12 +113,12 @@ std::string Observer::where(PlaceId place) const {
 }
 
 void Observer::note_unread(Frame& frame, PlaceId place, std::string_view reason) {
-  frame.rare().unread.add(where(place), json_text(reason));
+  frame.rare().unread.add(where(place), json_string(reason));
 }
 
 void Observer::note_sizes(Frame& frame, const at::Tensor& tensor, PlaceId place) {
   const std::string sizes = TensorTable::sizes_text(tensor);
-  if (!sizes.empty()) frame.rare().sizes.add(where(place), json_text(sizes));
+  if (!sizes.empty()) frame.rare().sizes.add(where(place), json_string(sizes));
 }
 
 bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {

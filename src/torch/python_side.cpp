@@ -127,7 +127,7 @@ py::object python_value(const c10::IValue& value, c10::TypeKind kind) {
 
 std::string error_note(std::string_view error) {
   JsonObject note;
-  note.add("error", json_text(error));
+  note.add("error", json_string(error));
   return note.str();
 }
 

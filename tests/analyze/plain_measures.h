@@ -28,8 +28,14 @@ inline double plain_distance(const Number& a, const Number& b) {
     const __int128 difference = wide(b) - wide(a);
     return static_cast<double>(difference < 0 ? -difference : difference);
   }
-  const auto wide = [](const Number& n) { return std::visit([](auto v) { return static_cast<long double>(v); }, n); };
-  return static_cast<double>(std::fabs(wide(b) - wide(a)));
+  // The integer's distance from the next whole number toward zero, and what is left; no long double, which is not the
+  // same everywhere.
+  const double x = std::get<double>(std::holds_alternative<double>(a) ? a : b);
+  const Number& n = std::holds_alternative<double>(a) ? b : a;
+  const auto integer = [&](auto from) { return std::visit([&](auto v) { return static_cast<decltype(from)>(v); }, n); };
+  if (!(std::fabs(x) < 0x1p64)) return std::fabs(x - integer(0.0));
+  const auto apart = integer(static_cast<__int128>(0)) - static_cast<__int128>(x);
+  return std::fabs(static_cast<double>(apart) - (x - std::trunc(x)));
 }
 
 inline Measures plain_measures(const TensorView& a, const TensorView& b, const MeasureOptions& options) {

@@ -31,6 +31,11 @@ settle_on_a_library()
 hear_signals()
 
 
+def pytest_collection_modifyitems(items):
+    """What takes longest begins first, so that no process waits for it at the end."""
+    items.sort(key=lambda item: item.path.name != "test_wheel.py")
+
+
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
     """Runs by kind, made on demand and only read."""

@@ -26,7 +26,7 @@ RULES = r"""
 def start(*words):
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TTAP_")}
     environment["OMP_NUM_THREADS"] = "1"
-    result = subprocess.run([str(word) for word in words], env=environment, capture_output=True, text=True, timeout=300)
+    result = subprocess.run([str(word) for word in words], env=environment, capture_output=True, text=True, timeout=600)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

@@ -26,7 +26,7 @@ def start(tmp_path):
         theirs = {k: v for k, v in os.environ.items() if not k.startswith("TTAP_") or k == "TTAP_LAUNCH_DIR"}
         environment = {**theirs, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path), **variables}
         words = [str(word) for word in words]
-        result = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        result = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
         assert result.returncode == 0, result.stdout + result.stderr
         return result.stdout
 

@@ -20,7 +20,7 @@ def run_alone(script, *words):
     """Runs a script as somebody who has PyTorch, and not TensorTap."""
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(script.parent), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(script), *words]
-    return subprocess.run(command, env=environment, cwd=script.parent, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, env=environment, cwd=script.parent, capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.parametrize("name", ["minilm", "llama"])
@@ -219,7 +219,7 @@ def test_a_backend_of_the_program_itself_is_taken_from_its_file(tmp_path, above)
     paths = os.pathsep.join([os.path.dirname(__file__), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, str(program), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": paths}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert ran.returncode == 0, ran.stderr
     alone = run_alone(tmp_path / ran.stdout.split()[-1])
     assert alone.returncode == 1, alone.stderr

@@ -207,7 +207,7 @@ def test_two_processes_agree_on_ids_and_on_names():
         paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": paths}
         command = [sys.executable, "-c", IN_ANOTHER_PROCESS]
-        result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)
 

@@ -426,7 +426,7 @@ def test_a_process_that_outlives_the_program_is_seen_at_work(here):
     words = [TTAP, "run", "-o", "out", "--", "sh", "-c", script]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.wait(10) == 0
-        _, text = process.communicate(timeout=10)
+        _, text = process.communicate(timeout=300)
     assert b"1 pass incomplete, still being written" in text
 
 
@@ -455,6 +455,6 @@ def test_a_lock_that_is_held_means_at_work(here):
         assert process.stdout.readline() == b"made\n"
         lock = os.open(folder, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _, text = process.communicate(b"\n", timeout=10)
+        _, text = process.communicate(b"\n", timeout=300)
         os.close(lock)
     assert b"its process is still recording" in text

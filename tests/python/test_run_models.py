@@ -48,7 +48,7 @@ def run(*command, folder, options=(), check=True, **more):
     environment.pop("TTAP_DIR", None)
     result = subprocess.run(
         [TTAP, "run", "-o", folder, *options, "--", *command],
-        env=environment, capture_output=True, text=True, timeout=120, **more,
+        env=environment, capture_output=True, text=True, timeout=600, **more,
     )  # fmt: skip
     if check:
         assert result.returncode == 0, result.stderr
@@ -214,7 +214,7 @@ nn.Sequential(model, Slow())(torch.ones(1, 3))
     )  # fmt: skip
     assert process.stdout.readline() == "ready\n"
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=600)
     assert process.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in told
     passes = tap.open(tmp_path / "run").ranks[0].passes
@@ -260,7 +260,7 @@ while True: model(torch.ones(1, 3))
     child = int(process.stdout.readline())
     time.sleep(0.2)
     os.kill(child, signal.SIGKILL)
-    _, _told = process.communicate(timeout=60)
+    _, _told = process.communicate(timeout=600)
     assert process.returncode == -signal.SIGKILL
     passes = list(tap.open(tmp_path / "run").ranks[0].passes.values())
     assert len(passes) > 3

@@ -32,7 +32,7 @@ def recorded(tmp_path):
         script.write_text(textwrap.dedent(text))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TTAP_")}
         words = [TTAP, "run", "-o", tmp_path / name, "--ops", *options, "--", sys.executable, script]
-        result = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+        result = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600, cwd=tmp_path)
         assert result.returncode == code, result.stderr
         run_it.told = result.stderr
         return tmp_path / name

@@ -5,6 +5,7 @@ import random
 import pytest
 import tensortap as tap
 import torch
+from tensortap import op_extension
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="skipped: no GPU")
 
@@ -35,12 +36,11 @@ def block(dtype=torch.float32):
 
 
 def test_fingerprints_are_taken_on_the_device():
-    from tensortap import _ops
-
-    assert _ops.taps_on_gpu()
+    ops = op_extension.load()
+    assert ops.taps_on_gpu()
     for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
         with torch.cuda.stream(stream):
-            assert _ops.current_stream(0) == stream.cuda_stream
+            assert ops.current_stream(0) == stream.cuda_stream
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])

@@ -26,7 +26,7 @@ def traces(tmp_path_factory):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     program = Path(__file__).with_name("traced_ranks.py")
     # Ranks that wait for one another forever would show as a timeout.
-    found = subprocess.run([*TORCHRUN, program, folder], env=environment, capture_output=True, text=True, timeout=300)
+    found = subprocess.run([*TORCHRUN, program, folder], env=environment, capture_output=True, text=True, timeout=600)
     assert found.returncode == 0, found.stdout + found.stderr
 
     def read(case, rank):

@@ -91,7 +91,7 @@ with tensortap.trace() as trace:
     for thread in threads: thread.join()
 print(len(trace))
 """
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert (found.returncode, found.stdout) == (0, "12004\n"), found.stderr
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 
-def run(program, *arguments, timeout=120):
+def run(program, *arguments, timeout=600):
     """In a process of its own, which must end by itself and well."""
     words = [sys.executable, "-X", "faulthandler", "-c", program, *map(str, arguments)]
     result = subprocess.run(words, capture_output=True, text=True, timeout=timeout)

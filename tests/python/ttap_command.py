@@ -13,7 +13,7 @@ MAKE = TTAP.parents[1] / "tests/cli/make_sample_run"
 def run(*words, **environment):
     variables = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "TERM"}}
     return subprocess.run(
-        [TTAP, *words], capture_output=True, text=True, env={**variables, "TZ": "UTC", **environment}, timeout=60
+        [TTAP, *words], capture_output=True, text=True, env={**variables, "TZ": "UTC", **environment}, timeout=600
     )
 
 

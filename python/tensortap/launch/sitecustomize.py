@@ -31,7 +31,8 @@ def _start(function):
         print(f"ttap run: process {os.getpid()} ({sys.executable}) is not recorded: {error}", file=sys.stderr)
         if isinstance(error, ImportError):
             print(
-                "ttap run: build TensorTap for that interpreter: make build PYTHON=" + sys.executable, file=sys.stderr
+                f"ttap run: install TensorTap for that interpreter: {sys.executable} -m pip install tensortap",
+                file=sys.stderr,
             )
 
 

@@ -18,8 +18,6 @@ Error misfit(std::string why) { return {.code = ErrorCode::kInvalidArgument, .me
 
 std::string shape_text(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-TensorRecord record_of(const Part& part) { return part.side->tensor(part.index); }
-
 bool same_shape(std::span<const int64_t> a, std::span<const int64_t> b) { return std::ranges::equal(a, b); }
 
 enum class Sameness : uint8_t { kSame, kDifferent, kUnknown };

@@ -16,6 +16,7 @@ struct Part {
   uint32_t rank = 0;
   std::vector<int64_t> coordinate = {};  // of the rank in the mesh that the tensor is spread over
 };
+inline TensorRecord record_of(const Part& part) { return part.side->tensor(part.index); }
 
 // What is done with parts that differ in one dimension of the mesh.
 struct Join {

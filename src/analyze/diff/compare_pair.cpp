@@ -31,7 +31,7 @@ bool comparable(const TensorRecord& a, const TensorRecord& b, MatchedBy by) {
          element_count({.shape = a.shape}) == element_count({.shape = b.shape});
 }
 
-bool same_bits(const TensorView& a, const TensorView& b) {
+bool same_packed_bits(const TensorView& a, const TensorView& b) {
   if (a.dtype != b.dtype || !is_contiguous(a) || !is_contiguous(b)) return false;
   return byte_count(a) == 0 || std::memcmp(a.data, b.data, byte_count(a)) == 0;
 }
@@ -120,7 +120,7 @@ void compare_values(const PairContext& context, TensorDiff& tensor, unsigned thr
   tensor.evidence = Evidence::kValues;
   if (!views->note.empty()) tensor.note = views->note;
   const bool same_dtype = true_dtype(a) == true_dtype(b);
-  if (same_dtype && same_bits(views->a.view, views->b.view)) {
+  if (same_dtype && same_packed_bits(views->a.view, views->b.view)) {
     tensor.verdict = Verdict::kIdentical;
     return;
   }

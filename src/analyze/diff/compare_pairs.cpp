@@ -38,7 +38,7 @@ struct BitsOfPair {
   Hash128 a, b;
   bool operator==(const BitsOfPair&) const = default;
 };
-struct BitsHash {
+struct HashOfPair {
   size_t operator()(const BitsOfPair& bits) const { return bits.a.low ^ (bits.b.low * 31); }
 };
 
@@ -81,7 +81,7 @@ class Comparing {
   // For every pair the first one with the same bits on both sides, which may be itself.
   void find_twins() {
     twins_.resize(tensors_.size());
-    std::unordered_map<BitsOfPair, size_t, BitsHash> first;
+    std::unordered_map<BitsOfPair, size_t, HashOfPair> first;
     for (size_t i = 0; i < tensors_.size(); ++i) {
       twins_[i] = i;
       // Noise is each tensor's own.

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "analyze/diff/op_list.h"
 #include "analyze/diff/value_likeness.h"
+#include "core/json.h"
 
 namespace ttap {
 namespace {
@@ -34,8 +34,8 @@ Gradients gradients_of(const Side& side) {
   for (size_t i = 0; i < side.event_count(); ++i) {
     const std::string_view text = side.event(i).notes;
     if (text.find(kNode) == std::string_view::npos) continue;
-    const auto notes = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!notes.is_object() || notes.value("node", nlohmann::json()) != kNode) continue;
+    const auto notes = parse_sorted_json(text);
+    if (!notes.is_object() || notes.value("node", SortedJson()) != kNode) continue;
     const uint32_t record = result_of(side, i);
     if (record == kNoTensor) continue;
     const auto name = notes.find("gradient");

@@ -11,7 +11,7 @@
 namespace ttap {
 namespace {
 
-uint64_t hash_of(std::string_view text) { return mix64(std::hash<std::string_view>()(text)) | 1; }  // never 0
+uint64_t hash_of_name(std::string_view text) { return mix64(std::hash<std::string_view>()(text)) | 1; }  // never 0
 
 uint8_t values_of(const TensorRecord& record) {
   switch (info(record.true_dtype.value_or(record.dtype)).kind) {
@@ -32,7 +32,7 @@ void describe_shape(const TensorRecord& record, Traits& traits) {
     if (size != 1) traits.squeezed = mix64(traits.squeezed + static_cast<uint64_t>(size) + 1);
   }
   // Without elements only the shape tells tensors apart.
-  traits.signature = mix64(hash_of(record.role) + (count != 0 ? count : traits.squeezed));
+  traits.signature = mix64(hash_of_name(record.role) + (count != 0 ? count : traits.squeezed));
 }
 
 class Describer {
@@ -43,13 +43,13 @@ class Describer {
     const TensorRecord record = side_.tensor(tensor);
     Traits traits{.tensor = tensor, .call = record.call, .values = values_of(record)};
     describe_shape(record, traits);
-    traits.path = hash_of(record.path);
-    traits.name = hash_of(record.name);
+    traits.path = hash_of_name(record.path);
+    traits.name = hash_of_name(record.name);
     std::string full(record.name);
     bool numbered = false;
     if (record.event < side_.event_count()) {
       const EventRecord event = side_.event(record.event);
-      traits.kind = hash_of(event.kind);
+      traits.kind = hash_of_name(event.kind);
       numbered = event.kind == "node";
       if (event.parent < side_.event_count()) {
         const std::string_view parent = side_.event(event.parent).name;
@@ -115,8 +115,8 @@ void set_partners(const Side& a, const Side& b, const Pairing& pairing, Leftover
   for (const Traits& traits : left.b.traits) of_b.emplace(traits.name, 0);
   for (size_t i = 0; i < pairing.count_a(); ++i) {
     if (!pairing.has_a(i)) continue;
-    const uint64_t name_a = hash_of(a.tensor(i).name);
-    const uint64_t name_b = hash_of(b.tensor(pairing.of_a(i).b).name);
+    const uint64_t name_a = hash_of_name(a.tensor(i).name);
+    const uint64_t name_b = hash_of_name(b.tensor(pairing.of_a(i).b).name);
     if (const auto found = of_a.find(name_a); found != of_a.end()) found->second = name_b;
     if (const auto found = of_b.find(name_b); found != of_b.end()) found->second = name_a;
   }

@@ -11,13 +11,7 @@
 namespace ttap {
 namespace {
 
-constexpr int kDeepest = 256;
-
-bool has_ops(const Side& side) {
-  for (size_t i = 0; i < side.event_count(); ++i)
-    if (is_op(side.event(i))) return true;
-  return false;
-}
+constexpr int kDeepestModule = 256;
 
 // Which call of which module; the first call has number 1.
 using Module = std::pair<std::string, uint32_t>;
@@ -34,7 +28,7 @@ std::map<Module, std::vector<uint32_t>> values_by_module(const Side& side) {
     if (op.backward) continue;
     bool any = false;
     uint32_t at = event.parent;
-    for (int depth = 0; at < side.event_count() && depth < kDeepest; ++depth) {
+    for (int depth = 0; at < side.event_count() && depth < kDeepestModule; ++depth) {
       const EventRecord around = side.event(at);
       if (around.kind == "module") {
         found[{std::string(around.name), around.call}].push_back(i);
@@ -62,7 +56,7 @@ bool same_bits(const TensorRecord& a, const TensorRecord& b) {
 bool is_inside(const Side& side, uint32_t event, const Module& module) {
   bool any = false;
   uint32_t at = side.event(event).parent;
-  for (int depth = 0; at < side.event_count() && depth < kDeepest; ++depth) {
+  for (int depth = 0; at < side.event_count() && depth < kDeepestModule; ++depth) {
     const EventRecord around = side.event(at);
     if (around.kind == "module" && around.name == module.first && around.call == module.second) return true;
     any = any || around.kind == "module";

@@ -11,7 +11,7 @@ namespace {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-char lower(char c) { return is_upper(c) ? static_cast<char>(c - 'A' + 'a') : c; }
+char lower_case(char c) { return is_upper(c) ? static_cast<char>(c - 'A' + 'a') : c; }
 
 // What the implementations of transformers call the same thing: the words that stand for it, then the whole parts of
 // names, or the words in them, that mean it.
@@ -76,7 +76,7 @@ std::string snake_case(std::string_view part) {
         is_upper(c) && i > 0 && (is_lower(part[i - 1]) || (i + 1 < part.size() && is_lower(part[i + 1])));
     const bool in_word = is_lower(c) || is_upper(c) || is_digit(c);
     if ((begins_word || !in_word) && !out.empty() && out.back() != '_') out += '_';
-    if (in_word) out += lower(c);
+    if (in_word) out += lower_case(c);
   }
   while (out.ends_with('_')) out.pop_back();
   return out;

@@ -11,12 +11,6 @@ namespace {
 
 constexpr int kMostRounds = 4;
 
-bool has_ops(const Side& side) {
-  for (size_t i = 0; i < side.event_count(); ++i)
-    if (is_op(side.event(i))) return true;
-  return false;
-}
-
 // Whatever the order. What is found helps to find what it was made into.
 void match_by_evidence(OpPairing& ops) {
   for (int round = 0; round < kMostRounds; ++round) {

@@ -13,7 +13,8 @@ namespace {
 
 constexpr size_t kMostOps = 1024;  // that are looked at for one kernel
 constexpr size_t kMostUsers = 64;  // of one value
-constexpr uint64_t kFewest = 16;  // elements by which a value is known though the kernel's name does not mention its op
+constexpr uint64_t kFewestOfUnlisted =
+    16;  // elements by which a value is known though the kernel's name does not mention its op
 constexpr double kRounding = 1e-5;  // what is as near as this is equally near
 
 // One side of a gap with kernels in it, the other without: the same code for both directions.
@@ -120,7 +121,7 @@ class KernelMatcher {
     std::pair<size_t, uint32_t> best = {0, kNoTensor};
     if (!kernels_.list.is_real(buffer)) return best;
     const TensorRecord wanted = kernels_.side.tensor(buffer);
-    const bool telling = kernels_.list.elements(buffer) >= kFewest && !kernels_.list.is_plain(buffer);
+    const bool telling = kernels_.list.elements(buffer) >= kFewestOfUnlisted && !kernels_.list.is_plain(buffer);
     double least = std::numeric_limits<double>::infinity();
     bool named = false;
     const size_t begin = kernel.end - std::min(kernel.end, kMostOps);

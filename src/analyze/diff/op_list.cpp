@@ -71,6 +71,12 @@ bool is_op(const EventRecord& event) {
   return (event.kind == "op" || event.kind == "kernel") && event.name.find("::") != std::string_view::npos;
 }
 
+bool has_ops(const Side& side) {
+  for (size_t i = 0; i < side.event_count(); ++i)
+    if (is_op(side.event(i))) return true;
+  return false;
+}
+
 uint64_t content_of(const TensorRecord& record) {
   constexpr uint64_t kFewest = 16;
   const Stats& stats = record.fingerprint.stats;

@@ -88,6 +88,7 @@ class OpList {
 
 // Whether an event is the call of an operator, by kind and name, or a node of a graph.
 bool is_op(const EventRecord& event);
+bool has_ops(const Side& side);
 
 // Stands for the values of a tensor in any order: a weight and its transpose have the same. 0 where there are too few
 // of them to tell, or no statistics.

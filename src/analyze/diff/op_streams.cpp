@@ -8,7 +8,7 @@
 namespace ttap {
 namespace {
 
-constexpr int kDeepest = 256;  // ends a circle of names
+constexpr int kDeepestStream = 256;  // ends a circle of names
 
 // The modules of one side in which ops ran, forward or backward, and what is around each.
 class Scopes {
@@ -23,7 +23,7 @@ class Scopes {
     for (const Op& op : list.ops()) {
       std::string_view scope = op.scope;
       auto& known = known_[op.backward ? 1 : 0];
-      for (int depth = 0; depth < kDeepest && known.insert(scope).second && !scope.empty(); ++depth)
+      for (int depth = 0; depth < kDeepestStream && known.insert(scope).second && !scope.empty(); ++depth)
         scope = around(scope);
     }
   }
@@ -55,7 +55,7 @@ OpStreams find_streams(const Side& a, const OpList& ops_a, const Side& b, const 
       const auto [entry, is_new] = shared[op.backward ? 1 : 0].try_emplace(op.scope, op.scope);
       if (is_new) {
         std::string_view scope = op.scope;
-        for (int depth = 0; depth < kDeepest && !scope.empty() && !others.has(scope, op.backward); ++depth)
+        for (int depth = 0; depth < kDeepestStream && !scope.empty() && !others.has(scope, op.backward); ++depth)
           scope = own.around(scope);
         entry->second = others.has(scope, op.backward) ? scope : std::string_view();
       }

@@ -75,6 +75,14 @@ void spread(double* values, size_t count) {
   }
 }
 
+// Exact but for the last rounding, and the same on every machine: a long double has 64 bits on one and 113 on another.
+template <class Integer>
+double distance_to_float(Integer n, double x) {
+  if (!(std::fabs(x) < 0x1p64)) return std::fabs(x - static_cast<double>(n));
+  const double whole = std::trunc(x);
+  return std::fabs(static_cast<double>(static_cast<__int128>(n) - static_cast<__int128>(whole)) - (x - whole));
+}
+
 }  // namespace
 
 double distance_of(const Number& a, const Number& b) {
@@ -84,9 +92,10 @@ double distance_of(const Number& a, const Number& b) {
         constexpr bool kFloatY = std::is_same_v<decltype(y), double>;
         if constexpr (kFloatX && kFloatY) {
           return std::fabs(y - x);
-        } else if constexpr (kFloatX || kFloatY) {
-          static_assert(std::numeric_limits<long double>::digits >= 64);
-          return static_cast<double>(std::fabs(static_cast<long double>(y) - static_cast<long double>(x)));
+        } else if constexpr (kFloatX) {
+          return distance_to_float(y, x);
+        } else if constexpr (kFloatY) {
+          return distance_to_float(x, y);
         } else {
           const __int128 difference = static_cast<__int128>(y) - static_cast<__int128>(x);
           return static_cast<double>(difference < 0 ? -difference : difference);

@@ -34,6 +34,8 @@ RoleFlow flow_of(std::string_view role) {
   return {role == "in" || role == "activation" || is_parameter(role), 0};
 }
 
+bool goes_in(std::string_view role) { return flow_of(role).input && !role.starts_with("recompute"); }
+
 bool is_argument(std::string_view role) {
   const RoleFlow flow = flow_of(role);
   return flow.input && flow.turn == 0;

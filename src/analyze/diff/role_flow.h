@@ -15,6 +15,8 @@ struct RoleFlow {
 };
 RoleFlow flow_of(std::string_view role);
 
+bool goes_in(std::string_view role);  // into a call that is not made a second time for the backward
+
 // What the forward of a call was given: arguments and parameters.
 bool is_argument(std::string_view role);
 

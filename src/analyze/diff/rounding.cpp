@@ -35,12 +35,10 @@ constexpr double kOfWhatCancels = 1.0 / 16;
 // telling.
 constexpr double kProportional = 0.9;
 constexpr uint64_t kFewElements = 16;
-constexpr int kDeepest = 64;  // ops that only one side has, above one another
-
-DType dtype_of(const TensorRecord& record) { return record.true_dtype.value_or(record.dtype); }
+constexpr int kDeepestUnmatched = 64;  // ops that only one side has, above one another
 
 double rms_in(const TensorRecord& record) {
-  const auto tensor = call_tensor({}, record);
+  const auto tensor = summed_tensor({}, record);
   return tensor ? tensor->rms : kNothingKnown;
 }
 
@@ -88,7 +86,7 @@ double Rounding::floor_in(const Half& half, uint32_t record, uint32_t at, int de
   const Place own = place_of(made.path);
   const std::string_view entry = !lists ? std::string_view() : own.entry.empty() ? own.argument.substr(1) : own.entry;
 
-  std::vector<CallTensor> given, results;
+  std::vector<SummedTensor> given, results;
   std::vector<double> shares;  // of each of them: how much of it is rounding
   for (uint32_t k = 0; k < event.use_count; ++k) {
     const UseRecord use = side.use(made.event, k);
@@ -98,7 +96,7 @@ double Rounding::floor_in(const Half& half, uint32_t record, uint32_t at, int de
     }
     const TensorRecord value = side.tensor(use.record);
     if (use.role == "out") {
-      if (const auto result = call_tensor(use.path, value)) results.push_back(*result);
+      if (const auto result = summed_tensor(use.path, value)) results.push_back(*result);
       continue;
     }
     if (use.role != "in" || is_for_results(use.path) || use.record == record) continue;
@@ -106,14 +104,14 @@ double Rounding::floor_in(const Half& half, uint32_t record, uint32_t at, int de
     if (lists && !place.entry.empty() && place.entry != entry) continue;
     const double share = share_of(half, use.record, at, depth);
     if (std::isnan(share)) return kNothingKnown;
-    const auto argument = call_tensor(place.argument, value);
+    const auto argument = summed_tensor(place.argument, value);
     if (!argument || epsilon_of(dtype_of(value)) == 0) continue;
     // Beside a mask nothing else would count.
     if (argument->max_abs >= kSentinel) return kNothingKnown;
     given.push_back(*argument);
     shares.push_back(std::max(share, epsilon_of(dtype_of(value))));
   }
-  const auto result = call_tensor(made.path, made);
+  const auto result = summed_tensor(made.path, made);
   if (!result || epsilon_of(dtype_of(made)) == 0) return kNothingKnown;
   const auto summed =
       summed_in({.op = op, .text = event.arguments, .given = given, .made = results, .result = *result});
@@ -145,7 +143,7 @@ double Rounding::share_of(const Half& half, uint32_t record, uint32_t at, int de
   const EventRecord event = half.side.event(value.event);
   if (is_input(value.role) || hands_on(event) || leaves_undefined(event)) return 0;
   if (const auto found = half.shares.find(record); found != half.shares.end()) return found->second;
-  if (depth >= kDeepest) return kNothingKnown;
+  if (depth >= kDeepestUnmatched) return kNothingKnown;
   const double rms = rms_in(value);
   const double floor = floor_in(half, record, at, depth + 1);
   const double share = rms > 0 ? std::min(floor / rms, kMostShare) : floor > 0 ? kMostShare : floor;

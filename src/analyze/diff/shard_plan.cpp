@@ -11,8 +11,6 @@ namespace {
 
 constexpr std::string_view kLocalStep = "/_local_tensor";
 
-TensorRecord record_of(const Part& part) { return part.side->tensor(part.index); }
-
 // "Shard(-1)" and the like; nothing for what cannot be put together from values alone.
 std::optional<Join> join_of_placement(std::string_view placement) {
   if (placement == "Replicate()") return Join{.kind = Join::Kind::kReplicated};

@@ -19,7 +19,7 @@ bool has_same_values(const Stats& a, const Stats& b) {
   return distance(a.l1, b.l1) <= kSameValues * a.l1 && distance(a.l2, b.l2) <= kSameValues * a.l2;
 }
 
-bool is_exact(DType dtype) {
+bool is_compared_exactly(DType dtype) {
   const DTypeKind kind = info(dtype).kind;
   return kind != DTypeKind::kFloat && kind != DTypeKind::kComplex;
 }
@@ -68,7 +68,7 @@ void compare_statistics(const Tolerances& tolerances, const TensorRecord& a, con
   } else if (!same_counts || outside || too_much) {
     tensor.verdict = Verdict::kDiverged;
     tensor.evidence = Evidence::kStatistics;
-  } else if (dtype_a == dtype_b && is_exact(dtype_a)) {
+  } else if (dtype_a == dtype_b && is_compared_exactly(dtype_a)) {
     tensor.verdict = Verdict::kDiverged;
     tensor.reason = "the bits differ, and no bytes were kept to tell where";
   } else if (dtype_a == dtype_b && has_same_values(x, y)) {

@@ -14,7 +14,7 @@ namespace ttap {
 namespace {
 
 constexpr size_t kMostCellsOfGap = size_t{16} << 20;
-constexpr size_t kMostCells = size_t{64} << 20;
+constexpr size_t kMostGapCells = size_t{64} << 20;
 constexpr size_t kLookAhead = 16;          // how far a queue is searched where a gap has too many cells
 constexpr size_t kMostBucketPairs = 4096;  // of tensors that changed places
 constexpr double kLeastNameOutOfOrder = 0.5;
@@ -53,7 +53,7 @@ class StructureMatcher {
 
   void match_gaps() {
     forget();
-    size_t cells_left = kMostCells;
+    size_t cells_left = kMostGapCells;
     uint32_t a_begin = 0, b_begin = 0;
     while (a_begin < a().size() && b_begin < b().size()) {
       const uint32_t gap = std::max(a()[a_begin].gap, b()[b_begin].gap);

@@ -9,17 +9,17 @@
 namespace ttap {
 namespace {
 
-const CallTensor* find(std::span<const CallTensor> tensors, std::string_view path) {
-  const auto found = std::ranges::find(tensors, path, &CallTensor::path);
+const SummedTensor* find(std::span<const SummedTensor> tensors, std::string_view path) {
+  const auto found = std::ranges::find(tensors, path, &SummedTensor::path);
   return found == tensors.end() ? nullptr : &*found;
 }
-const CallTensor* given(const SummedCall& call, std::string_view path) { return find(call.given, path); }
-double size_of(const CallTensor* tensor, double otherwise) { return tensor == nullptr ? otherwise : tensor->rms; }
-double length(const CallTensor& tensor, size_t axis) {
+const SummedTensor* given(const SummedCall& call, std::string_view path) { return find(call.given, path); }
+double size_of(const SummedTensor* tensor, double otherwise) { return tensor == nullptr ? otherwise : tensor->rms; }
+double length(const SummedTensor& tensor, size_t axis) {
   return axis < tensor.shape.size() ? static_cast<double>(std::max<int64_t>(tensor.shape[axis], 1)) : 1;
 }
 
-std::optional<Summed> reduced(const CallTensor* x, const CallTensor& result, double weight = 1) {
+std::optional<Summed> reduced(const SummedTensor* x, const SummedTensor& result, double weight = 1) {
   if (x == nullptr || result.count == 0) return std::nullopt;
   const double terms = std::max(x->count / result.count, 1.0);
   return Summed{.scale = terms * x->rms * weight, .terms = terms};
@@ -31,27 +31,27 @@ std::optional<Summed> mean(const SummedCall& call) {
   return summed;
 }
 
-std::optional<Summed> product(const CallTensor* x, const CallTensor* y, double terms, double besides = 0) {
+std::optional<Summed> product(const SummedTensor* x, const SummedTensor* y, double terms, double besides = 0) {
   if (x == nullptr || y == nullptr) return std::nullopt;
   return Summed{.scale = terms * x->rms * y->rms + besides, .terms = terms};
 }
 std::optional<Summed> matmul(const SummedCall& call) {
-  const CallTensor* x = given(call, "/0");
+  const SummedTensor* x = given(call, "/0");
   if (x == nullptr || x->shape.empty()) return std::nullopt;
   return product(x, given(call, "/1"), length(*x, x->shape.size() - 1), size_of(given(call, "/2"), 0));
 }
 std::optional<Summed> addmm(const SummedCall& call) {
-  const CallTensor* x = given(call, "/1");
+  const SummedTensor* x = given(call, "/1");
   if (x == nullptr || x->shape.empty()) return std::nullopt;
   return product(x, given(call, "/2"), length(*x, x->shape.size() - 1), size_of(given(call, "/0"), 0));
 }
 std::optional<Summed> convolution(const SummedCall& call) {
-  const CallTensor* weight = given(call, "/1");
+  const SummedTensor* weight = given(call, "/1");
   if (weight == nullptr) return std::nullopt;
   return product(given(call, "/0"), weight, weight->count / length(*weight, 0), size_of(given(call, "/2"), 0));
 }
 std::optional<Summed> convolution_backward(const SummedCall& call) {
-  const CallTensor *gradient = given(call, "/0"), *weight = given(call, "/2");
+  const SummedTensor *gradient = given(call, "/0"), *weight = given(call, "/2");
   if (gradient == nullptr || weight == nullptr) return std::nullopt;
   if (call.result.path == "/0") return product(gradient, weight, weight->count / length(*weight, 1));
   if (call.result.path == "/1")
@@ -69,7 +69,7 @@ double alpha(std::string_view text) {
 }
 std::optional<Summed> add(const SummedCall& call) {
   Summed summed;
-  for (const CallTensor& each : call.given) {
+  for (const SummedTensor& each : call.given) {
     summed.shares.push_back(each.path == "/1" ? alpha(call.text) * each.rms : each.rms);
     summed.scale += summed.shares.back();
   }
@@ -78,14 +78,14 @@ std::optional<Summed> add(const SummedCall& call) {
 // Nothing is computed: each argument, or some of it, stands in the result.
 std::optional<Summed> put_together(const SummedCall& call) {
   Summed summed;
-  for (const CallTensor& each : call.given)
+  for (const SummedTensor& each : call.given)
     summed.shares.push_back(each.rms * std::sqrt(std::min(each.count / std::max(call.result.count, 1.0), 1.0)));
   return summed;
 }
 
 // A norm takes the mean from its input, which costs the more the larger that is beside the spread.
 std::optional<Summed> norm(const SummedCall& call, std::string_view weight, std::string_view bias) {
-  const CallTensor *x = given(call, "/0"), *spread = find(call.made, "/2");
+  const SummedTensor *x = given(call, "/0"), *spread = find(call.made, "/2");
   if (call.result.path == "/1") return mean(call);
   if (x == nullptr || spread == nullptr || call.result.path != "/0") return std::nullopt;
   return Summed{.scale = x->rms * spread->rms * size_of(given(call, weight), 1) + size_of(given(call, bias), 0)};
@@ -98,7 +98,7 @@ struct NormArguments {
   std::string_view mean, spread, weight;
 };
 std::optional<Summed> norm_backward(const SummedCall& call, const NormArguments& arguments) {
-  const CallTensor *gradient = given(call, "/0"), *spread = given(call, arguments.spread);
+  const SummedTensor *gradient = given(call, "/0"), *spread = given(call, arguments.spread);
   if (gradient == nullptr || spread == nullptr) return std::nullopt;
   const double shift = 1 + size_of(given(call, arguments.mean), 0) * spread->rms;
   if (call.result.path != "/0") return reduced(gradient, call.result, call.result.path == "/1" ? shift : 1);
@@ -110,22 +110,22 @@ std::optional<Summed> batch_norm_backward(const SummedCall& call) { return norm_
 std::optional<Summed> group_norm_backward(const SummedCall& call) { return norm_backward(call, {"/2", "/3", "/4"}); }
 
 std::optional<Summed> softmax_backward(const SummedCall& call) {
-  const CallTensor *gradient = given(call, "/0"), *output = given(call, "/1");
+  const SummedTensor *gradient = given(call, "/0"), *output = given(call, "/1");
   if (gradient == nullptr || output == nullptr) return std::nullopt;
   return Summed{.scale = 2 * output->rms * gradient->max_abs};
 }
 std::optional<Summed> log_softmax(const SummedCall& call) {
-  const CallTensor* x = given(call, "/0");
+  const SummedTensor* x = given(call, "/0");
   return x == nullptr ? std::nullopt : std::optional(Summed{.scale = 2 * x->rms});
 }
 std::optional<Summed> log_softmax_backward(const SummedCall& call) {
-  const CallTensor* gradient = given(call, "/0");
+  const SummedTensor* gradient = given(call, "/0");
   return gradient == nullptr ? std::nullopt : std::optional(Summed{.scale = 2 * gradient->rms});
 }
 // Gradients of the products of queries and keys pass a softmax, which takes from each row its mean.
 std::optional<Summed> attention_backward(const SummedCall& call) {
-  const CallTensor *gradient = given(call, "/0"), *query = given(call, "/1"), *key = given(call, "/2"),
-                   *value = given(call, "/3");
+  const SummedTensor *gradient = given(call, "/0"), *query = given(call, "/1"), *key = given(call, "/2"),
+                     *value = given(call, "/3");
   if (gradient == nullptr || query == nullptr || key == nullptr || value == nullptr || query->shape.size() != 4)
     return std::nullopt;
   const double row = 2 * std::sqrt(length(*query, 3)) * gradient->rms * value->rms;
@@ -138,7 +138,7 @@ struct Entry {
   std::string_view op;
   std::optional<Summed> (*summed)(const SummedCall&);
 };
-constexpr Entry kTable[] = {
+constexpr Entry kSummed[] = {
     {"sum", sum},
     {"nansum", sum},
     {"mean", mean},
@@ -188,22 +188,22 @@ constexpr Entry kTable[] = {
 
 }  // namespace
 
-std::optional<CallTensor> call_tensor(std::string_view path, const TensorRecord& record) {
+std::optional<SummedTensor> summed_tensor(std::string_view path, const TensorRecord& record) {
   const Stats& stats = record.fingerprint.stats;
   if (!record.has_fingerprint || stats.finite() == 0) return std::nullopt;
-  return CallTensor{.path = path,
-                    .shape = record.shape,
-                    .count = static_cast<double>(stats.count),
-                    .rms = stats.l2 / std::sqrt(static_cast<double>(stats.finite())),
-                    .max_abs = stats.max_abs};
+  return SummedTensor{.path = path,
+                      .shape = record.shape,
+                      .count = static_cast<double>(stats.count),
+                      .rms = stats.l2 / std::sqrt(static_cast<double>(stats.finite())),
+                      .max_abs = stats.max_abs};
 }
 
 std::optional<Summed> summed_in(const SummedCall& call) {
   constexpr std::string_view kForeach = "_foreach_";
   std::string_view name = plain_op(call.op);
   if (name.starts_with(kForeach)) name.remove_prefix(kForeach.size());
-  const auto found = std::ranges::find(kTable, name, &Entry::op);
-  return found == std::end(kTable) ? std::nullopt : found->summed(call);
+  const auto found = std::ranges::find(kSummed, name, &Entry::op);
+  return found == std::end(kSummed) ? std::nullopt : found->summed(call);
 }
 
 }  // namespace ttap

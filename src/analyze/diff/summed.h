@@ -12,21 +12,22 @@
 namespace ttap {
 
 // An argument or a result of a call.
-struct CallTensor {
+struct SummedTensor {
   std::string_view path = {};  // "/0"; of a list its place in the call only
   std::span<const int64_t> shape = {};
   double count = 0;
   double rms = 0;
   double max_abs = 0;
 };
-std::optional<CallTensor> call_tensor(std::string_view path, const TensorRecord& record);  // none without statistics
+std::optional<SummedTensor> summed_tensor(std::string_view path,
+                                          const TensorRecord& record);  // none without statistics
 
 struct SummedCall {
   std::string_view op = {};    // aten::add.Tensor
   std::string_view text = {};  // its arguments
-  std::span<const CallTensor> given = {};
-  std::span<const CallTensor> made = {};
-  CallTensor result = {};  // the one of those that is asked about
+  std::span<const SummedTensor> given = {};
+  std::span<const SummedTensor> made = {};
+  SummedTensor result = {};  // the one of those that is asked about
 };
 
 // Sizes are root mean squares over the elements of the result.

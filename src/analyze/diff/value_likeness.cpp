@@ -4,12 +4,13 @@
 #include <cmath>
 #include <limits>
 
+#include "analyze/diff/side.h"
 #include "analyze/diff/tolerance.h"
 
 namespace ttap {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 // Times what the dtype lets an error be as a whole.
 constexpr double kNear = 50;
 constexpr double kMostNear = 0.1;
@@ -19,10 +20,8 @@ constexpr double kSameSum = 1e-13;
 double apart(double x, double y, double size) {
   if (x == y) return 0;
   const double difference = std::abs(x - y) / size;
-  return std::isfinite(difference) ? difference : kInfinite;
+  return std::isfinite(difference) ? difference : kUnlimited;
 }
-
-DType dtype_of(const TensorRecord& record) { return record.true_dtype.value_or(record.dtype); }
 
 // The most that an error may be as a whole.
 double rounding_of(const TensorRecord& a, const TensorRecord& b) {
@@ -32,9 +31,9 @@ double rounding_of(const TensorRecord& a, const TensorRecord& b) {
 }  // namespace
 
 double distance_of(const TensorRecord& a, const TensorRecord& b) {
-  if (!a.has_fingerprint || !b.has_fingerprint) return kInfinite;
+  if (!a.has_fingerprint || !b.has_fingerprint) return kUnlimited;
   const Stats &x = a.fingerprint.stats, &y = b.fingerprint.stats;
-  if (x.count != y.count || x.nan != y.nan || x.pos_inf != y.pos_inf || x.neg_inf != y.neg_inf) return kInfinite;
+  if (x.count != y.count || x.nan != y.nan || x.pos_inf != y.pos_inf || x.neg_inf != y.neg_inf) return kUnlimited;
   const double largest = std::max(x.max_abs, y.max_abs);
   return std::max({apart(x.l1, y.l1, std::max(x.l1, y.l1)), apart(x.l2, y.l2, std::max(x.l2, y.l2)),
                    apart(x.min, y.min, largest), apart(x.max, y.max, largest), apart(x.mean, y.mean, largest)});

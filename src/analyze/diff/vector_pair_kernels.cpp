@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "analyze/diff/pair_kernels.h"
+#include "core/cpu_features.h"
 #include "core/element.h"
 
 // Of the x86 targets those that the API names; of the others the fixed-size ones.
@@ -23,12 +24,11 @@ namespace ttap {
 #if HWY_ARCH_X86
 
 const PairKernels* vector_pair_kernels(SimdPath limit) {
-  static const int64_t supported = hwy::SupportedTargets();
 #if HWY_TARGETS & HWY_AVX3
-  if (limit != SimdPath::kAvx2 && (supported & HWY_AVX3) != 0) return &pairs::N_AVX3::kKernels;
+  if (limit != SimdPath::kAvx2 && cpu_features().avx512) return &pairs::N_AVX3::kKernels;
 #endif
 #if HWY_TARGETS & HWY_AVX2
-  if ((supported & HWY_AVX2) != 0) return &pairs::N_AVX2::kKernels;
+  if (cpu_features().avx2) return &pairs::N_AVX2::kKernels;
 #endif
   return nullptr;
 }

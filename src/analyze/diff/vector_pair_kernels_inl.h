@@ -445,7 +445,7 @@ void distance(const std::byte* from_a, const std::byte* from_b, size_t count, do
 
 constexpr PairKernels kKernels = {HWY_TARGET == HWY_AVX3   ? "avx512"
                                   : HWY_TARGET == HWY_AVX2 ? "avx2"
-                                                           : "vector",
+                                                           : "neon",
                                   compare,
                                   count_ulps,
                                   widen<DType::kF32, float>,

@@ -14,8 +14,8 @@ namespace ttap::cuda {
 inline constexpr double kHuge = 0x1p900;
 inline constexpr double kHugeRoot = 0x1p450;  // and the squares of what is not as large as this
 // Others are summed in units of this; what is squared, in units of its root.
-inline constexpr double kUnit = 0x1p64;
-inline constexpr double kUnitRoot = 0x1p32;
+inline constexpr double kHugeUnit = 0x1p64;
+inline constexpr double kHugeUnitRoot = 0x1p32;
 
 TTAP_HD inline DoubleSum scaled(const DoubleSum& sum, double power_of_two) {
   return {sum.high * power_of_two, sum.rest * power_of_two};
@@ -40,13 +40,13 @@ TTAP_HD inline bool is_in_units(const DoubleSum& sum) {
 }
 
 TTAP_HD inline DoubleSum in_units(const DoubleSum& sum) {
-  return is_in_units(sum) ? DoubleSum{sum.high, with_mark(sum.rest, false)} : scaled(sum, 1 / kUnit);
+  return is_in_units(sum) ? DoubleSum{sum.high, with_mark(sum.rest, false)} : scaled(sum, 1 / kHugeUnit);
 }
 // To be handed on.
 TTAP_HD inline DoubleSum out_of_units(const DoubleSum& sum) {
   const DoubleSum whole = exact_sum(sum.high, sum.rest);
   const bool stays = !(fabs(whole.high) < kLeastInUnits);
-  const DoubleSum out = stays ? whole : scaled(whole, kUnit);
+  const DoubleSum out = stays ? whole : scaled(whole, kHugeUnit);
   return {out.high, with_mark(out.rest, stays)};
 }
 
@@ -75,8 +75,8 @@ struct HugeBatch {
     if (fabs(distance) < kHuge)
       plain_sum += distance;
     else
-      sum += distance * (1 / kUnit);
-    const double root = distance * (1 / kUnitRoot);
+      sum += distance * (1 / kHugeUnit);
+    const double root = distance * (1 / kHugeUnitRoot);
     squares = fma(root, root, squares);
   }
 };

@@ -85,7 +85,7 @@ struct ShiftedSums {
 // Adds what was huge. `squares_in_units` is called where the others' squares need it.
 template <class Squares>
 TTAP_HD inline void finish_huge(LaneSums& sums, const HugeSums& huge, const Squares& squares_in_units) {
-  if (huge.sum.high != 0) sums.sum = out_of_units(scaled(sums.sum, 1 / kUnit) + huge.sum);
+  if (huge.sum.high != 0) sums.sum = out_of_units(scaled(sums.sum, 1 / kHugeUnit) + huge.sum);
   if (fabs(sums.squares.high) < kOrdinary && fabs(sums.squares.rest) < kOrdinary && huge.squares.high == 0) return;
   sums.squares = out_of_units(squares_in_units() + huge.squares);
 }
@@ -103,7 +103,7 @@ TTAP_HD inline void set_sums_about(LaneSums& sums, double centre, const ShiftedS
   sums.squares = squares + delta * twice;
   if constexpr (MAY_BE_HUGE)
     finish_huge(sums, huge, [&] {
-      return scaled(squares, 1 / kUnit) + scaled(delta, 1 / kUnitRoot) * scaled(twice, 1 / kUnitRoot);
+      return scaled(squares, 1 / kHugeUnit) + scaled(delta, 1 / kHugeUnitRoot) * scaled(twice, 1 / kHugeUnitRoot);
     });
 }
 
@@ -128,7 +128,8 @@ TTAP_HD inline void set_sums_of_few(LaneSums& sums, const ShiftedSums& found, co
   sums.squares = squares_about(found.shift, found.sum, found.squares);
   if constexpr (MAY_BE_HUGE)
     finish_huge(sums, huge, [&] {
-      return squares_about(found.shift * (1 / kUnitRoot), found.sum * (1 / kUnitRoot), found.squares * (1 / kUnit));
+      return squares_about(found.shift * (1 / kHugeUnitRoot), found.sum * (1 / kHugeUnitRoot),
+                           found.squares * (1 / kHugeUnit));
     });
 }
 

@@ -2,18 +2,17 @@
 
 #include <algorithm>
 
+#include "core/json.h"
 #include "quant/format_json.h"
 
 namespace ttap {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 static_assert(kDeepestNote == kDeepestDescription + 2, "the list and its items are around the descriptions");
 
 // The description is an object there, so that nobody has to read JSON in a text in JSON in a text.
 Json json_of(const TensorRecord& record) {
-  Json description = parse_shallow(record.group);
+  Json description = parse_json(record.group, kDeepestDescription);
   return {{"name", record.name},
           {"call", record.call},
           {"role", record.role},
@@ -33,11 +32,11 @@ std::string text_at(const Json& object, const char* name) {
 std::string make_groups_note(std::span<const TensorRecord> groups) {
   Json list = Json::array();
   for (const TensorRecord& record : groups) list.push_back(json_of(record));
-  return list.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(list);
 }
 
 Status add_groups(std::string_view text, ForeignTensors& tensors) {
-  return add_groups(parse_shallow(text, kDeepestNote), tensors);
+  return add_groups(parse_json(text, kDeepestNote), tensors);
 }
 
 Status add_groups(const Json& list, ForeignTensors& tensors) {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "core/element.h"
+#include "core/json.h"
 #include "quant/format_json.h"
 #include "store/foreign/group_note.h"
 #include "store/foreign/npy.h"
@@ -19,8 +19,6 @@ namespace ttap {
 namespace {
 
 namespace fs = std::filesystem;
-using json = nlohmann::ordered_json;
-
 constexpr std::string_view kIndexName = "index.json";
 constexpr std::string_view kFormat = "ttap-npy";
 constexpr int kVersion = 1;
@@ -39,17 +37,17 @@ struct IndexEntry {
 
 struct Index {
   std::vector<IndexEntry> entries;
-  json groups;
+  Json groups;
 };
 
 // The text under `name`, nothing when it is absent or not a string.
-std::optional<std::string> text_of(const json& object, const char* name) {
+std::optional<std::string> text_of(const Json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end() || !found->is_string()) return std::nullopt;
   return found->get<std::string>();
 }
 
-Result<IndexEntry> parse_entry(const json& item, const fs::path& path) {
+Result<IndexEntry> parse_entry(const Json& item, const fs::path& path) {
   if (!item.is_object()) return corrupt_index(path, "an entry of 'tensors' is not an object");
   const auto key = text_of(item, "key"), file = text_of(item, "file"), dtype = text_of(item, "dtype");
   if (!key || !file || !dtype) return corrupt_index(path, "an entry lacks its key, file or dtype");
@@ -78,7 +76,7 @@ Result<Index> read_index(const fs::path& path) {
   TTAP_ASSIGN(const auto file, MappedFile::open(path));
   const auto bytes = file->bytes();
   // Around the list of groups is the index itself.
-  json index = parse_shallow({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, kDeepestNote + 1);
+  Json index = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, kDeepestNote + 1);
   if (!index.is_object() || text_of(index, "format") != kFormat)
     return corrupt_index(path, "not the index of a folder of .npy files");
   const auto version = index.find("version");
@@ -89,7 +87,7 @@ Result<Index> read_index(const fs::path& path) {
 
   Index found;
   std::unordered_set<std::string> keys;
-  for (const json& item : *tensors) {
+  for (const Json& item : *tensors) {
     TTAP_ASSIGN(IndexEntry entry, parse_entry(item, path));
     if (!keys.insert(entry.key).second)
       return corrupt_index(path, fmt::format("the key '{}' is there twice", printable(entry.key)));
@@ -193,7 +191,7 @@ Status write_npy_folder(const fs::path& folder, std::span<const NamedTensor> ten
   if (!failure) fs::create_directories(partial, failure);
   if (failure) return failed("cannot create the folder", failure);
 
-  json list = json::array();
+  Json list = Json::array();
   const auto write_files = [&]() -> Status {
     for (const NamedTensor& tensor : tensors) {
       const std::string file = file_name_of(tensor.key) + ".npy";
@@ -202,12 +200,12 @@ Status write_npy_folder(const fs::path& folder, std::span<const NamedTensor> ten
       if (npy_lacks(dtype) && tensor.codes) view.dtype = npy_bytes_dtype(dtype);
       TTAP_TRY(write_npy(partial / file, view));
       const DType stored = npy_stored_dtype(view.dtype);
-      json entry = {{"key", tensor.key}, {"file", file}, {"dtype", name(stored)}};
+      Json entry = {{"key", tensor.key}, {"file", file}, {"dtype", name(stored)}};
       if (stored != dtype) entry[tensor.codes ? "bytes_of" : "true_dtype"] = name(dtype);
       list.push_back(std::move(entry));
     }
-    json index = {{"format", kFormat}, {"version", kVersion}, {"tensors", std::move(list)}};
-    if (!groups.empty()) index["groups"] = json::parse(groups);
+    Json index = {{"format", kFormat}, {"version", kVersion}, {"tensors", std::move(list)}};
+    if (!groups.empty()) index["groups"] = parse_json(groups);
     const std::string text = index.dump(1) + "\n";
     TTAP_ASSIGN(OutputFile file, OutputFile::create(partial / kIndexName));
     TTAP_TRY(file.write(std::as_bytes(std::span(text))));

@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
 constexpr size_t kLengthBytes = 8;
-constexpr size_t kAlignment = 64;
+constexpr size_t kHeaderAlignment = 64;
 constexpr std::string_view kDTypeNote = "ttap.dtype.";
 
 Error corrupt(std::string message, uint64_t offset) {
@@ -194,7 +194,7 @@ Status write_safetensors(const std::filesystem::path& path, std::span<const Name
   }
   if (!notes.empty()) header += fmt::format(R"("__metadata__":{}{})", notes.dump(), body.empty() ? "" : ",");
   header += body + "}";
-  header.append((kAlignment - (kLengthBytes + header.size()) % kAlignment) % kAlignment, ' ');
+  header.append((kHeaderAlignment - (kLengthBytes + header.size()) % kHeaderAlignment) % kHeaderAlignment, ' ');
   if (header.size() > kMaxHeader)
     return Error{.code = ErrorCode::kTooLarge,
                  .message = fmt::format("a header of {} bytes; the format allows {}", header.size(), kMaxHeader),

@@ -14,7 +14,7 @@ namespace {
 using zip::load;
 using Bytes = std::span<const std::byte>;
 
-Error corrupt(std::string message, uint64_t offset) {
+Error corrupt_zip(std::string message, uint64_t offset) {
   return {.code = ErrorCode::kCorrupt, .message = std::move(message), .offset = offset};
 }
 
@@ -61,22 +61,22 @@ Result<Directory> find_directory(Bytes bytes) {
     const size_t locator = end - zip::kLocator64Size;
     const auto at = load<uint64_t>(bytes, locator + 8);
     if (at != locator - zip::kEnd64Size || load<uint32_t>(bytes, at) != zip::kEnd64Mark)
-      return corrupt("the zip64 end record is not where its locator says", locator);
+      return corrupt_zip("the zip64 end record is not where its locator says", locator);
     const Directory large{.begin = load<uint64_t>(bytes, at + 48),
                           .size = load<uint64_t>(bytes, at + 40),
                           .count = load<uint64_t>(bytes, at + 32)};
     const bool agree = (directory.begin == zip::kSee64 || directory.begin == large.begin) &&
                        (directory.size == zip::kSee64 || directory.size == large.size) &&
                        (directory.count == zip::kSee64Short || directory.count == large.count);
-    if (!agree) return corrupt("the two end records of the zip archive disagree", at);
+    if (!agree) return corrupt_zip("the two end records of the zip archive disagree", at);
     directory = large;
     directory_end = at;
   } else if (wants64) {
-    return corrupt("the zip archive lacks its zip64 end record", end);
+    return corrupt_zip("the zip archive lacks its zip64 end record", end);
   }
   if (directory.begin > directory_end || directory_end - directory.begin != directory.size ||
       directory.count > directory.size / zip::kCentralSize)
-    return corrupt("the end record of the zip archive does not fit its directory", end);
+    return corrupt_zip("the end record of the zip archive does not fit its directory", end);
   return directory;
 }
 
@@ -90,7 +90,7 @@ Status apply_extra64(Bytes extra, std::span<uint64_t* const> fields, uint64_t of
       Bytes rest = extra.subspan(at + 4, size);
       for (uint64_t* field : fields) {
         if (*field != zip::kSee64) continue;
-        if (rest.size() < 8) return corrupt("a zip64 field is missing", offset);
+        if (rest.size() < 8) return corrupt_zip("a zip64 field is missing", offset);
         *field = load<uint64_t>(rest, 0);
         rest = rest.subspan(8);
       }
@@ -98,7 +98,7 @@ Status apply_extra64(Bytes extra, std::span<uint64_t* const> fields, uint64_t of
     }
     at += 4u + size;
   }
-  return corrupt("a zip64 field is missing", offset);
+  return corrupt_zip("a zip64 field is missing", offset);
 }
 
 // One entry with where its header begins, for the overlap check.
@@ -113,7 +113,7 @@ Result<Placed> read_entry(Bytes bytes, const Directory& directory, uint64_t& at)
   const uint64_t record = at;
   const uint64_t limit = directory.begin + directory.size;
   if (limit - at < zip::kCentralSize || load<uint32_t>(bytes, at) != zip::kCentralMark)
-    return corrupt("the central directory of the zip archive is damaged", record);
+    return corrupt_zip("the central directory of the zip archive is damaged", record);
   const auto flags = load<uint16_t>(bytes, at + 8), method = load<uint16_t>(bytes, at + 10);
   const auto crc = load<uint32_t>(bytes, at + 16);
   uint64_t stored = load<uint32_t>(bytes, at + 20), size = load<uint32_t>(bytes, at + 24);
@@ -122,7 +122,7 @@ Result<Placed> read_entry(Bytes bytes, const Directory& directory, uint64_t& at)
                comment_size = load<uint16_t>(bytes, at + 32);
   at += zip::kCentralSize;
   if (limit - at < name_size + extra_size + comment_size)
-    return corrupt("the central directory of the zip archive is damaged", record);
+    return corrupt_zip("the central directory of the zip archive is damaged", record);
   const std::string_view name = text_at(bytes, at, name_size);
   uint64_t* const fields[] = {&size, &stored, &local};
   TTAP_TRY(apply_extra64(bytes.subspan(at + name_size, extra_size), fields, record));
@@ -137,19 +137,19 @@ Result<Placed> read_entry(Bytes bytes, const Directory& directory, uint64_t& at)
                  .message = fmt::format("'{}' in the zip archive is compressed", printable(name)),
                  .offset = record,
                  .hint = "torch.save does not compress; save it again, or repack it with `zip -0`"};
-  if (stored != size) return corrupt(fmt::format("'{}' states two sizes", printable(name)), record);
+  if (stored != size) return corrupt_zip(fmt::format("'{}' states two sizes", printable(name)), record);
   if (local > directory.begin || directory.begin - local < zip::kLocalSize ||
       load<uint32_t>(bytes, local) != zip::kLocalMark)
-    return corrupt(fmt::format("'{}' is not where the directory says", printable(name)), record);
+    return corrupt_zip(fmt::format("'{}' is not where the directory says", printable(name)), record);
 
   const auto local_flags = load<uint16_t>(bytes, local + 6);
   const uint64_t data = local + zip::kLocalSize + load<uint16_t>(bytes, local + 26) + load<uint16_t>(bytes, local + 28);
   if (data > directory.begin || directory.begin - data < size)
-    return corrupt(fmt::format("'{}' reaches into the directory", printable(name)), local);
+    return corrupt_zip(fmt::format("'{}' reaches into the directory", printable(name)), local);
   if (load<uint16_t>(bytes, local + 26) != name_size || text_at(bytes, local + zip::kLocalSize, name_size) != name ||
       load<uint16_t>(bytes, local + 8) != 0 || (local_flags & zip::kEncrypted) ||
       (!(local_flags & zip::kHasDescriptor) && load<uint32_t>(bytes, local + 14) != crc))
-    return corrupt(fmt::format("'{}' differs from what the directory says", printable(name)), local);
+    return corrupt_zip(fmt::format("'{}' differs from what the directory says", printable(name)), local);
   return Placed{{name, bytes.subspan(data, size), data, crc}, local, data + size};
 }
 
@@ -168,17 +168,17 @@ Result<ZipArchive> ZipArchive::open(std::span<const std::byte> bytes) {
   for (uint64_t i = 0; i < directory.count; ++i) {
     TTAP_ASSIGN(Placed entry, read_entry(bytes, directory, at));
     if (!archive.by_name_.emplace(entry.entry.name, i).second)
-      return corrupt(fmt::format("'{}' is in the zip archive twice", printable(entry.entry.name)), entry.begin);
+      return corrupt_zip(fmt::format("'{}' is in the zip archive twice", printable(entry.entry.name)), entry.begin);
     archive.entries_.push_back(entry.entry);
     placed.push_back(entry);
   }
   if (at != directory.begin + directory.size)
-    return corrupt("the central directory of the zip archive has more entries than it says", at);
+    return corrupt_zip("the central directory of the zip archive has more entries than it says", at);
 
   std::ranges::sort(placed, {}, &Placed::begin);
   for (size_t i = 1; i < placed.size(); ++i)
     if (placed[i].begin < placed[i - 1].end)
-      return corrupt(
+      return corrupt_zip(
           fmt::format("'{}' overlaps '{}'", printable(placed[i].entry.name), printable(placed[i - 1].entry.name)),
           placed[i].begin);
   archive.has_checksums_ = std::ranges::any_of(archive.entries_, [](const ZipEntry& entry) { return entry.crc != 0; });
@@ -194,7 +194,7 @@ Status ZipArchive::verify(const ZipEntry& entry) const {
   if (!has_checksums_) return {};
   const auto crc = ::crc32_z(0, reinterpret_cast<const Bytef*>(entry.data.data()), entry.data.size());
   if (crc == entry.crc) return {};
-  return corrupt(fmt::format("'{}': its checksum does not hold", printable(entry.name)), entry.offset);
+  return corrupt_zip(fmt::format("'{}': its checksum does not hold", printable(entry.name)), entry.offset);
 }
 
 }  // namespace ttap

@@ -9,7 +9,7 @@ namespace {
 
 using zip::append;
 
-constexpr size_t kAlignment = 64;
+constexpr size_t kEntryAlignment = 64;
 constexpr uint16_t kPlainVersion = 20, k64Version = 45;
 
 bool is_large(uint64_t value) { return value >= zip::kSee64; }
@@ -43,7 +43,7 @@ Status ZipWriter::begin_entry(std::string_view name, uint64_t size) {
   const bool large = !extra.empty();
   // "FB", the padding that torch.save puts in.
   const uint64_t unpadded = entry.header + zip::kLocalSize + name.size() + extra.size() + 4;
-  const auto padding = static_cast<uint16_t>((kAlignment - unpadded % kAlignment) % kAlignment);
+  const auto padding = static_cast<uint16_t>((kEntryAlignment - unpadded % kEntryAlignment) % kEntryAlignment);
   extra += "FB";
   append<uint16_t>(extra, padding);
   extra.append(padding, 'Z');

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 
 #include "core/element.h"
+#include "core/json.h"
 #include "store/foreign/npy.h"
 #include "store/foreign/npy_header.h"
 #include "store/foreign/utf8.h"
@@ -18,8 +18,6 @@ namespace ttap {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
 struct Found {
   NamedNodeTensor named;
   fs::path file;
@@ -43,7 +41,7 @@ std::map<std::string, DType> true_dtypes_of(const fs::path& folder) {
   const auto file = MappedFile::open(folder / kGraphIndexName);
   if (!file.ok()) return dtypes;
   const auto* text = reinterpret_cast<const char*>((*file)->bytes().data());
-  const Json index = Json::parse(text, text + (*file)->bytes().size(), nullptr, /*allow_exceptions=*/false);
+  const Json index = parse_json({text, (*file)->bytes().size()});
   if (!index.is_object() || !index.contains("files") || !index["files"].is_array()) return dtypes;
   for (const Json& entry : index["files"]) {
     if (!entry.is_object() || !entry.contains("true_dtype") || !entry.contains("file")) continue;
@@ -68,7 +66,7 @@ class FolderReader {
     // The graph itself, so that a log has its heading.
     pass_.events.push_back({.name = folder_.parent_path().filename().string(),
                             .kind = "graph",
-                            .notes = Json{{"step", parse_step_folder(folder_).value_or(0)}}.dump()});
+                            .notes = json_text(Json{{"step", parse_step_folder(folder_).value_or(0)}})});
     std::vector<Node*> ordered;
     for (auto& [name, node] : nodes_) ordered.push_back(&node);
     std::ranges::stable_sort(ordered, {}, [](const Node* node) { return node->order; });
@@ -112,8 +110,7 @@ class FolderReader {
     const auto event = static_cast<uint32_t>(pass_.events.size());
     StoredEvent call{.name = "%" + node.name,
                      .parent = 0,
-                     .notes = Json{{"op", "call_function"}, {"target", node.target}}.dump(
-                         -1, ' ', false, Json::error_handler_t::replace),
+                     .notes = json_text(Json{{"op", "call_function"}, {"target", node.target}}),
                      .returned = true};
     const auto outputs = std::ranges::count_if(node.tensors, [](const Found& f) { return f.named.role == "out"; });
     const auto turn_of = [](const Found& f) { return f.named.role == "in" ? 0 : f.named.role == "after" ? 1 : 2; };

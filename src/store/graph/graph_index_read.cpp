@@ -4,9 +4,9 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "core/element.h"
+#include "core/json.h"
 #include "store/foreign/npy.h"
 #include "store/foreign/utf8.h"
 #include "store/graph/graph_index.h"
@@ -18,10 +18,8 @@ namespace ttap {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
-constexpr std::string_view kFormat = "ttap-graph-npy";
-constexpr uint64_t kVersion = 1;
+constexpr std::string_view kGraphFormat = "ttap-graph-npy";
+constexpr uint64_t kGraphVersion = 1;
 constexpr int kDeepest = 64;
 
 std::string_view text_of(const MappedFile& file) {
@@ -84,10 +82,10 @@ class IndexReader {
   IndexReader(const fs::path& folder, StoredPass& pass) : folder_(folder), pass_(pass) {}
 
   Status read(const Json& index) {
-    if (!index.is_object() || string_at(index, "format") != kFormat)
+    if (!index.is_object() || string_at(index, "format") != kGraphFormat)
       return corrupt("not the index of a graph's folder");
-    if (number_at(index, "version", 0) != kVersion)
-      return Error{ErrorCode::kVersion, fmt::format("not version {} of the index", kVersion), place()};
+    if (number_at(index, "version", 0) != kGraphVersion)
+      return Error{ErrorCode::kVersion, fmt::format("not version {} of the index", kGraphVersion), place()};
     pass_.info.number = small_at(index, "pass", 0);
     pass_.info.started_unix_ns = number_at(index, "started_unix_ns", 0);
     const EndRecord end = end_record_from_json(
@@ -277,9 +275,9 @@ Result<std::optional<GraphIndexHead>> read_graph_index_head(const fs::path& fold
   const std::string_view text = text_of(*file);
   HeadReader reader;
   (void)Json::sax_parse(text.begin(), text.end(), &reader);
-  if (reader.format != kFormat) return std::optional<GraphIndexHead>();
-  if (reader.version != kVersion)
-    return Error{ErrorCode::kVersion, fmt::format("not version {} of the index", kVersion), path.string()};
+  if (reader.format != kGraphFormat) return std::optional<GraphIndexHead>();
+  if (reader.version != kGraphVersion)
+    return Error{ErrorCode::kVersion, fmt::format("not version {} of the index", kGraphVersion), path.string()};
   if (!reader.has_pass) return Error{ErrorCode::kCorrupt, "the index does not say which pass it is", path.string()};
   return std::optional(std::move(reader.head));
 }

@@ -3,14 +3,13 @@
 
 #include <cmath>
 
+#include "core/json.h"
 #include "quant/format_json.h"
 #include "store/graph/graph_index.h"
 #include "store/segment_writer.h"
 
 namespace ttap {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // JSON has neither NaN nor infinity.
 Json number(double value) {
@@ -41,7 +40,7 @@ constexpr int kDeepestEmbedded = 32;
 
 // Text that is JSON already; what is not, or is nested too deep, stays text.
 Json embedded(const std::string& text) {
-  Json parsed = parse_shallow(text, kDeepestEmbedded);
+  Json parsed = parse_json(text, kDeepestEmbedded);
   return parsed.is_object() ? parsed : Json(text);
 }
 
@@ -139,7 +138,7 @@ Result<std::string> to_json(const GraphIndex& index) try {
   member("files", lines_of(index.files));
   if (index.pass != nullptr) {
     const PassInfo& info = index.pass->info;
-    const Json end = Json::parse(to_json(EndRecord{.ending = info.ending, .drops = info.drops}));
+    const Json end = parse_json(to_json(EndRecord{.ending = info.ending, .drops = info.drops}));
     member("parts", Json(index.parts).dump());
     member("started", quoted(utc_text(info.started_unix_ns)));
     member("started_unix_ns", std::to_string(info.started_unix_ns));

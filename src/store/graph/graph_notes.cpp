@@ -1,16 +1,13 @@
 #include "store/graph/graph_notes.h"
 
-#include <nlohmann/json.hpp>
 #include <vector>
+
+#include "core/json.h"
 
 namespace ttap {
 namespace {
 
-using nlohmann::json;
-
-json parse(std::string_view notes) { return json::parse(notes, nullptr, /*allow_exceptions=*/false); }
-
-std::string text_of(const json& object, const char* name) {
+std::string text_of(const SortedJson& object, const char* name) {
   if (!object.is_object()) return {};
   const auto found = object.find(name);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -33,7 +30,7 @@ bool is_python_module(std::string_view name) {
 }  // namespace
 
 GraphNotes read_graph_notes(std::string_view notes) {
-  const json object = parse(notes);
+  const SortedJson object = parse_sorted_json(notes);
   GraphNotes read{.stage = text_of(object, "stage"), .part = text_of(object, "part")};
   if (object.is_object())
     if (const auto step = object.find("step"); step != object.end() && step->is_number_unsigned())
@@ -42,7 +39,7 @@ GraphNotes read_graph_notes(std::string_view notes) {
 }
 
 NodeNotes read_node_notes(std::string_view notes) {
-  const json object = parse(notes);
+  const SortedJson object = parse_sorted_json(notes);
   return {.op = text_of(object, "op"),
           .target = text_of(object, "target"),
           .module = text_of(object, "module"),
