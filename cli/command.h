@@ -36,5 +36,6 @@ void add_check(CommandLine& line, Command& command);
 void add_diff(CommandLine& line, Command& command);
 void add_export(CommandLine& line, Command& command);
 void add_recover(CommandLine& line, Command& command);
+void add_doctor(CommandLine& line, Command& command);
 
 }  // namespace ttap::cli

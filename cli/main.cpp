@@ -59,6 +59,7 @@ int run(Start start) {
   add_diff(line, command);
   add_export(line, command);
   add_recover(line, command);
+  add_doctor(line, command);
 
   if (start.argc > 1 && start.argv[1][0] != '-' && !is_verb(line, start.argv[1])) {
     print_usage_error(line, unknown_verb(line, start.argv[1]));

@@ -12,7 +12,7 @@ if(TARGET ttap_cli)
   # What `ttap run` puts in front of PYTHONPATH; `package-path` says where the Python package is.
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/package-path CONTENT "${PROJECT_SOURCE_DIR}/python\n")
   install(FILES ${PROJECT_SOURCE_DIR}/python/tensortap/launch/sitecustomize.py
- ${PROJECT_BINARY_DIR}/package-path DESTINATION share/ttap/launch COMPONENT runtime)
+    ${PROJECT_SOURCE_DIR}/python/tensortap/launch/about.py ${PROJECT_BINARY_DIR}/package-path DESTINATION share/ttap/launch COMPONENT runtime)
 endif()
 
 # A wheel: the command, and the sources of the observer for a PyTorch that it was not built with (observer_build.py).

@@ -12,6 +12,7 @@ namespace ttap {
 class DiskPace {
  public:
   enum class Rule : uint8_t { kWhileFast, kAlways };
+  static constexpr double kFastBytesPerSecond = 0.5e9;
   explicit DiskPace(Rule rule) : rule_(rule) {}
 
   bool direct() const { return direct_; }
@@ -37,7 +38,6 @@ class DiskPace {
 
   // Wide enough to forgive a hiccup of 0.2 s, small enough that a slow disk is known after one.
   static constexpr uint64_t kWindowBytes = uint64_t{128} << 20;
-  static constexpr double kFastBytesPerSecond = 0.5e9;
   static constexpr uint64_t kRestBytes = uint64_t{4} << 30;
 
  private:

@@ -1,0 +1,73 @@
+"""`ttap doctor` runs this with an interpreter: what it has of what recording needs, as JSON."""
+
+import json
+import os
+import sys
+
+sys.path.pop(0)  # this folder, whose sitecustomize.py is not for us
+
+
+def _package_path():
+    here = os.path.dirname(os.path.abspath(__file__))
+    try:
+        with open(os.path.join(here, "package-path")) as file:  # beside an installed command
+            return file.read().strip()
+    except OSError:
+        return os.path.dirname(os.path.dirname(here))
+
+
+def _about_package(facts):
+    try:
+        try:
+            import tensortap
+        except ModuleNotFoundError:
+            sys.path.append(_package_path())  # as `ttap run` does
+            import tensortap
+        facts["package"] = f"tensortap {tensortap.__version__}, {os.path.dirname(tensortap.__file__)}"
+    except Exception as error:
+        facts["package_error"] = str(error)
+
+
+def _about_torch(facts):
+    try:
+        import torch
+    except Exception as error:
+        facts["torch_error"] = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return
+    facts["torch"] = torch.__version__
+    if torch.cuda.is_available():
+        facts["torch_gpu"] = torch.cuda.get_device_name(0)
+    if "package" in facts:
+        _about_operators(facts, torch)
+
+
+def _about_operators(facts, torch):
+    from tensortap import observer_build, op_extension
+
+    version = torch.__version__
+    fits = " and ".join(op_extension.installed_versions()) or "no PyTorch"
+    if op_extension.installed_for(version) is not None:
+        how = f"observed by an extension built for PyTorch {op_extension.minor_of(version)}"
+    elif (cached := observer_build.cached(version)) is not None and cached.exists():
+        how = f"observed by an extension compiled for PyTorch {version}: {cached}"
+    elif cached is not None and (compiler := observer_build.find_compiler()) is not None:
+        how = f"observed by an extension that is compiled at first use, with {compiler}, for PyTorch {version}"
+    else:
+        facts["operators"] = (
+            f"not observed: built for {fits}, this is PyTorch {version}, and there is no C++ compiler: install g++ 12"
+        )
+        return
+    facts["sees_operators"] = True
+    facts["operators"] = how
+
+
+def main():
+    if sys.version_info < (3, 10):
+        sys.exit(1)
+    facts = {"executable": sys.executable, "version": sys.version.split()[0], "sees_operators": False}
+    _about_package(facts)
+    _about_torch(facts)
+    print(json.dumps(facts))
+
+
+main()
