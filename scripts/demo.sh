@@ -9,7 +9,8 @@ right=build/demo/right
 wrong=build/demo/wrong
 report=build/demo/report.html
 layer=encoder.layer.3.output.LayerNorm
-export PATH="$PWD/.venv/bin:$PATH" HF_HUB_DISABLE_PROGRESS_BARS=1 TRANSFORMERS_VERBOSITY=error
+# Nothing but ours is printed.
+export PATH="$PWD/.venv/bin:$PATH" HF_HUB_DISABLE_PROGRESS_BARS=1 TRANSFORMERS_VERBOSITY=error TORCH_LOGS=-all
 
 # shown CODE COMMAND…: prints the command and runs it; it must exit with CODE.
 shown() {

@@ -169,7 +169,7 @@ install_pip() {
     if ((${#missing[@]})); then
       export PIP_ROOT_USER_ACTION=ignore
       stage "installing with pip into .venv: ${missing[*]}" logged pip .venv/bin/python -m pip install \
-        --disable-pip-version-check --no-input --no-compile --retries 2 "${missing[@]}" ||
+        --disable-pip-version-check --no-input --retries 2 "${missing[@]}" ||
         give_up "pip failed; is there a network?"
     fi
     sha256sum "$list" >>$stamps
