@@ -107,7 +107,7 @@ def _digest(sources: _Sources) -> str:
     digest = hashlib.sha256()
     for file in sorted((_PACKAGE / "lib").glob(_BUILT_LIBRARY)):
         digest.update(f"{file.name} {file.stat().st_size}".encode())
-    for file in sources.files + sorted((sources.root / "src" / "torch").glob("*.h")):
+    for file in sources.files + sorted((sources.root / "src").rglob("*.h")):
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
 
