@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cuda/kernels/launch.h"
-#include "cuda/runtime.h"
+#include "cuda/runtime/runtime.h"
 #include "ttap/dtype.h"
 
 // How fast the GPU takes fingerprints, beside a kernel that only adds up the same bytes. Plain lines of text; every

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from tensortap import op_extension
+from tensortap.torch_glue import op_extension
 
 
 @contextlib.contextmanager

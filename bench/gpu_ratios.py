@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import tensortap as tap
+import tensortap.tensors.dtypes  # tells _core about the dtypes
 import torch
 from empty_observer import empty_observer
-from tensortap import _core, snapshot  # noqa: F401  # snapshot tells _core the dtypes
+from tensortap import _core
 from torch.utils._debug_mode import DebugMode
 
 
@@ -271,7 +272,7 @@ def of_probes() -> list[Row]:
             x.add_(1)
             pinned.copy_(x, non_blocking=True)
             runtime.cudaLaunchHostFunc(ctypes.c_void_p(torch.cuda.current_stream().cuda_stream), nothing, None)
-    probe = tap.Probe("x", [tap.Record(capacity=4)])
+    probe = tap.Probe("x", [tap.RecordAction(capacity=4)])
     probed = torch.cuda.CUDAGraph()
     with torch.cuda.graph(probed):
         for _ in range(many):

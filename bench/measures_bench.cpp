@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "analyze/diff/measures.h"
+#include "analyze/compare/measures.h"
 
 namespace ttap {
 namespace {

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "analyze/diff/align.h"
 #include "analyze/diff/diff.h"
 #include "core/mix64.h"
 #include "ttap/recorder.h"

@@ -10,8 +10,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import tensortap.tensors.dtypes  # noqa: F401  # tells _core about the dtypes
 import torch
-from tensortap import _core, snapshot  # noqa: F401  # snapshot tells _core the dtypes
+from tensortap import _core
 
 ROWS, COLUMNS = 4096, 4096
 ROUNDS = 7

@@ -1,13 +1,13 @@
 #include <fmt/format.h>
 
-#include "cli/check_quant.h"
-#include "cli/check_report.h"
-#include "cli/command.h"
-#include "cli/command_line.h"
-#include "cli/describe.h"
-#include "cli/error_text.h"
-#include "cli/progress.h"
-#include "report/text.h"
+#include "cli/arguments/command.h"
+#include "cli/arguments/command_line.h"
+#include "cli/check/quant.h"
+#include "cli/check/report.h"
+#include "cli/messages/describe.h"
+#include "cli/messages/error_text.h"
+#include "cli/messages/progress.h"
+#include "report/text/text.h"
 
 namespace ttap::cli {
 namespace {

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
-#include "cli/command.h"
-#include "cli/command_line.h"
-#include "cli/error_text.h"
-#include "cli/progress.h"
-#include "report/diff_report.h"
-#include "report/output_file.h"
+#include "cli/arguments/command.h"
+#include "cli/arguments/command_line.h"
+#include "cli/messages/error_text.h"
+#include "cli/messages/progress.h"
+#include "report/diff/diff_report.h"
+#include "report/text/output_file.h"
 
 namespace ttap::cli {
 namespace {

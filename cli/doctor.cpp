@@ -3,15 +3,15 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "cli/command.h"
-#include "cli/command_line.h"
-#include "cli/disk_speed.h"
-#include "cli/python_facts.h"
-#include "cli/run_environment.h"
-#include "cuda/runtime.h"
-#include "report/json_writer.h"
-#include "report/text.h"
-#include "store/disk_pace.h"
+#include "cli/arguments/command.h"
+#include "cli/arguments/command_line.h"
+#include "cli/doctor/disk_speed.h"
+#include "cli/doctor/python_facts.h"
+#include "cli/run/environment.h"
+#include "cuda/runtime/runtime.h"
+#include "report/text/json_writer.h"
+#include "report/text/text.h"
+#include "store/segment/disk_pace.h"
 #include "ttap/fingerprint.h"
 #include "ttap/version.h"
 

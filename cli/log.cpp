@@ -1,14 +1,14 @@
-#include "report/log.h"
+#include "report/log/log.h"
 
 #include <fmt/format.h>
 
-#include "cli/command.h"
-#include "cli/command_line.h"
-#include "cli/describe.h"
-#include "cli/error_text.h"
+#include "cli/arguments/command.h"
+#include "cli/arguments/command_line.h"
+#include "cli/messages/describe.h"
+#include "cli/messages/error_text.h"
 #include "cli/model_file.h"
-#include "report/log_json.h"
-#include "report/output_file.h"
+#include "report/log/log_json.h"
+#include "report/text/output_file.h"
 
 namespace ttap::cli {
 namespace {

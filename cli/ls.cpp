@@ -1,16 +1,16 @@
 #include <fmt/format.h>
 
-#include "analyze/nonfinite.h"
-#include "cli/command.h"
-#include "cli/command_line.h"
-#include "cli/coverage_list.h"
-#include "cli/describe.h"
-#include "cli/error_text.h"
-#include "cli/number_set.h"
-#include "cli/progress.h"
-#include "report/quant_picture_report.h"
-#include "report/table.h"
-#include "report/text.h"
+#include "analyze/check/nonfinite.h"
+#include "cli/arguments/command.h"
+#include "cli/arguments/command_line.h"
+#include "cli/arguments/number_set.h"
+#include "cli/coverage/list.h"
+#include "cli/messages/describe.h"
+#include "cli/messages/error_text.h"
+#include "cli/messages/progress.h"
+#include "report/tensor/quant_picture_report.h"
+#include "report/text/table.h"
+#include "report/text/text.h"
 
 namespace ttap::cli {
 namespace {

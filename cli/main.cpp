@@ -4,10 +4,10 @@
 #include <csignal>
 #include <exception>
 
-#include "analyze/similar_keys.h"
-#include "cli/command.h"
-#include "cli/command_line.h"
-#include "cli/error_text.h"
+#include "analyze/values/similar_keys.h"
+#include "cli/arguments/command.h"
+#include "cli/arguments/command_line.h"
+#include "cli/messages/error_text.h"
 #include "ttap/version.h"
 
 namespace ttap::cli {
@@ -19,7 +19,7 @@ Examples:
   ttap ls out/run                       what was recorded
   ttap log out/run                      what ran, in which order, with what result
   ttap show out/run model.layers.0.mlp  one tensor: statistics, values, histogram
-  ttap diff out/good out/bad            where two runs part, and which operator is to blame
+  ttap diff out/good out/bad            where two runs first differ, and which operator is to blame
   ttap check out/run                    the first NaN or Inf, and every later one
   ttap log out/graphs                   the nodes of torch.compile's graphs, which
                                         tap.graph_backend("out/graphs") recorded (docs/graphs.md)

@@ -1,14 +1,14 @@
 #include "cli/model_file.h"
 
-#include "report/json_reader.h"
-#include "store/mapped_file.h"
+#include "report/text/json_reader.h"
+#include "store/files/mapped_file.h"
 
 namespace ttap::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLargest = size_t{256} << 20;
+constexpr size_t kLargestModelFile = size_t{256} << 20;
 
 // What `json` has under this name, if that is of the type wanted; else something empty.
 const Json& member(const Json& json, const char* name, bool (Json::*is_wanted)() const noexcept) {
@@ -43,7 +43,7 @@ void add_module(const Json& module, ModuleClasses& classes) {
 ModuleClasses read_module_classes(const std::filesystem::path& rank_directory) {
   ModuleClasses classes;
   const auto file = MappedFile::open(rank_directory / "model.json");
-  if (!file.ok() || (*file)->bytes().size() > kLargest) return classes;
+  if (!file.ok() || (*file)->bytes().size() > kLargestModelFile) return classes;
   const auto bytes = (*file)->bytes();
   const auto json = read_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (!json.ok()) return classes;

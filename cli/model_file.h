@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "report/log.h"
+#include "report/log/log.h"
 
 namespace ttap::cli {
 

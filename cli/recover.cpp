@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include "cli/command.h"
-#include "cli/command_line.h"
-#include "cli/describe.h"
-#include "cli/error_text.h"
-#include "cli/progress.h"
-#include "report/text.h"
-#include "store/segment_writer.h"
+#include "cli/arguments/command.h"
+#include "cli/arguments/command_line.h"
+#include "cli/messages/describe.h"
+#include "cli/messages/error_text.h"
+#include "cli/messages/progress.h"
+#include "report/text/text.h"
+#include "store/segment/segment_writer.h"
 
 namespace ttap::cli {
 namespace {

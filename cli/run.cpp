@@ -6,15 +6,15 @@
 #include <cstring>
 #include <ctime>
 
-#include "cli/child_process.h"
-#include "cli/command.h"
-#include "cli/command_line.h"
-#include "cli/describe.h"
-#include "cli/error_text.h"
-#include "cli/run_environment.h"
-#include "cli/run_report.h"
-#include "report/text.h"
-#include "store/posix_file.h"
+#include "cli/arguments/command.h"
+#include "cli/arguments/command_line.h"
+#include "cli/messages/describe.h"
+#include "cli/messages/error_text.h"
+#include "cli/run/child_process.h"
+#include "cli/run/environment.h"
+#include "cli/run/report.h"
+#include "report/text/text.h"
+#include "store/files/posix_file.h"
 
 namespace ttap::cli {
 namespace fs = std::filesystem;

@@ -2,16 +2,16 @@
 
 #include <charconv>
 
-#include "analyze/nonfinite.h"
-#include "analyze/similar_keys.h"
-#include "cli/command.h"
-#include "cli/command_line.h"
-#include "cli/describe.h"
-#include "cli/progress.h"
-#include "cli/show_quant.h"
-#include "cli/show_text.h"
-#include "report/quant_picture_report.h"
-#include "report/text.h"
+#include "analyze/check/nonfinite.h"
+#include "analyze/values/similar_keys.h"
+#include "cli/arguments/command.h"
+#include "cli/arguments/command_line.h"
+#include "cli/messages/describe.h"
+#include "cli/messages/progress.h"
+#include "cli/show/quant.h"
+#include "cli/show/text.h"
+#include "report/tensor/quant_picture_report.h"
+#include "report/text/text.h"
 #include "ttap/group.h"
 
 namespace ttap::cli {

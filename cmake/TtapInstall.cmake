@@ -21,7 +21,7 @@ if(SKBUILD)
   set(observer_source observer_source)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ttap DESTINATION ${observer_source}/include COMPONENT python)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/src DESTINATION ${observer_source} COMPONENT python
-    FILES_MATCHING PATTERN "*.h" PATTERN "torch/*.cpp")
+    FILES_MATCHING PATTERN "*.h" PATTERN "torch/*.cpp" PATTERN "torch/*/*.cpp")
   install(DIRECTORY ${NB_DIR}/include ${NB_DIR}/src ${NB_DIR}/ext DESTINATION ${observer_source}/nanobind COMPONENT python
     FILES_MATCHING PATTERN "*.h" PATTERN "*.cpp")
   find_path(fmt_include fmt/format.h REQUIRED)

@@ -3,11 +3,11 @@
 #include <string>
 #include <string_view>
 
+#include "analyze/compare/tolerance.h"
 #include "analyze/diff/align.h"
-#include "analyze/diff/pass_pairs.h"
-#include "analyze/diff/placements.h"
-#include "analyze/diff/shards.h"
-#include "analyze/diff/tolerance.h"
+#include "analyze/diff/ranks/placements.h"
+#include "analyze/diff/ranks/shards.h"
+#include "analyze/diff/sides/pass_pairs.h"
 
 // Everything a person or another program writes down for a diff: the first byte says what it is.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

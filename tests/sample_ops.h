@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/op_name.h"
-#include "store/run_layout.h"
-#include "store/segment_writer.h"
+#include "store/segment/segment_writer.h"
+#include "store/sources/run_layout.h"
 #include "ttap/fingerprint.h"
 #include "ttap/tensor_view.h"
 

@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "store/run_layout.h"
-#include "store/segment_writer.h"
+#include "store/segment/segment_writer.h"
+#include "store/sources/run_layout.h"
 #include "ttap/fingerprint.h"
 #include "ttap/tensor_view.h"
 

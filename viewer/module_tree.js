@@ -12,7 +12,7 @@ function new_node(name, path, parent) {
     rows: [],
     first: 0,
     end: 0,
-    parted: 0,
+    differing: 0,
     introduced: 0,
     worst: null,
     open: false,
@@ -43,11 +43,11 @@ function build_tree(data) {
     if (done) {
       node.end = place;
       for (const child of node.children.values()) {
-        node.parted += child.parted;
+        node.differing += child.differing;
         node.introduced += child.introduced;
       }
       for (const row of node.rows) {
-        if (['diverged', 'inconclusive', 'shape mismatch'].includes(row.verdict)) ++node.parted;
+        if (['diverged', 'inconclusive', 'shape mismatch'].includes(row.verdict)) ++node.differing;
         if (data.introduced_ids.has(row.id)) ++node.introduced;
       }
       continue;
@@ -146,12 +146,12 @@ function draw_module_tree(data, root) {
             'div', {
               class: 'tree-row',
               style: `--level:${level}`,
-              title: `${end.path}: ${counted(end.parted, 'tensor')} of ${count_text(total)} differ`
+              title: `${end.path}: ${counted(end.differing, 'tensor')} of ${count_text(total)} differ`
             },
             caret, swatch(end.worst), make('span', {class: 'mono tree-name'}, label), mark(end.introduced),
             make(
-                'span', {class: 'tree-count'}, end.parted ? make('b', {}, count_text(end.parted)) : null,
-                `${end.parted ? '/' : ''}${count_text(total)}`),
+                'span', {class: 'tree-count'}, end.differing ? make('b', {}, count_text(end.differing)) : null,
+                `${end.differing ? '/' : ''}${count_text(total)}`),
             make('span', {class: 'tree-error'}, error_text(end.worst))),
         group);
     item.fold = (open) => {

@@ -31,9 +31,9 @@ function draw_sides(report) {
 
 function draw_summary(data) {
   const {report, first} = data;
-  const parted = report.verdict === 'diverged' || report.verdict === 'shape mismatch';
+  const diverged = report.verdict === 'diverged' || report.verdict === 'shape mismatch';
   const sure = report.verdict === 'identical' || report.verdict === 'within tolerance';
-  const tone = parted ? '--diverged' : sure ? '--within' : '--inconclusive';
+  const tone = diverged ? '--diverged' : sure ? '--within' : '--inconclusive';
   const box = make(
       'div', {class: 'verdict', style: `--tone: var(${tone})`},
       make('p', {class: 'eyebrow'}, verdict_pill(report.verdict || 'unknown')),

@@ -3,7 +3,7 @@
     python find_compiler_bug.py [DIRECTORY]
 
 A small transformer is compiled by a backend that fuses an activation wrongly. Every graph runs twice, compiled and
-node by node; they part, and what is left in the end is a script of one node. For a real compiler it is one word:
+node by node; they differ, and what is left in the end is a script of one node. For a real compiler it is one word:
 `tap.graph_backend("dump/", inner="inductor")`.
 """
 

@@ -33,7 +33,7 @@ class ProbeConfig:
     def probe(self, name: str, expected: torch.Tensor | None = None) -> tap.Probe:
         actions = [
             tap.Print(max_items=4, enabled=self.show),
-            tap.Record(capacity=self.capacity, enabled=self.record),
+            tap.RecordAction(capacity=self.capacity, enabled=self.record),
             tap.Compare(expected, rtol=1e-3, atol=1e-3, enabled=self.compare and expected is not None),
         ]
         # Without a GPU there are no graphs: then every call is looked at.

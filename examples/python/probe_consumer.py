@@ -39,7 +39,7 @@ def main() -> None:
     torch.manual_seed(0)
     weight = torch.randn(64, 64, device=DEVICE) / 8
     state = torch.randn(4, 64, device=DEVICE)
-    probe = tap.Probe("state", [tap.Record(capacity=4)], mode="capture" if GPU else "always")
+    probe = tap.Probe("state", [tap.RecordAction(capacity=4)], mode="capture" if GPU else "always")
 
     def step() -> None:
         state.copy_(probe(torch.tanh(state @ weight) + 0.5 * state))

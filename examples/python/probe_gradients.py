@@ -15,7 +15,7 @@ DEVICE = "cuda" if GPU else "cpu"
 
 
 def probe(name: str) -> tap.Probe:
-    return tap.Probe(name, [tap.Record(capacity=4)], mode="capture" if GPU else "always")
+    return tap.Probe(name, [tap.RecordAction(capacity=4)], mode="capture" if GPU else "always")
 
 
 def main() -> None:

@@ -60,8 +60,8 @@ def main() -> None:
     print("inside a CUDA graph" if GPU else "no GPU: on the CPU, call by call")
     torch.manual_seed(0)
     mode: tap.literals.ProbeMode = "capture" if GPU else "always"
-    hidden = tap.Probe("hidden", [tap.Record(capacity=8)], mode=mode)
-    out = tap.Probe("out", [tap.Record(capacity=8, level="fingerprint")], mode=mode)
+    hidden = tap.Probe("hidden", [tap.RecordAction(capacity=8)], mode=mode)
+    out = tap.Probe("out", [tap.RecordAction(capacity=8, level="fingerprint")], mode=mode)
     first, second = nn.Linear(16, 32, device=DEVICE), nn.Linear(32, 4, device=DEVICE)
     x = torch.randn(8, 16, device=DEVICE)
 

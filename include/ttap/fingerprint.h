@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -66,3 +68,9 @@ TTAP_API Fingerprint fingerprint(const TensorView& view, const FingerprintOption
 TTAP_API std::string_view simd_path_name(SimdPath wanted = SimdPath::kBest);
 
 }  // namespace ttap
+
+// For maps and sets.
+template <>
+struct std::hash<ttap::Hash128> {
+  size_t operator()(const ttap::Hash128& bits) const { return bits.low; }
+};

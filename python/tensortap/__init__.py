@@ -12,16 +12,43 @@
 Importing the package does not import PyTorch; recording and loading do.
 """
 
-from tensortap import literals, quant
+from typing import TYPE_CHECKING
+
+from tensortap import literals
 from tensortap.comparing import Diff, TensorDiff, diff
-from tensortap.graph.backend import GraphBackend, GraphSeen, graph_backend
-from tensortap.graph.mismatch import GraphMismatch, Mismatch, SearchLimits, Tolerance
-from tensortap.probe import Probe, drain_records
-from tensortap.probe_actions import Compare, CompareFailed, Print, Record, Snapshot
-from tensortap.quant.capturing import capture_quantized
-from tensortap.reading import EventRecord, FormatError, Pass, Passes, Rank, Run, TensorRecord, Use, load_pass, open
-from tensortap.recording import Recording, record
-from tensortap.tracing import Trace, trace
+from tensortap.lazy_import import importer
+from tensortap.reading import FormatError, Pass, Passes, Rank, Run, load_pass, open
+from tensortap.records import EventRecord, TensorRecord, Use
+
+if TYPE_CHECKING:
+    from tensortap import quant
+    from tensortap.graph.backend import GraphBackend, graph_backend
+    from tensortap.graph.check.difference import SearchLimits, Tolerance
+    from tensortap.graph.check.mismatch import GraphMismatch, Mismatch
+    from tensortap.graph.graph_session import GraphSeen
+    from tensortap.modules.quant_pieces import capture_quantized
+    from tensortap.probe.actions import Compare, Print, RecordAction
+    from tensortap.probe.probe import Probe, drain_records
+    from tensortap.probe.snapshot import CompareFailed, Snapshot
+    from tensortap.recording import Recording, record
+    from tensortap.tracing import Trace, trace
+else:
+    __getattr__ = importer(
+        "tensortap",
+        {
+            "tensortap.quant": (),
+            "tensortap.graph.backend": ("GraphBackend", "graph_backend"),
+            "tensortap.graph.check.difference": ("SearchLimits", "Tolerance"),
+            "tensortap.graph.check.mismatch": ("GraphMismatch", "Mismatch"),
+            "tensortap.graph.graph_session": ("GraphSeen",),
+            "tensortap.modules.quant_pieces": ("capture_quantized",),
+            "tensortap.probe.actions": ("Compare", "Print", "RecordAction"),
+            "tensortap.probe.probe": ("Probe", "drain_records"),
+            "tensortap.probe.snapshot": ("CompareFailed", "Snapshot"),
+            "tensortap.recording": ("Recording", "record"),
+            "tensortap.tracing": ("Trace", "trace"),
+        },
+    )
 
 __version__ = "0.1.0"
 
@@ -40,7 +67,7 @@ __all__ = [
     "Print",
     "Probe",
     "Rank",
-    "Record",
+    "RecordAction",
     "Recording",
     "Run",
     "SearchLimits",

@@ -1,4 +1,4 @@
-"""Comparing two recordings: where they part, and which operator is to blame."""
+"""Comparing two recordings: where they first differ, and which operator is to blame."""
 
 from __future__ import annotations
 
@@ -13,19 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensortap import _core
 from tensortap.literals import Cause, Evidence, MatchedBy, RunVerdict, Verdict
-from tensortap.tracing import Trace
-from tensortap.typed_dicts import AxisError, CallOfTensor, Measures, UsedTolerance, WorstElement
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    import numpy.typing as npt
-    import torch
-
-    from tensortap.reading import Pass, Rank, Run
-
-    Tensors: TypeAlias = Mapping[str, "torch.Tensor | npt.NDArray[Any] | Tensors"]
-    Comparable: TypeAlias = str | os.PathLike[str] | Run | Rank | Pass | Trace | Tensors
+from tensortap.typed_dicts import AxisError, CallOfTensor, Comparable, Measures, UsedTolerance, WorstElement
 
 
 @dataclass(frozen=True)
@@ -184,7 +172,7 @@ def diff(
     *,
     passes: str | None = None,
     ranks: str | None = None,
-    filter: str | None = None,
+    filter: str | Sequence[str] | None = None,
     map: str | os.PathLike[str] | Mapping[str, str] | None = None,
     shards: str | os.PathLike[str] | Mapping[str, str] | None = None,
     rtol: float | None = None,
@@ -204,8 +192,8 @@ def diff(
         A run, a rank, a pass, or one file of any format that can be read.
     passes, ranks : str, optional
         Which to compare: "3"; "3:0" for a's 3 with b's 0.
-    filter : str, optional
-        Only tensors in whose key this pattern is found.
+    filter : str or sequence of str, optional
+        Only tensors in whose key this pattern, or one of them, is found.
     map : path or mapping, optional
         Regexes and replacements that turn b's keys into a's.
     shards : path or mapping, optional
@@ -235,7 +223,7 @@ def diff(
                 _path(b, stack),
                 passes=passes or "",
                 ranks=ranks or "",
-                filter=filter or "",
+                filter=_one_pattern(filter),
                 map=_rules_file(map, stack),
                 shards=_rules_file(shards, stack),
                 noise="" if noise is None else _path(noise, stack),
@@ -250,6 +238,12 @@ def diff(
         )
 
 
+def _one_pattern(filter: str | Sequence[str] | None) -> str:
+    if filter is None or isinstance(filter, str):
+        return filter or ""
+    return "|".join(f"(?:{pattern})" for pattern in filter)
+
+
 def _tolerance(value: str | Sequence[float]) -> str:
     if not isinstance(value, str | Sequence) or (not isinstance(value, str) and len(value) != 2):
         raise TypeError(f"a tolerance is (rtol, atol) or a predicate such as 'cos>=0.999', not {value!r}")
@@ -258,15 +252,10 @@ def _tolerance(value: str | Sequence[float]) -> str:
 
 def _path(side: Comparable, stack: ExitStack) -> str:
     """Where a side lies; tensors in memory are written to a file that lives as long as `stack`."""
-    if isinstance(side, str | os.PathLike):
+    if isinstance(side, str | os.PathLike):  # a run, a rank, a pass and a trace are paths too
         return os.fspath(side)
-    if isinstance(side, Trace):
-        return os.fspath(side._saved())
-    path = getattr(side, "path", None)
-    if path is not None:
-        return os.fspath(path)
     if isinstance(side, Mapping):
-        import torch
+        import torch  # for tensors in memory only
 
         file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ttap-diff-"))) / "tensors.pt"
         torch.save(_tensors(side), file)
@@ -277,7 +266,7 @@ def _path(side: Comparable, stack: ExitStack) -> str:
 
 
 def _tensors(side: Mapping[str, Any]) -> dict[str, Any]:
-    import torch
+    import torch  # for tensors in memory only
 
     def plain(name: str, value: Any) -> Any:
         if isinstance(value, Mapping):

@@ -7,13 +7,14 @@ import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tensortap import _core
-from tensortap.literals import DType, Ending, EventKind, Level, TensorRole, UseRole
-from tensortap.typed_dicts import PassInfo, Stats
+from tensortap.literals import Ending
+from tensortap.records import EventRecord, TensorRecord, Use, notes_of
+from tensortap.session.filters import nearest_names
+from tensortap.typed_dicts import PassInfo
 
 if TYPE_CHECKING:
     import torch
@@ -23,103 +24,8 @@ if TYPE_CHECKING:
 FormatError = _core.FormatError
 
 
-@dataclass(frozen=True)
-class TensorRecord:
-    """What is known of one tensor of a pass, its bytes apart."""
-
-    key: str
-    name: str
-    call: int
-    role: TensorRole
-    path: str
-    event: int | None
-    dtype: DType
-    true_dtype: DType | None
-    shape: tuple[int, ...]
-    strides: tuple[int, ...] | None
-    device: str
-    level: Level
-    has_bytes: bool
-    byte_count: int
-    hash: str | None
-    stats: Stats | None
-    group: str = ""  # of a quantized tensor: its format and parts as JSON; it has the fingerprint of the values
-
-
-class Use(NamedTuple):
-    """One tensor among the arguments or results of a call.
-
-    Attributes
-    ----------
-    role
-        `in`: as the argument came; `after`: as the call left it, having written to it; `out`: a result.
-    path
-        The argument's position, or its name where it goes by name: `/0`, `/1/2`, `/out`.
-    tensor
-        Which tensor object of the pass it was.
-    record
-        Where in `Pass.records` its value is: a record of the call that made it, or of this call and role `in` when it
-        came from outside. None when the value was not recorded, or was dropped.
-    written
-        Whether the call writes to this argument.
-    """
-
-    role: UseRole
-    path: str
-    tensor: int | None
-    record: int | None
-    written: bool
-
-
-@dataclass(frozen=True)
-class EventRecord:
-    """One call of one operator.
-
-    Attributes
-    ----------
-    name, kind, call
-        Which operator, of what sort (`module`, `op`, `kernel`, …), and the how-manieth call of it in the pass.
-    parent
-        Where in `Pass.events` the call around it is.
-    thread, time_ns, stack
-        Where and when it began; `stack` has one frame per line, the innermost last.
-    returned
-        Whether the end of the call was recorded. What follows is known only then, and only of sources that tell it.
-    duration_ns
-        From its begin to its end.
-    arguments, results
-        As text: literals as Python writes them, `%N` for `uses[N]`, `%%` for a percent sign.
-    notes
-        What else the source says of it: what a hook returned, placements, why a tensor has no bytes.
-    forward
-        Of an op of the backward: where in `Pass.events` the op is that it differentiates.
-    uses
-        The tensors among arguments and results, in this order.
-    """
-
-    name: str
-    kind: EventKind
-    call: int
-    parent: int | None
-    thread: int
-    time_ns: int
-    stack: str
-    arguments: str = ""
-    results: str = ""
-    notes: dict[str, Any] = field(default_factory=dict)
-    forward: int | None = None
-    duration_ns: int = 0
-    returned: bool = False
-    uses: tuple[Use, ...] = ()
-
-
-def _notes_of(text: str) -> dict[str, Any]:
-    try:
-        notes = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        notes = None
-    # A file may say anything; what is no object is shown as it is.
-    return notes if isinstance(notes, dict) else {"text": text}
+class _NoBytes(LookupError):
+    """A quantized tensor whose parts were kept without their bytes."""
 
 
 class Pass(Mapping[str, "torch.Tensor | Group"]):
@@ -143,6 +49,9 @@ class Pass(Mapping[str, "torch.Tensor | Group"]):
     @property
     def path(self) -> Path:
         return Path(self._info["path"])
+
+    def __fspath__(self) -> str:
+        return self._info["path"]
 
     @property
     def number(self) -> int:
@@ -181,11 +90,7 @@ class Pass(Mapping[str, "torch.Tensor | Group"]):
     def __getitem__(self, key: str) -> torch.Tensor | Group:
         index = self._find(key)
         record = self._record(index)
-        if not record.group:
-            return self._tensor(index)
-        from tensortap.quant.recorded import group_in
-
-        return group_in(self, record)
+        return self._group(record) if record.group else self._tensor(index)
 
     def __iter__(self) -> Iterator[str]:
         return (self._core.key(index) for index in range(self._core.tensor_count))
@@ -202,15 +107,13 @@ class Pass(Mapping[str, "torch.Tensor | Group"]):
     def _find(self, key: str) -> int:
         index = self._core.find(key)
         if index is None:
-            from tensortap.filters import nearest_names
-
             nearest = nearest_names(key, list(self))
             raise KeyError(f"{key!r} is not in {self.path}" + (f"; near it: {', '.join(nearest)}" if nearest else ""))
         return index
 
     def _event(self, index: int) -> EventRecord:
         known: dict[str, Any] = {**self._core.event(index)}
-        known["notes"] = _notes_of(known["notes"])
+        known["notes"] = notes_of(known["notes"])
         known["uses"] = tuple(Use(*use) for use in known["uses"])
         return EventRecord(**known)
 
@@ -218,9 +121,9 @@ class Pass(Mapping[str, "torch.Tensor | Group"]):
         return TensorRecord(**self._core.tensor(index))
 
     def _tensor(self, index: int) -> torch.Tensor:
-        import torch
+        import torch  # everything but the values can be read without it
 
-        from tensortap.snapshot import TORCH_DTYPES
+        from tensortap.tensors.dtypes import TORCH_DTYPES  # imports PyTorch
 
         record = self._record(index)
         if record.dtype not in TORCH_DTYPES:
@@ -235,6 +138,58 @@ class Pass(Mapping[str, "torch.Tensor | Group"]):
         if true_dtype is not None and record.true_dtype != "f4_e2m1fn_x2":
             tensor = tensor.to(true_dtype)
         return tensor
+
+    def _group(self, record: TensorRecord) -> Group:
+        """The quantized tensor that the record describes. Raises LookupError when the bytes of a part are not here."""
+        from tensortap.quant.group import Group  # imports PyTorch
+        from tensortap.tensors.dtypes import TORCH_DTYPES  # imports PyTorch
+
+        parts = {}
+        for step, key in _part_keys(record).items():
+            index = self._core.find(key)
+            if index is None:
+                raise LookupError(
+                    f"{record.key!r} is a quantized tensor of which {key!r} is not here: it is not decoded"
+                )
+            if not self._core.has_bytes(index):
+                raise _NoBytes(
+                    f"{record.key!r} is a quantized tensor of which {key!r} has no bytes (level fingerprint or meta, "
+                    "or dropped): it cannot be decoded"
+                )
+            parts[step] = self._tensor(index)
+        made = _core.quant_format_from_json(json.dumps(json.loads(record.group)["format"]))
+        return Group(made, record.shape, TORCH_DTYPES[record.dtype], parts)
+
+    def _decoded(self) -> tuple[dict[int, torch.Tensor], set[int]]:
+        """The values of quantized tensors, by where their record is; and where the parts of these tensors are.
+
+        What cannot be decoded is left out, with a warning unless its parts have no bytes or it was rotated.
+        """
+        values: dict[int, torch.Tensor] = {}
+        parts: set[int | None] = set()
+        for index, record in enumerate(self.records):
+            if not record.group:
+                continue
+            try:
+                group = self._group(record)
+                if group.format is None or group.format.rotated:
+                    continue
+                values[index] = group.decoded()
+                parts.update(self._core.find(key) for key in _part_keys(record).values())
+            except _NoBytes:
+                continue
+            except Exception as error:  # what the file says of it is not so
+                warnings.warn(f"{record.key} of {self.path} is not decoded, its parts are there: {error}", stacklevel=3)
+        return values, {index for index in parts if index is not None}
+
+
+def _part_keys(record: TensorRecord) -> dict[str, str]:
+    """The keys of the parts of a quantized tensor by what they are."""
+    described = json.loads(record.group)
+    return {
+        str(step): _core.key_text(record.name, record.call, record.role, _core.append_path(record.path, str(step)))
+        for step in described.get("parts", [])
+    }
 
 
 class Passes(Mapping[int, Pass]):
@@ -251,6 +206,9 @@ class Passes(Mapping[int, Pass]):
             there = f"{numbers[0]} to {numbers[-1]}" if numbers else "none"
             raise KeyError(f"there is no pass {number}; there are: {there}")
         return Pass(self._files[number])
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._files  # opens no file
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._files)
@@ -270,6 +228,9 @@ class Rank:
         self.pid: int = core.pid
         self.path: Path = Path(core.path)
         self.passes: Passes = Passes(core.passes)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -306,6 +267,9 @@ class Run:
     def __init__(self, core: _core.Run) -> None:
         self.path: Path = Path(core.path)
         self.ranks: list[Rank] = [Rank(rank) for rank in core.ranks]
+
+    def __fspath__(self) -> str:
+        return str(self.path)
 
     def __repr__(self) -> str:
         return f"<Run {self.path} with {len(self.ranks)} ranks>"
@@ -350,10 +314,8 @@ def load_pass(path: str | os.PathLike[str], *, decode: bool = False) -> dict[str
         When tensors are left out because only a fingerprint or metadata of them was kept, and when what the file says
         of a quantized tensor cannot be: then its parts are there.
     """
-    from tensortap.quant.recorded import decoded_pass
-
     read = Pass(path)
-    values, parts = decoded_pass(read) if decode else ({}, set())
+    values, parts = read._decoded() if decode else ({}, set())
     with_bytes = {index for index in range(len(read)) if read._core.has_bytes(index)}
     # A quantized tensor has its bytes in its parts: of these it is said whether they are missing.
     missing = sum(index not in with_bytes and not record.group for index, record in enumerate(read.records))

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tensortap import launch
+import torch
+from torch import nn
+
 from tensortap.literals import Format, Level, Modules, Role, Step, TensorRole, WhenFull, Write
-from tensortap.options import Options, options_of
-from tensortap.session import Session
+from tensortap.modules.module_source import ModuleSource
+from tensortap.modules.quant_pieces import capture_pieces
+from tensortap.modules.root_finder import RootFinder
+from tensortap.ops.op_tap import OpTap
+from tensortap.session import metadata
+from tensortap.session.coverage import Coverage
+from tensortap.session.options import Options, options_of
+from tensortap.session.passes import PassTracker
+from tensortap.session.program import program_records
+from tensortap.session.session import Session
+from tensortap.session.writer import Writer, tell_of_forks
+from tensortap.torch_glue.cuda_graphs import CudaGraphs, OfRecording
+from tensortap.typed_dicts import QuantizedPieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import torch
-    from torch import nn
     from typing_extensions import Unpack
-
-    from tensortap.cuda_graphs import CudaGraphs
-    from tensortap.op_tap import OpTap
-    from tensortap.root_finder import RootFinder
-    from tensortap.typed_dicts import QuantizedPieces
-    from tensortap.writer import Writer
 
 
 class Recording(Session):
@@ -42,18 +45,10 @@ class Recording(Session):
         self._whole_program = whole_program and options.ops
         if self._closed:
             return
-        from tensortap import metadata
-        from tensortap.coverage import Coverage
-        from tensortap.module_source import ModuleSource
-        from tensortap.passes import PassTracker
-        from tensortap.root_finder import RootFinder
-
         if not options.wants_rank(metadata.rank()):
             self._closed = True
             return
         if options.ops:
-            from tensortap.op_tap import OpTap
-
             self.ops = OpTap(options, models, lambda module: self._source.name_of(module))
         self._coverage = Coverage()
         self.tracker = PassTracker(
@@ -65,7 +60,7 @@ class Recording(Session):
             tell_newest=self.ops.set_pass_of_others if self.ops is not None and self._whole_program else None,
             before_end=self.ops.launch_waiting if self.ops is not None else None,
         )
-        self._source = ModuleSource(self)
+        self._source = ModuleSource(self, self.ops, explicit=models is not None, model_attached=self._model_attached)
         if models is None:
             # A directory is made by the processes that run a module, or an operator to be recorded, and only by them.
             self._finder = RootFinder(self._source)
@@ -81,11 +76,6 @@ class Recording(Session):
             self._stop_ops()
             self._release()
             raise
-
-    @property
-    def is_explicit(self) -> bool:
-        """Whether the program named its models."""
-        return self._finder is None
 
     def flush(self) -> None:
         """Returns when everything recorded so far is in the files."""
@@ -115,12 +105,8 @@ class Recording(Session):
 
     def capture_quantized(self, name: str, *, role: TensorRole = "out", **pieces: Unpack[QuantizedPieces]) -> None:
         """As tensortap.capture_quantized(), into this recording only."""
-        import torch
-
         if self._closed or torch.compiler.is_compiling():
             return
-        from tensortap.quant.capturing import capture_pieces
-
         self._source.guarded(capture_pieces, self._source, name, role, pieces)
 
     def __repr__(self) -> str:
@@ -135,8 +121,6 @@ class Recording(Session):
 
     def _watch_operators(self) -> None:
         if self.ops is not None and self._whole_program:
-            from tensortap.writer import tell_of_forks
-
             tell_of_forks(self)
             self.ops.watch(lambda: self._source.guarded(self.tracker.begin_early))
 
@@ -164,12 +148,8 @@ class Recording(Session):
         super()._warn(note, aloud=aloud and self._finder is None)
 
     def _watch_graphs(self) -> None:
-        import torch
-
         if not torch.cuda.is_available():
             return
-        from tensortap.cuda_graphs import CudaGraphs, OfRecording
-
         assert self._writer is not None
         self._graphs = CudaGraphs(OfRecording(self._writer.core, self.ops))
 
@@ -194,7 +174,7 @@ def record(
     model: nn.Module | Mapping[str, nn.Module] | None = None,
     directory: str | os.PathLike[str] | None = None,
     *,
-    filter: Sequence[str] | Callable[[str, nn.Module], bool] | None = None,
+    filter: str | Sequence[str] | Callable[[str, nn.Module], bool] | None = None,
     level: Level | Mapping[str, Level] = "full",
     roles: str | Iterable[Role] = ("out",),
     modules: Modules = "leaf",
@@ -229,7 +209,8 @@ def record(
     directory
         Where the run goes; made if missing. Each process writes into a directory of its own in it.
     filter
-        None for every module; patterns, of which one must be found in a name; or a function of name and module.
+        None for every module; a pattern, or several of which one must be found in a name; or a function of name and
+        module.
     level
         `full`, `fingerprint` (hash and statistics) or `meta`; or a level for each pattern, of which the first that is
         found counts: `{"layers.0.": "full", ".*": "fingerprint"}`. A name that none is found in is kept in full.
@@ -311,5 +292,5 @@ def record(
             what = f"the model {name!r}" if name else "the model"
             raise TypeError(f"{what} is a {type(value).__name__}, not a torch.nn.Module")
     if options.directory is not None:
-        launch.step_aside()
+        program_records()
     return Recording(models, options)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,22 +11,32 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tensortap import _core, op_extension
-from tensortap.hook_notes import Hook, guarded_hook
-from tensortap.literals import Level, Threads, View
-from tensortap.options import LEVELS
-from tensortap.typed_dicts import TraceCounts
+import torch
+from torch import nn
+
+from tensortap import _core, reading
+from tensortap.comparing import Diff, diff
+from tensortap.literals import Level, View
+from tensortap.ops.hook_notes import Hook, guarded_hook
+from tensortap.ops.kernels import Kernels
+from tensortap.ops.module_scopes import ModuleScopes
+from tensortap.ops.tensor_kinds import describe, take_apart
+from tensortap.reading import Pass
+from tensortap.records import EventRecord
+from tensortap.session.filters import patterns_of
+from tensortap.session.metadata import of_program
+from tensortap.session.options import LEVELS, size_in_bytes
+from tensortap.tensors.live_rows import LiveRows, row_options
+from tensortap.torch_glue import op_extension
+from tensortap.torch_glue.compiling import Compiling
+from tensortap.torch_glue.cuda_graphs import CudaGraphs, OfTrace, free_device_memory, wait_for_devices
+from tensortap.torch_glue.swapping import Swapping
+from tensortap.typed_dicts import Comparable, DiffOptions, TraceCounts
 
 if TYPE_CHECKING:
-    import torch
-    from torch import nn
     from typing_extensions import Unpack
 
     from tensortap import _ops
-    from tensortap.comparing import Comparable, Diff
-    from tensortap.cuda_graphs import OfTrace
-    from tensortap.reading import EventRecord, Pass
-    from tensortap.typed_dicts import DiffOptions
 
 VIEWS: tuple[View, ...] = ("dispatch", "all", "leaf")
 
@@ -55,7 +64,7 @@ class Trace:
         self._ended = False
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._rank_directory: Path | None = None
-        self._run: Pass | None = None
+        self._pass: Pass | None = None
 
     # ---- at work ----
 
@@ -84,8 +93,6 @@ class Trace:
         """Ends it. What other threads are in the middle of is counted, not recorded."""
         if not self._at_work:
             return
-        from tensortap.cuda_graphs import free_device_memory
-
         self._source.stop()
         self._remove_aids()
         self._at_work, self._ended = False, True
@@ -98,8 +105,6 @@ class Trace:
 
     def _settle(self) -> None:
         """Everything that is on its way from a GPU has come."""
-        from tensortap.cuda_graphs import wait_for_devices
-
         wait_for_devices()
         self._source.settle()
 
@@ -114,29 +119,28 @@ class Trace:
         """How many calls were recorded, left out by the filter, without room, or part of a compilation."""
         return self._source.counts()
 
+    def __fspath__(self) -> str:
+        return str(self._saved())
+
     def __len__(self) -> int:
         return int(self._source.counts()["calls"])
 
     @property
-    def run(self) -> Pass:
+    def recorded(self) -> Pass:
         """The trace as a pass, to be read like any other."""
-        from tensortap import reading
-
-        if self._run is None:
-            self._run = reading.open(self._saved()).ranks[0].passes[0]
-        return self._run
+        if self._pass is None:
+            self._pass = reading.open(self._saved()).ranks[0].passes[0]
+        return self._pass
 
     @property
     def replays(self) -> list[Pass]:
         """A pass for each replay of a CUDA graph that was captured and replayed meanwhile, in order."""
-        from tensortap import reading
-
         return list(reading.open(self._saved()).ranks[0].passes.values())[1:]
 
     @property
     def events(self) -> list[EventRecord]:
         """Every call, in the order in which they began."""
-        return self.run.events
+        return self.recorded.events
 
     def __iter__(self) -> Iterator[EventRecord]:
         return iter(self.events)
@@ -152,7 +156,7 @@ class Trace:
         stack = self._options["stacks"] if stack is None else stack
         inputs = self._options["show_inputs"] if inputs is None else inputs
         text = _core.log_text(
-            self.run._core, stack="user" if stack else "", inputs=inputs, filter=filter, module=module
+            self.recorded._core, stack="user" if stack else "", inputs=inputs, filter=filter, module=module
         ).rstrip("\n")
         missing = self._source.counts()["no_room"]
         return f"{text}\n# {missing} more calls, for which memory= had no room" if missing else text
@@ -165,8 +169,6 @@ class Trace:
 
     def diff(self, other: Comparable, **options: Unpack[DiffOptions]) -> Diff:
         """`tap.diff` of this trace, the reference, and another one."""
-        from tensortap.comparing import diff
-
         return diff(self, other, **options)
 
     # ---- its file ----
@@ -185,8 +187,6 @@ class Trace:
         return Path(self._folder.name)
 
     def _about(self) -> tuple[str, str]:
-        from tensortap.metadata import of_program
-
         counts = self._source.counts()
         unseen = {
             name: counts[name] for name in ("rejected", "no_room", "compilation", "failed", "lost") if counts[name] > 0
@@ -201,13 +201,7 @@ def level_of_name(filter: Any, level: int) -> Callable[[str], int | None] | None
         return None
     if callable(filter):
         return _guarded_filter(filter, level)
-    texts = [filter] if isinstance(filter, str) else list(filter) if isinstance(filter, Iterable) else [filter]
-    if not all(isinstance(each, str) for each in texts):
-        raise TypeError(f"filter is {filter!r}: it is a pattern, a list of patterns, or a function of a name")
-    try:
-        patterns = [re.compile(each) for each in texts]
-    except re.error as error:
-        raise ValueError(f"the filter {error.pattern!r} is not a regular expression: {error}") from error
+    patterns = patterns_of(filter)
     return lambda name: level if any(pattern.search(name) for pattern in patterns) else None
 
 
@@ -241,7 +235,7 @@ def trace(
     filter: str | Iterable[str] | Callable[[str], object] | None = None,
     view: View = "dispatch",
     hooks: Hook | Iterable[Hook] | None = None,
-    threads: Threads = "all",
+    other_threads: bool = True,
     compilation: bool = False,
     memory: int | str = "4G",
     rows: int | torch.Tensor | None = None,
@@ -278,8 +272,8 @@ def trace(
         What a dispatch mode sees; every operator with those it calls; those that call no other.
     hooks : function or list of functions, optional
         Called after each call with (name, args, kwargs, result); the mapping it returns is shown in the log and kept.
-    threads : {"all", "own"}
-        Every thread, or this one and those that work for it.
+    other_threads : bool
+        Whether to record every thread; False: only this one and those that work for it.
     compilation : bool
         Whether to show what runs while torch.compile compiles.
     memory : int or str
@@ -289,25 +283,13 @@ def trace(
         tensor of one integer that holds it when the GPU gets there.
     """
     ops = op_extension.load()
-    import torch
-
     if view not in VIEWS:
         raise ValueError(f"view is {view!r}: it is one of {', '.join(VIEWS)}")
-    if threads not in ("all", "own"):
-        raise ValueError(f"threads is {threads!r}: it is 'all' or 'own'")
     level = level or ("fingerprint" if hashes else "meta")
     if level not in LEVELS:
         raise ValueError(f"level is {level!r}: it is one of {', '.join(LEVELS)}")
     if hashes and level == "meta":
         raise ValueError("hashes are asked for, and level is 'meta': choose 'fingerprint' or 'full'")
-    from tensortap.compiling import Compiling
-    from tensortap.kernels import Kernels
-    from tensortap.live_rows import LiveRows, row_options
-    from tensortap.module_scopes import ModuleScopes
-    from tensortap.options import _size
-    from tensortap.swapping import Swapping
-    from tensortap.tensor_kinds import describe, take_apart
-
     models = model if model is None or isinstance(model, Mapping) else {"": model}
     for each in (models or {}).values():
         if not isinstance(each, torch.nn.Module):
@@ -319,14 +301,14 @@ def trace(
         outputs=outputs,
         ids=ids,
         stacks=stacks,
-        all_threads=threads == "all",
+        all_threads=other_threads,
         compilation=compilation,
         level=LEVELS[level],
         decide=level_of_name(filter, LEVELS[level]),
         describe=describe,
         take_apart=take_apart,
         hook=guarded_hook(hooks) if hooks is not None else None,
-        limit_bytes=_size(memory, "memory"),
+        limit_bytes=size_in_bytes(memory, "memory"),
         recorder=None,
         **row_options(live := LiveRows.of(rows, padded)),
     )
@@ -339,8 +321,6 @@ def trace(
         aids.append(lambda: Kernels(source))
     graphs = None
     if torch.cuda.is_available():
-        from tensortap.cuda_graphs import CudaGraphs, OfTrace
-
         graphs = OfTrace(source)
         aids.append(lambda: CudaGraphs(graphs))
     made = Trace(options, source, aids, graphs)

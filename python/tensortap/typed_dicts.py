@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from tensortap.literals import (
     Ending,
@@ -18,10 +18,14 @@ from tensortap.literals import (
 )
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import torch
 
     from tensortap import _core
-    from tensortap.comparing import Comparable
+
+# What can be compared: a run, a rank, a pass, a trace, or where one lies; tensors by name.
+Tensors: TypeAlias = Mapping[str, "torch.Tensor | npt.NDArray[Any] | Tensors"]
+Comparable: TypeAlias = "str | os.PathLike[str] | Tensors"
 
 # ---- what was recorded ----
 
@@ -203,7 +207,7 @@ class DiffOptions(TypedDict, total=False):
 
     passes: str | None
     ranks: str | None
-    filter: str | None
+    filter: str | Sequence[str] | None
     map: str | os.PathLike[str] | Mapping[str, str] | None
     shards: str | os.PathLike[str] | Mapping[str, str] | None
     rtol: float | None

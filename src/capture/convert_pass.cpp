@@ -8,9 +8,9 @@
 #include <set>
 #include <vector>
 
+#include "store/files/posix_file.h"
 #include "store/foreign/npy.h"
 #include "store/graph/graph_export.h"
-#include "store/posix_file.h"
 
 namespace ttap {
 namespace fs = std::filesystem;

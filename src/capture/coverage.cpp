@@ -10,9 +10,9 @@
 #include <fstream>
 
 #include "core/json.h"
-#include "store/posix_file.h"
-#include "store/run_layout.h"
-#include "store/segment_writer.h"
+#include "store/files/posix_file.h"
+#include "store/segment/segment_writer.h"
+#include "store/sources/run_layout.h"
 #include "ttap/run.h"
 #include "ttap/version.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "store/posix_file.h"
+#include "store/files/posix_file.h"
 #include "ttap/recorder.h"
 #include "ttap/result.h"
 

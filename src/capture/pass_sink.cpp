@@ -10,7 +10,7 @@
 
 #include "capture/convert_pass.h"
 #include "capture/large_tensor.h"
-#include "store/run_layout.h"
+#include "store/sources/run_layout.h"
 
 namespace ttap {
 namespace {

@@ -12,7 +12,7 @@
 #include "capture/stable_bytes.h"
 #include "capture/staged.h"
 #include "store/graph/graph_export.h"
-#include "store/segment_writer.h"
+#include "store/segment/segment_writer.h"
 #include "ttap/recorder.h"
 
 namespace ttap {

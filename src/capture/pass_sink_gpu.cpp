@@ -3,7 +3,7 @@
 
 #include "capture/large_tensor.h"
 #include "capture/pass_sink.h"
-#include "cuda/device_result.h"
+#include "cuda/kernels/device_result.h"
 
 // The writer's side of tensors that were in the memory of a GPU: waits until they are here.
 namespace ttap {

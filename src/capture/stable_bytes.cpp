@@ -1,6 +1,6 @@
 #include "capture/stable_bytes.h"
 
-#include "store/run_layout.h"
+#include "store/sources/run_layout.h"
 
 namespace ttap {
 

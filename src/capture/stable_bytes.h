@@ -27,13 +27,9 @@ class StableBytes {
     uint64_t byte_count;
     uint32_t pass;
   };
-  struct HashOfHash {
-    size_t operator()(const Hash128& hash) const { return hash.low; }
-  };
-
   const std::filesystem::path rank_directory_;
   mutable std::mutex mutex_;
-  std::unordered_map<Hash128, Held, HashOfHash> held_;
+  std::unordered_map<Hash128, Held> held_;
   std::map<uint64_t, uint64_t> sizes_;  // how many of each size are held
 };
 

@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "capture/staging_ring.h"
-#include "store/segment_file.h"
+#include "store/segment/segment_file.h"
 #include "ttap/record.h"
 
 namespace ttap {

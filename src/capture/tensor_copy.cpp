@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "store/segment_file.h"
+#include "store/segment/segment_file.h"
 
 namespace ttap {
 namespace {

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "cuda/device_result.h"
-#include "cuda/memory.h"
-#include "cuda/runtime.h"
+#include "cuda/kernels/device_result.h"
+#include "cuda/runtime/memory.h"
+#include "cuda/runtime/runtime.h"
 
 namespace ttap::cuda {
 

@@ -14,8 +14,8 @@
 
 #include "cuda/device_ring.h"
 #include "cuda/kernels/launch.h"
-#include "cuda/memory.h"
-#include "cuda/runtime.h"
+#include "cuda/runtime/memory.h"
+#include "cuda/runtime/runtime.h"
 
 namespace ttap::cuda {
 

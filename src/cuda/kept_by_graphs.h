@@ -3,8 +3,8 @@
 #include <atomic>
 #include <memory>
 
-#include "cuda/memory.h"
-#include "cuda/runtime.h"
+#include "cuda/runtime/memory.h"
+#include "cuda/runtime/runtime.h"
 
 namespace ttap::cuda {
 

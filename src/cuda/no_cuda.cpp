@@ -1,6 +1,6 @@
 #include "cuda/kernels/launch.h"
-#include "cuda/kernels/quant_decode.h"
-#include "cuda/runtime.h"
+#include "cuda/kernels/quant/quant_decode.h"
+#include "cuda/runtime/runtime.h"
 
 // In place of runtime.cpp and the kernels in a build without CUDA. available() is false, so none of the rest is called
 // but by mistake.

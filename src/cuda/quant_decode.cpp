@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "cuda/kernels/quant_decode.h"
-#include "cuda/kernels/quant_unit.h"
+#include "cuda/kernels/quant/quant_decode.h"
+#include "cuda/kernels/quant/quant_unit.h"
 #include "quant/element_codes.h"
 #include "quant/geometry.h"
 #include "quant/scale_grid.h"

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "cuda/kernels/quant_job.h"
-#include "cuda/runtime.h"
+#include "cuda/kernels/quant/quant_job.h"
+#include "cuda/runtime/runtime.h"
 #include "ttap/api.h"
 #include "ttap/quant.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cuda/kernels/launch.h"
-#include "cuda/memory.h"
-#include "cuda/runtime.h"
+#include "cuda/runtime/memory.h"
+#include "cuda/runtime/runtime.h"
 
 namespace ttap::cuda {
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <new>
 
-#include "cuda/backoff.h"
+#include "cuda/runtime/backoff.h"
 
 namespace ttap::cuda {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "cuda/memory.h"
-#include "cuda/runtime.h"
+#include "cuda/runtime/memory.h"
+#include "cuda/runtime/runtime.h"
 
 namespace ttap::cuda {
 

@@ -5,8 +5,8 @@
 #include <mutex>
 #include <utility>
 
-#include "cuda/memory.h"
-#include "cuda/runtime.h"
+#include "cuda/runtime/memory.h"
+#include "cuda/runtime/runtime.h"
 
 namespace ttap::cuda {
 

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "python/errors.h"
-#include "report/diff_report.h"
+#include "report/diff/diff_report.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "python/errors.h"
-#include "report/log.h"
-#include "report/output_file.h"
+#include "report/log/log.h"
+#include "report/text/output_file.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -15,7 +15,7 @@
 #include "python/stats_dict.h"
 #include "python/tensor_access.h"
 #include "python/tensor_bytes.h"
-#include "report/event_notes.h"
+#include "report/log/event_notes.h"
 #include "ttap/group.h"
 #include "ttap/run.h"
 

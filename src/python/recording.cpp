@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "cuda/runtime.h"
+#include "cuda/runtime/runtime.h"
 #include "python/call_texts.h"
 #include "python/drops.h"
 #include "python/errors.h"

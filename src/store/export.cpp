@@ -5,7 +5,7 @@
 #include "store/foreign/pt.h"
 #include "store/foreign/safetensors.h"
 #include "store/graph/graph_export.h"
-#include "store/run_layout.h"
+#include "store/sources/run_layout.h"
 #include "ttap/group.h"
 #include "ttap/run.h"
 

@@ -5,9 +5,9 @@
 #include "store/graph/graph_folders.h"
 #include "store/graph/graph_index.h"
 #include "store/graph/graph_names.h"
-#include "store/pass_source.h"
-#include "store/run_layout.h"
-#include "store/segment_writer.h"
+#include "store/segment/segment_writer.h"
+#include "store/sources/pass_source.h"
+#include "store/sources/run_layout.h"
 
 namespace ttap {
 namespace fs = std::filesystem;

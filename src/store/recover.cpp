@@ -6,8 +6,8 @@
 
 #include "format/frame.h"
 #include "format/segment_view.h"
-#include "store/mapped_file.h"
-#include "store/segment_writer.h"
+#include "store/files/mapped_file.h"
+#include "store/segment/segment_writer.h"
 #include "ttap/run.h"
 
 namespace ttap {

@@ -8,7 +8,7 @@
 
 #include "store/graph/graph_folders.h"
 #include "store/graph/graph_names.h"
-#include "store/run_layout.h"
+#include "store/sources/run_layout.h"
 
 namespace ttap {
 namespace fs = std::filesystem;

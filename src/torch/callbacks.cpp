@@ -41,9 +41,9 @@ struct SlotState {
 using States = std::array<SlotState*, Callbacks::kSlots>;
 constexpr States kNoStates = {};
 
-// What every callback asks for, so it lies at a fixed distance from the thread's pointer: what a library that is loaded
-// later has for each thread is else found by a call, and what has a destructor by two. There is little room of this
-// kind in a process, hence the pointer.
+// What every callback reads, in initial-exec TLS: a fixed offset from the thread pointer. In a library that is loaded
+// with dlopen() other TLS costs a call, and a type with a destructor two. Initial-exec TLS is scarce, hence the
+// pointer.
 struct PerThread {
   ThreadFlags flags;
   const States* states = &kNoStates;
@@ -154,7 +154,7 @@ struct CallbackBody {
     Observer* observer = link.observer;
     if (observer == nullptr) return true;
     bool done = false;
-    ++thread.flags->deaf;
+    ++thread.flags->suppressed;
     ++thread.in_use;
     try {
       work(*observer, lock);
@@ -166,7 +166,7 @@ struct CallbackBody {
       if (link.observer == observer) observer->fail("an unknown exception");
     }
     --thread.in_use;
-    --thread.flags->deaf;
+    --thread.flags->suppressed;
     return done;
   }
 
@@ -344,7 +344,7 @@ void Callbacks::remove(int slot) {
     take_off(slots[slot]);
     return;
   }
-  // They stay, deaf, and so does their slot, until their thread calls an operator again, or ends.
+  // They stay, recording nothing, and so does their slot, until their thread calls an operator again, or ends.
   const std::lock_guard lock(slots_mutex);
   slots[slot].is_over = true;
   if (slots[slot].is_orphan) give_up(slots[slot]);

@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "capture/op_sink.h"
-#include "torch/arguments.h"
-#include "torch/notes.h"
+#include "capture/ops/op_sink.h"
 #include "torch/observer.h"
+#include "torch/tables/arguments.h"
+#include "torch/tables/notes.h"
 
 namespace ttap::torch_source {
 
@@ -60,7 +60,7 @@ struct Observer::Frame {
     uint32_t value;
     Hash128 hash;
   };
-  // What few calls have. It stays out of the caches: most of the cost of an operator is fetching what is asked for.
+  // Cold fields, kept off the hot cache lines.
   struct Rare {
     std::vector<at::Tensor> held;
     std::vector<Pending> pending;
@@ -226,7 +226,7 @@ struct Observer::ThreadState {
     return (top().autograd && is_above_autograd()) || top().lazy;
   }
   // Whether a call that begins now is of no interest: the common case inside a visible operator, found without a lock.
-  bool ignores_calls() { return (opaque > 0 && !is_let_through()) || flags->deaf > 0 || link == nullptr; }
+  bool ignores_calls() { return (opaque > 0 && !is_let_through()) || flags->suppressed > 0 || link == nullptr; }
 };
 
 }  // namespace ttap::torch_source

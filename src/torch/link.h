@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "torch/observer.h"
-#include "torch/spin_lock.h"
+#include "torch/tables/spin_lock.h"
 
 namespace ttap::torch_source {
 
@@ -30,12 +30,12 @@ inline std::unique_lock<SpinLock> lock_from_outside(Observer::Link& link) {
 }
 
 // What runs in our own code, and what that calls, is not recorded.
-class Deaf {
+class SuppressRecording {
  public:
-  Deaf() { ++thread_flags().deaf; }
-  ~Deaf() { --thread_flags().deaf; }
-  Deaf(const Deaf&) = delete;
-  Deaf& operator=(const Deaf&) = delete;
+  SuppressRecording() { ++thread_flags().suppressed; }
+  ~SuppressRecording() { --thread_flags().suppressed; }
+  SuppressRecording(const SuppressRecording&) = delete;
+  SuppressRecording& operator=(const SuppressRecording&) = delete;
 };
 
 // Work without the lock. Afterwards the observer may have been stopped: then attached() is false, and it must not be

@@ -9,8 +9,8 @@
 #include "core/op_name.h"
 #include "torch/frame.h"
 #include "torch/link.h"
-#include "torch/notes.h"
 #include "torch/observer_inl.h"
+#include "torch/tables/notes.h"
 
 // A call from its first callback to its last.
 namespace ttap::torch_source {
@@ -51,7 +51,7 @@ Observer::Observer(const ObserverOptions& options, PythonSide python)
 
 Observer::~Observer() { stop(); }
 
-void Observer::deafen(int by) { thread_flags().deaf += by; }
+void Observer::suppress_recording(int by) { thread_flags().suppressed += by; }
 void Observer::compiling(int by) { thread_flags().compiling += by; }
 
 Observer::Counts Observer::counts() const {
@@ -85,7 +85,7 @@ const Observer::Name* Observer::new_name(TextId scope, bool backward, const std:
     const std::shared_ptr<Link> link = link_;
     {
       const Unlocked unlocked(*link, lock);
-      const Deaf quietly;
+      const SuppressRecording quietly;
       level = python_.decide(name);
     }
     if (link->observer != this) return nullptr;

@@ -16,17 +16,17 @@
 #include <unordered_set>
 #include <vector>
 
-#include "capture/op_log.h"
-#include "capture/op_sink.h"
-#include "torch/arguments.h"
-#include "torch/gpu_taps.h"
-#include "torch/leaf_names.h"
-#include "torch/operators.h"
-#include "torch/place_table.h"
+#include "capture/ops/op_log.h"
+#include "capture/ops/op_sink.h"
+#include "torch/gpu/gpu_taps.h"
 #include "torch/python_stack.h"
-#include "torch/spin_lock.h"
-#include "torch/tensor_table.h"
-#include "torch/ticks.h"
+#include "torch/tables/arguments.h"
+#include "torch/tables/leaf_names.h"
+#include "torch/tables/operators.h"
+#include "torch/tables/place_table.h"
+#include "torch/tables/spin_lock.h"
+#include "torch/tables/tensor_table.h"
+#include "torch/tables/ticks.h"
 
 namespace ttap::torch_source {
 
@@ -53,7 +53,7 @@ struct OwnerSide {
   std::function<void(uint32_t number, std::string text)> new_stack;  // set: texts of stacks are wanted at once
 };
 
-// What only Python can say; each is called with the GIL, without the observer's lock, and with the observer deaf on
+// What only Python can say; each is called with the GIL, without the observer's lock, and with recording suppressed on
 // that thread. None may throw.
 struct PythonSide {
   // The level of a call of this name, or nothing: not recorded. Asked once per name.
@@ -143,7 +143,7 @@ class Observer {
   void end_capture();
 
   // What this thread does meanwhile is not recorded; nests.
-  static void deafen(int by);
+  static void suppress_recording(int by);
   // torch.compile is at work on this thread; nests.
   static void compiling(int by);
   // The pass of this thread's calls, for a recorder; -1: it has none of its own, -2: they are not to be recorded.
@@ -302,8 +302,8 @@ class Observer {
 
 // Of the calling thread, for all observers; each nests.
 struct ThreadFlags {
-  int deaf = 0;       // in code of our own
-  int compiling = 0;  // torch.compile is at work
+  int suppressed = 0;  // in code of our own
+  int compiling = 0;   // torch.compile is at work
 };
 ThreadFlags& thread_flags();
 

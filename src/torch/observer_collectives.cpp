@@ -4,8 +4,8 @@
 
 #include "torch/frame.h"
 #include "torch/link.h"
-#include "torch/notes.h"
 #include "torch/observer.h"
+#include "torch/tables/notes.h"
 
 // Collectives: among whom, and when their results are there.
 namespace ttap::torch_source {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "torch/cuda_stream.h"
 #include "torch/frame.h"
+#include "torch/gpu/cuda_stream.h"
 #include "torch/link.h"
 #include "torch/observer.h"
 

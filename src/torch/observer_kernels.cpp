@@ -11,7 +11,7 @@ namespace {
 
 // Operators are numbered from 0, kernels from here on.
 constexpr uint64_t kFirstKernel = uint64_t{1} << 30;
-// Of Python, between the program and begin_kernel(): see python/tensortap/kernels.py.
+// Of Python, between the program and begin_kernel(): see python/tensortap/ops/kernels.py.
 constexpr size_t kLauncherFrames = 2;
 
 std::string escaped(std::string_view text) {
@@ -24,11 +24,11 @@ std::string escaped(std::string_view text) {
 
 void Observer::begin_kernel(std::string_view library, std::string_view name, std::vector<KernelArgument> arguments) {
   ThreadState* thread = thread_state();
-  if (thread == nullptr || thread->flags->deaf > 0) return;
+  if (thread == nullptr || thread->flags->suppressed > 0) return;
   const std::shared_ptr<Link> link = link_;
   auto lock = lock_from_outside(*link);
   if (link->observer != this) return;
-  const Deaf quietly;
+  const SuppressRecording quietly;
   if (gpu_.waiting()) gpu_.launch_all();
   Frame* parent = thread->innermost();
   Frame& frame = thread->push();
@@ -144,7 +144,7 @@ void Observer::end_kernel() {
   if (thread == nullptr || thread->kernels.empty() || thread->kernels.back() != thread->depth) return;
   const std::shared_ptr<Link> link = link_;
   auto lock = lock_from_outside(*link);
-  const Deaf quietly;
+  const SuppressRecording quietly;
   thread->kernels.pop_back();
   Frame& frame = thread->top();
   if (link->observer == this && frame.logged) {

@@ -1,7 +1,7 @@
 #include "torch/frame.h"
 #include "torch/link.h"
-#include "torch/notes.h"
 #include "torch/observer.h"
+#include "torch/tables/notes.h"
 
 // Where an observer asks Python.
 namespace ttap::torch_source {

@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "torch/cuda_stream.h"
 #include "torch/frame.h"
+#include "torch/gpu/cuda_stream.h"
 #include "torch/link.h"
-#include "torch/notes.h"
 #include "torch/observer_inl.h"
+#include "torch/tables/notes.h"
 #include "torch/tensor_bytes.h"
 
 // The tensors of a call: which they are, which value they hold, and reading them.

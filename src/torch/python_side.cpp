@@ -3,9 +3,9 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
-#include "torch/arguments.h"
-#include "torch/notes.h"
 #include "torch/raise_later.h"
+#include "torch/tables/arguments.h"
+#include "torch/tables/notes.h"
 
 // The only file that turns PyTorch's values into Python's.
 namespace ttap::torch_source {

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "capture/text_table.h"
+#include "capture/ops/text_table.h"
 
 namespace ttap::torch_source {
 

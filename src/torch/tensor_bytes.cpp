@@ -38,7 +38,7 @@ void resolve(std::span<std::byte> bytes, DType dtype, bool conjugate, bool negat
 const void* TensorBytes::of(const at::Tensor& tensor, TensorView& view) {
   if (!tensor.is_cpu()) {
     // A copy that waits for the device. None of its own operators may be heard, differentiated or dispatched by others.
-    Observer::deafen(1);
+    Observer::suppress_recording(1);
     try {
       const at::AutoDispatchBelowADInplaceOrView below_autograd;
       const c10::impl::ExcludeDispatchKeyGuard no_modes(c10::DispatchKeySet(
@@ -48,7 +48,7 @@ const void* TensorBytes::of(const at::Tensor& tensor, TensorView& view) {
     } catch (const std::exception&) {
       host_ = at::Tensor();
     }
-    Observer::deafen(-1);
+    Observer::suppress_recording(-1);
     return host_.defined() ? host_.const_data_ptr() : nullptr;
   }
   const void* data = tensor.const_data_ptr();

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "capture/op_log.h"
-#include "capture/recorder_op_sink.h"
-#include "torch/cuda_stream.h"
+#include "capture/ops/op_log.h"
+#include "capture/ops/recorder_op_sink.h"
+#include "torch/gpu/cuda_stream.h"
 #include "torch/observer.h"
 #include "torch/python_side.h"
 
@@ -213,7 +213,8 @@ void init_tracing(nb::module_& m) {
           "tensor"_a)
       .def("save", &OpSource::save, "directory"_a, "metadata_json"_a, "source_json"_a)
       .def("counts", &OpSource::counts);
-  m.def("deafen", &Observer::deafen, "by"_a, "What this thread does meanwhile is not recorded; nests.");
+  m.def("suppress_recording", &Observer::suppress_recording, "by"_a,
+        "What this thread does meanwhile is not recorded; nests.");
   m.def("taps_on_gpu", &GpuTaps::work, "Whether fingerprints of CUDA tensors are taken on the device.");
   m.def(
       "current_stream", [](int device) { return reinterpret_cast<uintptr_t>(CudaStreams::current(device)); },

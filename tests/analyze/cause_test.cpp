@@ -1,4 +1,4 @@
-#include "analyze/diff/cause.h"
+#include "analyze/diff/blame/cause.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "analyze/diff/detail.h"
+#include "analyze/compare/detail.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "analyze/extremes.h"
+#include "analyze/values/extremes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "analyze/histogram.h"
+#include "analyze/values/histogram.h"
 
 #include <gtest/gtest.h>
 

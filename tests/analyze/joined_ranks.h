@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "analyze/diff/shards.h"
+#include "analyze/diff/ranks/shards.h"
 #include "sample_run.h"
 #include "scratch.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "analyze/diff/side.h"
+#include "analyze/diff/sides/side.h"
 
 namespace ttap {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "analyze/diff/measures.h"
+#include "analyze/compare/measures.h"
 #include "plain_measures.h"
 #include "sample_tensors.h"
 

@@ -1,4 +1,4 @@
-#include "analyze/diff/measures.h"
+#include "analyze/compare/measures.h"
 
 #include <gtest/gtest.h>
 

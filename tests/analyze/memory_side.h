@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "analyze/diff/side.h"
+#include "analyze/diff/sides/side.h"
 
 namespace ttap::test {
 

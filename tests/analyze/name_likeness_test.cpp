@@ -1,4 +1,4 @@
-#include "analyze/diff/name_likeness.h"
+#include "analyze/diff/match/names/name_likeness.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "analyze/nonfinite.h"
+#include "analyze/check/nonfinite.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "analyze/verify.h"
+#include "analyze/check/verify.h"
 #include "sample_run.h"
 #include "scratch.h"
 

@@ -1,4 +1,4 @@
-#include "analyze/diff/op_align.h"
+#include "analyze/diff/match/ops/op_align.h"
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,8 @@
 #include <tuple>
 
 #include "alignment.h"
-#include "analyze/diff/cause.h"
-#include "analyze/diff/compare_pairs.h"
+#include "analyze/diff/blame/cause.h"
+#include "analyze/diff/judge/compare_pairs.h"
 #include "op_side.h"
 
 namespace ttap::test {
@@ -68,7 +68,7 @@ TEST_F(OpCause, OfADiamondOnlyTheBranchThatPartedIsFollowed) {
   }
   compare();
   EXPECT_EQ(cause("aten::log"), Cause::kIntroduced);
-  // It ran after log parted, but was given nothing of it.
+  // It ran after log differed, but was given nothing of it.
   EXPECT_EQ(cause("aten::neg"), Cause::kIntroduced);
   EXPECT_EQ(&diffs[at("aten::add").source], &at("aten::log"));
   EXPECT_EQ(&diffs[at("aten::sub").source], &at("aten::neg"));

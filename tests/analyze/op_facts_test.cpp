@@ -1,4 +1,4 @@
-#include "analyze/op_facts.h"
+#include "analyze/ops/op_facts.h"
 
 #include <gtest/gtest.h>
 

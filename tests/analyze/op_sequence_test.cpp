@@ -1,4 +1,4 @@
-#include "analyze/diff/op_sequence.h"
+#include "analyze/diff/match/ops/op_sequence.h"
 
 #include <gtest/gtest.h>
 

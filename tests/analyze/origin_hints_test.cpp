@@ -1,4 +1,4 @@
-#include "analyze/origin_hints.h"
+#include "analyze/check/origin_hints.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "analyze/origin.h"
+#include "analyze/check/origin.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Every vector path against the plain one, which calls is_close() and ulp_distance().
-#include "analyze/diff/pair_kernels.h"
+#include "analyze/compare/pair_kernels.h"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
-#include "analyze/diff/measures.h"
-#include "analyze/diff/ulp.h"
+#include "analyze/compare/measures.h"
+#include "analyze/compare/ulp.h"
 #include "core/logical_copy.h"
 
 // The measures one pair after the other, as their definitions read: what the fast ones are held against.

@@ -1,4 +1,4 @@
-#include "analyze/diff/predicate.h"
+#include "analyze/compare/predicate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "analyze/quant_check.h"
+#include "analyze/check/quant_check.h"
 
 #include <gtest/gtest.h>
 

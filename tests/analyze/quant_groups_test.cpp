@@ -1,10 +1,10 @@
-#include "analyze/quant_groups.h"
+#include "analyze/check/quant_groups.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "analyze/quant_check.h"
+#include "analyze/check/quant_check.h"
 #include "sample_groups.h"
 #include "scratch.h"
 

@@ -1,4 +1,4 @@
-#include "analyze/quant_picture.h"
+#include "analyze/compare/quant_picture.h"
 
 #include <gtest/gtest.h>
 

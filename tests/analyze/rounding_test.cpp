@@ -3,8 +3,8 @@
 #include <tuple>
 
 #include "alignment.h"
-#include "analyze/diff/cause.h"
-#include "analyze/diff/compare_pairs.h"
+#include "analyze/diff/blame/cause.h"
+#include "analyze/diff/judge/compare_pairs.h"
 #include "op_side.h"
 
 namespace ttap::test {

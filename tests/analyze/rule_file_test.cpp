@@ -1,4 +1,4 @@
-#include "analyze/diff/rule_file.h"
+#include "analyze/diff/sides/rule_file.h"
 
 #include <gtest/gtest.h>
 

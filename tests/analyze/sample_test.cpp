@@ -1,4 +1,4 @@
-#include "analyze/sample.h"
+#include "analyze/values/sample.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "analyze/diff/shards.h"
+#include "analyze/diff/ranks/shards.h"
 
 #include <gtest/gtest.h>
 

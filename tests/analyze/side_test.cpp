@@ -1,4 +1,4 @@
-#include "analyze/diff/side.h"
+#include "analyze/diff/sides/side.h"
 
 #include <gtest/gtest.h>
 

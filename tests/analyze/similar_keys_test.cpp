@@ -1,4 +1,4 @@
-#include "analyze/similar_keys.h"
+#include "analyze/values/similar_keys.h"
 
 #include <gtest/gtest.h>
 

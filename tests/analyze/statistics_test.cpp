@@ -1,4 +1,4 @@
-#include "analyze/diff/statistics.h"
+#include "analyze/diff/judge/statistics.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "alignment.h"
-#include "analyze/diff/pairing.h"
+#include "analyze/diff/match/pairing.h"
 
 // Matching what neither keys nor a map match.
 namespace ttap {

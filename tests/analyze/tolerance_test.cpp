@@ -1,4 +1,4 @@
-#include "analyze/diff/tolerance.h"
+#include "analyze/compare/tolerance.h"
 
 #include <gtest/gtest.h>
 

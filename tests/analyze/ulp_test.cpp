@@ -1,4 +1,4 @@
-#include "analyze/diff/ulp.h"
+#include "analyze/compare/ulp.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "analyze/diff/measures.h"
+#include "analyze/compare/measures.h"
 #include "core/element.h"
 
 namespace ttap {

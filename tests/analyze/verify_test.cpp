@@ -1,9 +1,9 @@
-#include "analyze/verify.h"
+#include "analyze/check/verify.h"
 
 #include <gtest/gtest.h>
 
 #include "scratch.h"
-#include "store/segment_writer.h"
+#include "store/segment/segment_writer.h"
 #include "ttap/fingerprint.h"
 
 namespace ttap {

@@ -1,4 +1,4 @@
-#include "capture/op_log.h"
+#include "capture/ops/op_log.h"
 
 #include <gtest/gtest.h>
 

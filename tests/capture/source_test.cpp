@@ -5,7 +5,7 @@
 #include <set>
 
 #include "capture/recording.h"
-#include "cuda/runtime.h"
+#include "cuda/runtime/runtime.h"
 #include "scratch.h"
 
 namespace ttap {

@@ -10,7 +10,7 @@
 #include "flush_subnormals.h"
 #include "sample_tensors.h"
 #include "scratch.h"
-#include "store/segment_file.h"
+#include "store/segment/segment_file.h"
 
 namespace ttap {
 namespace {

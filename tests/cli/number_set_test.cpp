@@ -1,4 +1,4 @@
-#include "cli/number_set.h"
+#include "cli/arguments/number_set.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 
 #include "core/compare_tensors.h"
 #include "cuda/kernels/launch.h"
-#include "cuda/memory.h"
+#include "cuda/runtime/memory.h"
 #include "cuda/scratch_table.h"
 
 namespace ttap::cuda {

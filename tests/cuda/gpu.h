@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cuda/kernels/launch.h"
-#include "cuda/memory.h"
-#include "cuda/runtime.h"
+#include "cuda/runtime/memory.h"
+#include "cuda/runtime/runtime.h"
 #include "kernel_cases.h"
 
 // A GPU for a test: a stream with its scratch, and memory that is there until the test ends.

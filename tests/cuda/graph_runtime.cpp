@@ -15,7 +15,7 @@
 
 #include "core/compare_tensors.h"
 #include "core/logical_copy.h"
-#include "cuda/kernels/element_layout.h"
+#include "cuda/kernels/lanes/element_layout.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/publish_on_host.h"
 #include "cuda/unmixed.h"

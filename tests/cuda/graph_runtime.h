@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "cuda/runtime.h"
+#include "cuda/runtime/runtime.h"
 
 // A runtime made of ordinary memory, linked in place of CUDA's, in which graphs can be captured and replayed. What is
 // put on a stream is done at once by the calling thread, unless a graph is captured: then each replay does it.

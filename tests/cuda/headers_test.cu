@@ -4,7 +4,7 @@
 #include "core/element.h"
 #include "core/element_difference.h"
 #include "core/mix64.h"
-#include "cuda/kernels/quant_threads.h"
+#include "cuda/kernels/quant/quant_threads.h"
 #include "ttap/compare.h"
 
 namespace ttap {

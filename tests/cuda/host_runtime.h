@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/runtime.h"
+#include "cuda/runtime/runtime.h"
 
 // A runtime made of ordinary memory and threads, linked in place of CUDA's: a stream is a thread that does what was put
 // on it in order and at its own pace, so that what is not ordered does get out of order. Device memory is malloc's,

@@ -6,9 +6,9 @@
 #include <optional>
 #include <set>
 
-#include "cuda/kernels/byte_values.h"
-#include "cuda/kernels/lane_stats.h"
-#include "cuda/totals.h"
+#include "cuda/kernels/lanes/byte_values.h"
+#include "cuda/kernels/lanes/lane_stats.h"
+#include "cuda/kernels/totals.h"
 #include "kernel_cases.h"
 
 // The arithmetic of the kernels, run on the host: vectors are dealt out to blocks and their threads as the kernels do,

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "cuda/kernels/quant_threads.h"
+#include "cuda/kernels/quant/quant_threads.h"
 #include "cuda/quant_decode.h"
 #include "quant_cases.h"
 

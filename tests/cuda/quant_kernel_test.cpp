@@ -1,8 +1,8 @@
 // Groups decoded on the GPU against the same ones decoded on the CPU: all bits of all values.
 #include <gtest/gtest.h>
 
-#include "cuda/memory.h"
 #include "cuda/quant_decode.h"
+#include "cuda/runtime/memory.h"
 #include "quant_cases.h"
 
 namespace ttap::cuda {

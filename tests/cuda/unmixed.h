@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cuda/device_result.h"
+#include "cuda/kernels/device_result.h"
 
 // The digests that a kernel would have left for a hash: to_fingerprint() makes it of them.
 namespace ttap::test {

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import torch
-from tensortap.graph.check import Checked
-from tensortap.graph.identity import graph_id
+from tensortap.graph.check.checked import Checked
+from tensortap.graph.fx.identity import graph_id
 
 
 class Checking:

@@ -1,7 +1,7 @@
 """What ran, as a list of operators: of a trace, of DebugMode, of a dispatch mode that does nothing."""
 
 import torch
-from tensortap import op_extension
+from tensortap.torch_glue import op_extension
 from torch.utils._debug_mode import DebugMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -56,8 +56,8 @@ class Bystander(TorchDispatchMode):
             self.seen.append(str(func))
             return func(*args, **(kwargs or {}))
         assert func is torch.ops.aten.detach.default
-        op_extension.load().deafen(1)
+        op_extension.load().suppress_recording(1)
         try:
             return func(*args, **(kwargs or {}))
         finally:
-            op_extension.load().deafen(-1)
+            op_extension.load().suppress_recording(-1)

@@ -2,8 +2,9 @@
 
 import copy
 
+import tensortap.tensors.dtypes  # noqa: F401  # tells _core about the dtypes
 import torch
-from tensortap import _core, snapshot  # noqa: F401  # snapshot tells _core the dtypes
+from tensortap import _core
 
 SCALE_DTYPES = {
     "f32": torch.float32,

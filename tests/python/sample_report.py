@@ -67,7 +67,7 @@ def encoder(layers=6, seed=0):
 
 
 def packed(numbers):
-    """As src/report/packed_numbers.h says."""
+    """As src/report/text/packed_numbers.h says."""
     found = [number for number in numbers if 0 < number < math.inf]
     low, high = min(found, default=0), max(found, default=0)
     scale = 65533 / math.log(high / low) if low < high else 0

@@ -56,7 +56,7 @@ def eager_hashes(model, values, level="fingerprint"):
         x = value.cuda()
         with torch.no_grad(), tap.trace(model, level=level) as trace:
             model(x)
-        found.append(by_key(record for record in trace.run.records if record.role == "out"))
+        found.append(by_key(record for record in trace.recorded.records if record.role == "out"))
     return found
 
 
@@ -88,7 +88,7 @@ def test_the_calls_of_the_capture_itself_have_shapes_and_no_values(captured):
     with tap.trace(model, hashes=True) as trace:
         capture()
     assert [event.name for event in trace.events if event.kind == "op"] != []
-    assert all(record.hash is None for record in trace.run.records if record.device.startswith("cuda"))
+    assert all(record.hash is None for record in trace.recorded.records if record.device.startswith("cuda"))
     assert trace.replays == []
 
 
@@ -122,7 +122,7 @@ def test_a_recording_has_a_pass_for_each_replay(captured, tmp_path, ops, level):
         value = value.cuda()
         with torch.no_grad(), tap.trace(level="full") as trace:
             hidden = model.up(value)
-        assert replay.record("up").hash == trace.run.records[-1].hash
+        assert replay.record("up").hash == trace.recorded.records[-1].hash
         assert replay.ending == "complete"
         if level == "full":
             assert torch.equal(replay["up"], hidden.cpu())
@@ -250,6 +250,6 @@ def test_reduce_overhead(tmp_path):
         for value, result in zip(values, results):
             torch.testing.assert_close(result, model(value.cuda()))
     assert trace.counts["lost"] == 0
-    assert all(record.hash is not None for record in trace.run.records if record.level != "meta")
+    assert all(record.hash is not None for record in trace.recorded.records if record.level != "meta")
     assert len(trace.replays) >= 3
     assert any(record.hash is not None for record in trace.replays[-1].records)

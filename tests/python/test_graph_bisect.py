@@ -12,8 +12,8 @@ import wrong_backends
 from checked_graphs import Checking, compiled
 from graph_capture import captured
 from tensortap import SearchLimits
-from tensortap.graph.bisect import reduce_mismatch
-from tensortap.graph.script import place_of
+from tensortap.graph.check.bisect import reduce_mismatch
+from tensortap.graph.check.script import place_of
 
 
 def run_alone(script, *words):

@@ -8,7 +8,7 @@ import torch
 import wrong_backends
 from checked_graphs import Checking, compiled
 from tensortap import GraphMismatch, Tolerance
-from tensortap.graph.closeness import compare
+from tensortap.graph.check.closeness import compare
 
 
 class Net(torch.nn.Module):

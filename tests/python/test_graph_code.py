@@ -6,8 +6,8 @@ import os
 import pytest
 import torch
 from graph_capture import captured, captured_aot
-from tensortap.graph.code import graph_code, graph_dot, write_graph
-from tensortap.graph.text import dotted, module_of, source_of
+from tensortap.graph.fx.code import graph_code, graph_dot, write_graph
+from tensortap.graph.fx.text import dotted, module_of, source_of
 
 
 class Block(torch.nn.Module):

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 from graph_capture import captured, captured_aot
-from tensortap.graph.identity import graph_id, target_name
+from tensortap.graph.fx.identity import graph_id, target_name
 from torch._dynamo.source import ConstantSource
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -174,7 +174,7 @@ IN_ANOTHER_PROCESS = """
 import json
 import torch
 from graph_capture import captured, captured_aot
-from tensortap.graph.identity import graph_id
+from tensortap.graph.fx.identity import graph_id
 
 class Net(torch.nn.Module):
     def __init__(self):

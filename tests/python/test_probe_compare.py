@@ -103,7 +103,7 @@ def test_another_shape_or_dtype_is_an_error(wrong):
 
 
 def test_records_go_to_a_run_directory_as_passes(tmp_path):
-    with always(tap.Record(capacity=1, to=tmp_path / "dump")) as probe:
+    with always(tap.RecordAction(capacity=1, to=tmp_path / "dump")) as probe:
         for i in range(3):
             probe(torch.full((2,), float(i)))
     (rank,) = tap.open(tmp_path / "dump").ranks
@@ -116,7 +116,7 @@ def test_records_go_to_a_run_directory_as_passes(tmp_path):
 
 
 def test_at_level_fingerprint_the_run_holds_fingerprints(tmp_path):
-    with always(tap.Record(level="fingerprint", to=tmp_path)) as probe:
+    with always(tap.RecordAction(level="fingerprint", to=tmp_path)) as probe:
         probe(torch.ones(2, 3))
     (record,) = tap.open(tmp_path).ranks[0].passes[0].records
     assert (record.level, record.has_bytes, record.shape) == ("fingerprint", False, (2, 3))
@@ -125,8 +125,8 @@ def test_at_level_fingerprint_the_run_holds_fingerprints(tmp_path):
 
 
 def test_two_probes_share_a_run(tmp_path):
-    first = tap.Probe("first", [tap.Record(to=tmp_path)], mode="always")
-    second = tap.Probe("second", [tap.Record(to=str(tmp_path))], mode="always")
+    first = tap.Probe("first", [tap.RecordAction(to=tmp_path)], mode="always")
+    second = tap.Probe("second", [tap.RecordAction(to=str(tmp_path))], mode="always")
     first(torch.ones(1))
     first.close()
     second(torch.zeros(1))
@@ -138,19 +138,19 @@ def test_two_probes_share_a_run(tmp_path):
 def test_an_open_recording_takes_them_too(tmp_path):
     model = torch.nn.Linear(2, 2)
     with tap.record(model, tmp_path, report=False) as recording:
-        probe = always(tap.Record(to=recording))
+        probe = always(tap.RecordAction(to=recording))
         model(probe(torch.ones(2)))
         probe.close()
     (rank,) = tap.open(tmp_path).ranks
     assert [recorded["mid"].tolist() for recorded in rank.passes.values() if "mid" in recorded] == [[1, 1]]
     assert len(rank.passes) == 2  # the forward is one of its own
     with pytest.raises(ValueError, match="closed"):
-        always(tap.Record(to=recording))
+        always(tap.RecordAction(to=recording))
 
 
 def test_a_recording_that_is_closed_first_is_said(tmp_path):
     with tap.record(torch.nn.Linear(2, 2), tmp_path, report=False) as recording:
-        probe = always(tap.Record(to=recording))
+        probe = always(tap.RecordAction(to=recording))
     probe(torch.ones(2))
     with pytest.warns(UserWarning, match="'mid': the recording it wrote to was closed before it"):
         probe.close()
@@ -159,7 +159,7 @@ def test_a_recording_that_is_closed_first_is_said(tmp_path):
 def test_a_run_is_whole_though_nobody_closed_the_probe(tmp_path):
     code = """
 import sys, torch, tensortap as tap
-probe = tap.Probe("mid", [tap.Record(to=sys.argv[1])], mode="always")
+probe = tap.Probe("mid", [tap.RecordAction(to=sys.argv[1])], mode="always")
 probe(torch.ones(2))
 """
     result = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True)
@@ -170,7 +170,7 @@ probe(torch.ones(2))
 
 
 def test_compare_with_a_recorded_run(tmp_path):
-    with always(tap.Record(to=tmp_path)) as probe:
+    with always(tap.RecordAction(to=tmp_path)) as probe:
         probe(torch.ones(2))
         probe(torch.full((2,), 5.0))
     second = always(tap.Compare(run=tmp_path, key="mid", pass_number=1))
@@ -182,7 +182,7 @@ def test_compare_with_a_recorded_run(tmp_path):
 
 
 def test_what_a_run_does_not_hold_is_said_at_once(tmp_path):
-    with always(tap.Record(level="fingerprint", to=tmp_path)) as probe:
+    with always(tap.RecordAction(level="fingerprint", to=tmp_path)) as probe:
         probe(torch.ones(2))
     with pytest.raises(KeyError, match=r"'mud' is not in .*near it: mid"):
         tap.Compare(run=tmp_path, key="mud")

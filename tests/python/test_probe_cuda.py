@@ -7,7 +7,7 @@ import pytest
 import tensortap as tap
 import torch
 from captured_graphs import Counting, captured, replay, values
-from tensortap.snapshot import TORCH_DTYPES
+from tensortap.tensors.dtypes import TORCH_DTYPES
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="skipped: no GPU")
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="skipped: 
 def test_print_record_and_compare_in_one_probe(capsys):
     static_x = torch.ones(4, device="cuda")
     expected = torch.full((4,), 3.0)
-    probe = tap.Probe("mid", [tap.Print(max_items=8), tap.Record(capacity=16), tap.Compare(expected)])
+    probe = tap.Probe("mid", [tap.Print(max_items=8), tap.RecordAction(capacity=16), tap.Compare(expected)])
     graph = captured(lambda: probe(static_x + 2))
     replay(graph)
     (found,) = probe.records()
@@ -32,7 +32,7 @@ def test_print_record_and_compare_in_one_probe(capsys):
 
 
 def test_eager_calls_do_nothing_by_default():
-    probe = tap.Probe("mid", [tap.Record(), tap.Compare(torch.zeros(9))])
+    probe = tap.Probe("mid", [tap.RecordAction(), tap.Compare(torch.zeros(9))])
     x = torch.ones(2, 3, device="cuda").t()
     before = torch.cuda.memory_allocated()
     assert probe(x) is x
@@ -41,7 +41,7 @@ def test_eager_calls_do_nothing_by_default():
 
 
 def test_in_a_capture_the_very_same_tensor_comes_back():
-    probe = tap.Probe("mid", [tap.Record()])
+    probe = tap.Probe("mid", [tap.RecordAction()])
     same = []
     x = torch.ones(3, device="cuda")
     captured(lambda: same.append(probe(x) is x))
@@ -63,7 +63,7 @@ def test_the_graph_computes_the_same_with_and_without():
         return out
 
     plain = run(lambda x: x)
-    probe = tap.Probe("hidden", [tap.Record(), tap.Print(file=io.StringIO()), tap.Compare(torch.zeros(8, 64))])
+    probe = tap.Probe("hidden", [tap.RecordAction(), tap.Print(file=io.StringIO()), tap.Compare(torch.zeros(8, 64))])
     assert torch.equal(run(probe), plain)
 
 
@@ -72,7 +72,7 @@ def test_the_graph_computes_the_same_with_and_without():
 
 def test_every_replay_is_recorded_in_order():
     counting = Counting(3)
-    probe = tap.Probe("mid", [tap.Record(capacity=8)])
+    probe = tap.Probe("mid", [tap.RecordAction(capacity=8)])
     graph = captured(lambda: probe(counting()))
     start = counting.x[0].item()
     replay(graph, 5)
@@ -84,7 +84,7 @@ def test_every_replay_is_recorded_in_order():
 
 def test_queued_replays_beyond_the_capacity_are_counted():
     counting = Counting(2)
-    probe = tap.Probe("mid", [tap.Record(capacity=4)])
+    probe = tap.Probe("mid", [tap.RecordAction(capacity=4)])
     graph = captured(lambda: probe(counting()))
     start = counting.x[0].item()
     replay(graph, 10)  # nobody reads meanwhile
@@ -96,7 +96,7 @@ def test_queued_replays_beyond_the_capacity_are_counted():
 
 def test_a_snapshot_is_not_torn_while_replays_go_on():
     counting = Counting(1 << 16)
-    probe = tap.Probe("mid", [tap.Record(capacity=2)])
+    probe = tap.Probe("mid", [tap.RecordAction(capacity=2)])
     graph = captured(lambda: probe(counting()))
     for _ in range(50):
         for _ in range(20):
@@ -112,7 +112,7 @@ def test_a_snapshot_is_not_torn_while_replays_go_on():
 
 def test_what_follows_in_the_graph_cannot_change_what_was_recorded():
     x = torch.ones(1 << 16, device="cuda")
-    probe = tap.Probe("mid", [tap.Record()])
+    probe = tap.Probe("mid", [tap.RecordAction()])
 
     def step():
         y = x * 2
@@ -128,7 +128,7 @@ def test_what_follows_in_the_graph_cannot_change_what_was_recorded():
 
 def test_records_can_be_cleared_and_drained():
     counting = Counting(1)
-    probe = tap.Probe("mid", [tap.Record()])
+    probe = tap.Probe("mid", [tap.RecordAction()])
     graph = captured(lambda: probe(counting()))
     replay(graph, 2)
     probe.clear_records()
@@ -142,11 +142,11 @@ def test_records_can_be_cleared_and_drained():
 
 def test_fingerprint_only_copies_no_payload():
     x = torch.randn(1000, device="cuda")
-    probe = tap.Probe("mid", [tap.Record(level="fingerprint")])
+    probe = tap.Probe("mid", [tap.RecordAction(level="fingerprint")])
     replay(captured(lambda: probe(x)))
     (found,) = probe.records()
     assert found.tensor is None
-    cpu = tap.Probe("mid", [tap.Record()], mode="always")
+    cpu = tap.Probe("mid", [tap.RecordAction()], mode="always")
     cpu(x.cpu())
     assert found.hash == cpu.records()[0].hash
     assert found.stats["mean"] == pytest.approx(cpu.records()[0].stats["mean"], rel=1e-12)
@@ -158,7 +158,7 @@ def test_fingerprint_only_copies_no_payload():
 def test_several_calls_in_one_capture():
     x = torch.ones(2, device="cuda")
     out = io.StringIO()
-    probe = tap.Probe("mid", [tap.Record(), tap.Print(file=out), tap.Compare(torch.ones(2))])
+    probe = tap.Probe("mid", [tap.RecordAction(), tap.Print(file=out), tap.Compare(torch.ones(2))])
 
     def step():
         probe(x)
@@ -179,7 +179,7 @@ def test_several_calls_in_one_capture():
 
 
 def test_calls_of_different_shapes_in_one_capture():
-    probe = tap.Probe("mid", [tap.Record()])
+    probe = tap.Probe("mid", [tap.RecordAction()])
 
     def step():
         probe(torch.ones(2, device="cuda"))
@@ -191,7 +191,7 @@ def test_calls_of_different_shapes_in_one_capture():
 
 def test_a_second_capture_is_refused():
     x = torch.ones(2, device="cuda")
-    probe = tap.Probe("mid", [tap.Record()])
+    probe = tap.Probe("mid", [tap.RecordAction()])
     first = captured(lambda: probe(x))
     with pytest.raises(RuntimeError, match="part of a graph already: make a second Probe"):
         captured(lambda: probe(x))
@@ -200,7 +200,7 @@ def test_a_second_capture_is_refused():
 
 
 def test_prepared_for_one_shape_and_captured_with_another():
-    probe = tap.Probe("mid", [tap.Record()])
+    probe = tap.Probe("mid", [tap.RecordAction()])
     probe.prepare(torch.ones(4, device="cuda"))
     with pytest.raises(ValueError, match=r"float32 \[5\] on cuda:0.*prepared for float32 \[4\]"):
         captured(lambda: probe(torch.ones(5, device="cuda")), warm=False)
@@ -219,11 +219,11 @@ def test_another_shape_or_dtype_than_expected_is_an_error_at_capture():
 def test_non_contiguous_tensors():
     x = torch.arange(6.0, device="cuda").view(2, 3).t()
     with pytest.raises(ValueError, match="non_contiguous='copy'"):
-        captured(lambda: tap.Probe("mid", [tap.Record()])(x), warm=False)
+        captured(lambda: tap.Probe("mid", [tap.RecordAction()])(x), warm=False)
     out = io.StringIO()
-    probe = tap.Probe("mid", [tap.Record(), tap.Compare(x.cpu())], non_contiguous="copy")
+    probe = tap.Probe("mid", [tap.RecordAction(), tap.Compare(x.cpu())], non_contiguous="copy")
     head = tap.Probe("head", [tap.Print(max_items=3, file=out)], non_contiguous="copy")
-    every_second = tap.Probe("half", [tap.Record(), tap.Compare(x.cpu()[::2])], non_contiguous="copy")
+    every_second = tap.Probe("half", [tap.RecordAction(), tap.Compare(x.cpu()[::2])], non_contiguous="copy")
     replay(captured(lambda: (probe(x), head(x), every_second(x[::2]))))
     probe.assert_ok()
     every_second.assert_ok()
@@ -237,7 +237,7 @@ def test_non_contiguous_tensors():
 def test_tensors_without_elements_or_dimensions(shape):
     x = torch.ones(shape, device="cuda")
     out = io.StringIO()
-    probe = tap.Probe("mid", [tap.Record(), tap.Print(file=out), tap.Compare(torch.ones(shape))])
+    probe = tap.Probe("mid", [tap.RecordAction(), tap.Print(file=out), tap.Compare(torch.ones(shape))])
     replay(captured(lambda: probe(x)), 2)
     assert [each.tensor.shape for each in probe.records()] == [shape, shape]
     probe.assert_ok()
@@ -252,7 +252,7 @@ def test_every_dtype(name):
     host = (torch.arange(5 * dtype.itemsize, dtype=torch.uint8) % 2).view(dtype)
     device = host.view(torch.uint8).cuda().view(dtype)
     out = io.StringIO()
-    good = tap.Probe("good", [tap.Record(), tap.Compare(host)])
+    good = tap.Probe("good", [tap.RecordAction(), tap.Compare(host)])
     wrong = host.view(torch.uint8).clone()
     wrong[-1] ^= 1 if dtype is torch.bool else 2
     bad = tap.Probe("bad", [tap.Print(file=out), tap.Compare(wrong.view(dtype), rtol=0, atol=0)])
@@ -262,7 +262,7 @@ def test_every_dtype(name):
     good.assert_ok()
     with pytest.raises(tap.CompareFailed) as caught:
         bad.assert_ok()
-    on_cpu = tap.Probe("cpu", [tap.Record(), tap.Compare(wrong.view(dtype), rtol=0, atol=0)], mode="always")
+    on_cpu = tap.Probe("cpu", [tap.RecordAction(), tap.Compare(wrong.view(dtype), rtol=0, atol=0)], mode="always")
     on_cpu(host)
     with pytest.raises(tap.CompareFailed) as same:
         on_cpu.assert_ok()
@@ -345,7 +345,7 @@ def test_rows_from_a_device_tensor():
     expected[3] = -1
     for dtype in (torch.int32, torch.int64):
         rows = torch.tensor(3, device="cuda", dtype=dtype)
-        probe = tap.Probe("mid", [tap.Record(), tap.Compare(expected)], rows=rows)
+        probe = tap.Probe("mid", [tap.RecordAction(), tap.Compare(expected)], rows=rows)
         graph = captured(lambda probe=probe: probe(x))
         replay(graph)
         probe.assert_ok()
@@ -366,7 +366,7 @@ def test_rows_from_a_device_tensor():
 def test_rows_as_a_number():
     x = torch.ones(4, 2, device="cuda")
     x[2:] = float("nan")
-    probe = tap.Probe("mid", [tap.Record(), tap.Compare(torch.ones(4, 2))], rows=2)
+    probe = tap.Probe("mid", [tap.RecordAction(), tap.Compare(torch.ones(4, 2))], rows=2)
     replay(captured(lambda: probe(x)))
     probe.assert_ok()
     assert values(probe) == [[[1, 1], [1, 1]]]
@@ -400,7 +400,7 @@ def test_lines_appear_though_nobody_asks():
 def test_what_could_not_be_printed_is_said():
     counting = Counting(1)
     out = io.StringIO()
-    probe = tap.Probe("mid", [tap.Record(capacity=1), tap.Print(file=out)])
+    probe = tap.Probe("mid", [tap.RecordAction(capacity=1), tap.Print(file=out)])
     graph = captured(lambda: probe(counting()))
     with probe._lock:  # nobody reads
         replay(graph, 5)

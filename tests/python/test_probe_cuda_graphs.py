@@ -18,9 +18,9 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="skipped: 
 def test_gradients_inside_a_captured_backward():
     x = torch.randn(4, 8, device="cuda")
     weight = torch.nn.Parameter(torch.randn(8, 8, device="cuda"))
-    of_hidden = tap.Probe("hidden.grad", [tap.Record()])
-    of_weight = tap.Probe("weight.grad", [tap.Record()])
-    final = tap.Probe("weight.grad.final", [tap.Record()])
+    of_hidden = tap.Probe("hidden.grad", [tap.RecordAction()])
+    of_weight = tap.Probe("weight.grad", [tap.RecordAction()])
+    final = tap.Probe("weight.grad.final", [tap.RecordAction()])
     of_weight.attach_grad(weight)
 
     def step():
@@ -43,7 +43,7 @@ def test_gradients_inside_a_captured_backward():
 def test_a_side_stream_inside_the_capture():
     x = torch.ones(1 << 16, device="cuda")
     side = torch.cuda.Stream()
-    here, there = tap.Probe("here", [tap.Record()]), tap.Probe("there", [tap.Record()])
+    here, there = tap.Probe("here", [tap.RecordAction()]), tap.Probe("there", [tap.RecordAction()])
 
     def step():
         y = x + 1
@@ -61,7 +61,7 @@ def test_a_side_stream_inside_the_capture():
 
 def test_replayed_on_another_stream_than_captured():
     counting = Counting(2)
-    probe = tap.Probe("mid", [tap.Record()])
+    probe = tap.Probe("mid", [tap.RecordAction()])
     graph = captured(lambda: probe(counting()))
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -74,7 +74,7 @@ def test_replayed_on_another_stream_than_captured():
 
 def test_two_graphs_with_two_probes_on_two_streams():
     counts = [Counting(1 << 14), Counting(1 << 15)]
-    probes = [tap.Probe(f"p{i}", [tap.Record(capacity=64)]) for i in range(2)]
+    probes = [tap.Probe(f"p{i}", [tap.RecordAction(capacity=64)]) for i in range(2)]
     graphs = [captured(lambda i=i: probes[i](counts[i]())) for i in range(2)]
     torch.cuda.synchronize()
     start = [each.x[0].item() for each in counts]
@@ -95,10 +95,10 @@ def test_two_graphs_with_two_probes_on_two_streams():
 
 def test_closed_before_the_graph_replays_stay_safe_and_record_nothing():
     counting = Counting(1 << 16)
-    probe = tap.Probe("mid", [tap.Record(), tap.Compare(torch.zeros(1 << 16)), tap.Print(file=io.StringIO())])
+    probe = tap.Probe("mid", [tap.RecordAction(), tap.Compare(torch.zeros(1 << 16)), tap.Print(file=io.StringIO())])
 
     def with_rows_that_only_the_graph_needs():
-        with tap.Probe("rows", [tap.Record()], rows=torch.tensor(3, device="cuda")) as rowed:
+        with tap.Probe("rows", [tap.RecordAction()], rows=torch.tensor(3, device="cuda")) as rowed:
             graph = captured(lambda: rowed(probe(counting())))
             replay(graph, 2)
             return graph
@@ -116,14 +116,14 @@ def test_closed_before_the_graph_replays_stay_safe_and_record_nothing():
     assert [each.replay_index for each in probe.records()] == [0, 1]
     del graph
     gc.collect()
-    with tap.Probe("other", [tap.Record()], mode="always") as other:
+    with tap.Probe("other", [tap.RecordAction()], mode="always") as other:
         other(torch.ones(1, device="cuda"))  # closing it frees what the graph had kept
 
 
 def test_closed_while_replays_are_in_flight():
     counting = Counting(1 << 20)
     for _ in range(5):
-        probe = tap.Probe("mid", [tap.Record(capacity=4)])
+        probe = tap.Probe("mid", [tap.RecordAction(capacity=4)])
         graph = captured(lambda probe=probe: probe(counting()))
         for _ in range(30):
             graph.replay()
@@ -135,7 +135,7 @@ def test_closed_while_replays_are_in_flight():
 
 def test_closed_while_another_thread_captures():
     x = torch.ones(8, device="cuda")
-    probe = tap.Probe("x", [tap.Record()], mode="always")
+    probe = tap.Probe("x", [tap.RecordAction()], mode="always")
     probe(x)
     torch.cuda.synchronize()
     graph, capturing, closed = torch.cuda.CUDAGraph(), threading.Event(), threading.Event()
@@ -168,7 +168,7 @@ def test_forgotten_without_being_closed():
     counting = Counting(8)
 
     def capture():
-        probe = tap.Probe("mid", [tap.Record()])
+        probe = tap.Probe("mid", [tap.RecordAction()])
         return captured(lambda: probe(counting()))
 
     graph = capture()
@@ -179,7 +179,7 @@ def test_forgotten_without_being_closed():
 
 def test_the_graph_is_destroyed_first():
     counting = Counting(4)
-    probe = tap.Probe("mid", [tap.Record(), tap.Compare(torch.full((4,), -1.0))])
+    probe = tap.Probe("mid", [tap.RecordAction(), tap.Compare(torch.full((4,), -1.0))])
     graph = captured(lambda: probe(counting()))
     replay(graph, 3)
     graph.reset()
@@ -193,7 +193,7 @@ def test_the_graph_is_destroyed_first():
 
 def test_a_capture_that_fails_leaves_the_probe_closable():
     x = torch.ones(2, device="cuda")
-    probe = tap.Probe("mid", [tap.Record()])
+    probe = tap.Probe("mid", [tap.RecordAction()])
 
     def step():
         probe(x)
@@ -211,8 +211,8 @@ def test_a_capture_that_fails_leaves_the_probe_closable():
 
 def test_every_replay_is_a_pass_of_a_run(tmp_path):
     counting = Counting(2)
-    first = tap.Probe("first", [tap.Record(capacity=2, to=tmp_path)])
-    second = tap.Probe("second", [tap.Record(capacity=2, level="fingerprint", to=tmp_path)])
+    first = tap.Probe("first", [tap.RecordAction(capacity=2, to=tmp_path)])
+    second = tap.Probe("second", [tap.RecordAction(capacity=2, level="fingerprint", to=tmp_path)])
 
     def step():
         x = first(counting())
@@ -242,7 +242,7 @@ def test_compare_with_a_recorded_run_call_by_call(tmp_path):
     def with_probe(probe):
         return captured(lambda: (probe(x + 1), probe(x * 2)))
 
-    recording = tap.Probe("mid", [tap.Record(to=tmp_path)])
+    recording = tap.Probe("mid", [tap.RecordAction(to=tmp_path)])
     replay(with_probe(recording))
     recording.close()
     probe = tap.Probe("again", [tap.Compare(run=tmp_path, key="mid")])
@@ -262,7 +262,7 @@ def test_compare_with_a_recorded_run_call_by_call(tmp_path):
 
 def test_in_mode_always_eager_calls_are_looked_at():
     out = io.StringIO()
-    probe = tap.Probe("mid", [tap.Record(), tap.Print(file=out)], mode="always")
+    probe = tap.Probe("mid", [tap.RecordAction(), tap.Print(file=out)], mode="always")
     for size in (2, 3, 2):
         x = torch.full((size,), float(size), device="cuda")
         assert probe(x) is x
@@ -276,7 +276,7 @@ def test_in_mode_always_eager_calls_are_looked_at():
 
 def test_eager_and_captured_calls_of_one_probe():
     x = torch.ones(2, device="cuda")
-    probe = tap.Probe("mid", [tap.Record(), tap.Compare(torch.ones(2))], mode="always")
+    probe = tap.Probe("mid", [tap.RecordAction(), tap.Compare(torch.ones(2))], mode="always")
     probe(x)
     graph = captured(lambda: probe(x), warm=False)
     replay(graph, 2)
@@ -286,7 +286,7 @@ def test_eager_and_captured_calls_of_one_probe():
 
 
 def test_eager_calls_on_two_streams():
-    probe = tap.Probe("mid", [tap.Record(capacity=100)], mode="always")
+    probe = tap.Probe("mid", [tap.RecordAction(capacity=100)], mode="always")
     streams = [torch.cuda.Stream() for _ in range(2)]
     for i in range(40):
         with torch.cuda.stream(streams[i % 2]):
@@ -296,7 +296,7 @@ def test_eager_calls_on_two_streams():
 
 
 def test_eager_calls_go_to_a_run_without_loss(tmp_path):
-    with tap.Probe("mid", [tap.Record(capacity=2, to=tmp_path)], mode="always") as probe:
+    with tap.Probe("mid", [tap.RecordAction(capacity=2, to=tmp_path)], mode="always") as probe:
         for i in range(50):
             probe(torch.full((10,), float(i), device="cuda"))
         torch.cuda.synchronize()

@@ -27,7 +27,7 @@ def replayed(graph, x, times):
 
 def test_every_replay_is_a_snapshot():
     x = on_gpu(torch.zeros(2))
-    probe = tap.Probe("mid", [tap.Record()])
+    probe = tap.Probe("mid", [tap.RecordAction()])
     probe(x)  # a warm-up
     graph = Graph(lambda: probe(x))
     replayed(graph, x, 3)
@@ -42,7 +42,7 @@ def test_every_replay_is_a_snapshot():
 
 def test_overwritten_replays_are_counted():
     x = on_gpu(torch.zeros(2))
-    probe = tap.Probe("mid", [tap.Record(capacity=4)])
+    probe = tap.Probe("mid", [tap.RecordAction(capacity=4)])
     replayed(Graph(lambda: probe(x)), x, 10)
     assert [each.replay_index for each in probe.records()] == [6, 7, 8, 9]
     status = probe.status()
@@ -51,7 +51,7 @@ def test_overwritten_replays_are_counted():
 
 def test_calls_in_one_capture_are_told_apart_and_a_second_capture_is_refused():
     x = on_gpu(torch.ones(2))
-    probe = tap.Probe("mid", [tap.Record(), tap.Compare(torch.ones(2))])
+    probe = tap.Probe("mid", [tap.RecordAction(), tap.Compare(torch.ones(2))])
     Graph(lambda: (probe(x), probe(on_gpu(torch.full((2,), 3.0))))).replay()
     assert [(each.invocation, each.tensor[0].item()) for each in probe.records()] == [(0, 1), (1, 3)]
     with pytest.raises(tap.CompareFailed, match="'mid::call2': 1 of 2 comparisons failed"):
@@ -61,7 +61,7 @@ def test_calls_in_one_capture_are_told_apart_and_a_second_capture_is_refused():
 
 
 def test_prepared_for_another_shape():
-    probe = tap.Probe("mid", [tap.Record()])
+    probe = tap.Probe("mid", [tap.RecordAction()])
     probe.prepare(on_gpu(torch.ones(4)))
     with pytest.raises(ValueError, match=r"prepared for float32 \[4\] on cuda:0"):
         Graph(lambda: probe(on_gpu(torch.ones(5))))
@@ -72,7 +72,7 @@ def test_prepared_for_another_shape():
 
 def test_rows_that_the_device_knows():
     x, rows = on_gpu(torch.arange(6.0).view(3, 2)), on_gpu(torch.tensor(2))
-    probe = tap.Probe("mid", [tap.Record()], rows=rows)
+    probe = tap.Probe("mid", [tap.RecordAction()], rows=rows)
     graph = Graph(lambda: probe(x))
     graph.replay()
     rows.fill_(0)
@@ -94,7 +94,7 @@ def test_a_thread_prints_what_arrives_and_ends_with_the_last_probe():
 
 def test_what_could_not_be_printed_is_said():
     x, out = on_gpu(torch.zeros(1)), io.StringIO()
-    probe = tap.Probe("mid", [tap.Record(capacity=1), tap.Print(every=2, file=out)])
+    probe = tap.Probe("mid", [tap.RecordAction(capacity=1), tap.Print(every=2, file=out)])
     graph = Graph(lambda: probe(x))
     with probe._lock:  # nobody reads
         replayed(graph, x, 6)
@@ -106,8 +106,8 @@ def test_what_could_not_be_printed_is_said():
 
 def test_the_probes_of_a_graph_write_its_replays_as_passes(tmp_path):
     x = on_gpu(torch.zeros(2))
-    first = tap.Probe("first", [tap.Record(capacity=2, to=tmp_path)])
-    second = tap.Probe("second", [tap.Record(capacity=2, level="fingerprint", to=tmp_path)])
+    first = tap.Probe("first", [tap.RecordAction(capacity=2, to=tmp_path)])
+    second = tap.Probe("second", [tap.RecordAction(capacity=2, level="fingerprint", to=tmp_path)])
     replayed(Graph(lambda: (first(x), first(x), second(x))), x, 20)  # more than fit: replays wait
     first.close()  # what it has delivered is written though the other one is still being read
     second.close()
@@ -121,7 +121,7 @@ def test_the_probes_of_a_graph_write_its_replays_as_passes(tmp_path):
 
 def test_each_call_is_compared_with_the_same_call_of_a_run(tmp_path):
     one, two = on_gpu(torch.ones(2)), on_gpu(torch.full((2,), 2.0))
-    with tap.Probe("mid", [tap.Record(to=tmp_path)]) as recording:
+    with tap.Probe("mid", [tap.RecordAction(to=tmp_path)]) as recording:
         Graph(lambda: (recording(one), recording(two))).replay()
     probe = tap.Probe("again", [tap.Compare(run=tmp_path, key="mid")])
     Graph(lambda: (probe(one), probe(two))).replay()
@@ -134,7 +134,7 @@ def test_each_call_is_compared_with_the_same_call_of_a_run(tmp_path):
 
 def test_after_closing_replays_record_nothing():
     x = on_gpu(torch.zeros(1))
-    probe = tap.Probe("mid", [tap.Record()])
+    probe = tap.Probe("mid", [tap.RecordAction()])
     graph = Graph(lambda: probe(x))
     replayed(graph, x, 2)
     probe.close()
@@ -148,7 +148,7 @@ def test_a_probe_that_nobody_holds_goes_away():
     x = on_gpu(torch.zeros(1))
 
     def capture():
-        probe = tap.Probe("mid", [tap.Record()])
+        probe = tap.Probe("mid", [tap.RecordAction()])
         return Graph(lambda: probe(x)), weakref.ref(probe)
 
     graph, gone = capture()
@@ -158,14 +158,14 @@ def test_a_probe_that_nobody_holds_goes_away():
 
 
 def test_eager_calls_on_a_device_may_change_their_shape():
-    probe = tap.Probe("mid", [tap.Record()], mode="always")
+    probe = tap.Probe("mid", [tap.RecordAction()], mode="always")
     for size in (2, 3, 2000):
         probe(on_gpu(torch.full((size,), float(size))))
     assert [(len(each.tensor), each.replay_index) for each in probe.records()] == [(2, 0), (3, 1), (2000, 2)]
 
 
 def test_eager_calls_that_nobody_reads_are_not_remembered_for_ever():
-    recording = tap.Probe("mid", [tap.Record(capacity=2)], mode="always")
+    recording = tap.Probe("mid", [tap.RecordAction(capacity=2)], mode="always")
     comparing = tap.Probe("mid", [tap.Compare(torch.ones(1))], mode="always")
     for i in range(3000):
         recording(on_gpu(torch.tensor([i])))

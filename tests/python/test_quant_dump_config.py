@@ -4,9 +4,9 @@ import copy
 import sys
 
 import pytest
-from tensortap.quant.config_entry import ConfigError
-from tensortap.quant.dump_config import TENSORS, dump_config
-from tensortap.quant.dump_layers import number_of
+from tensortap.quant.dump.config import TENSORS, dump_config
+from tensortap.quant.dump.config_entry import ConfigError
+from tensortap.quant.dump.layers import number_of
 
 YAML = """
 fc_layers:

@@ -9,7 +9,7 @@ import tensortap as tap
 import torch
 from dumped_training import Mlp, by_hand, config, train
 from quantized import decode, encode, format_of, same_bits
-from tensortap.quant.dump_files import file_name
+from tensortap.quant.dump.files import file_name
 from torch import nn
 
 YAML = """

@@ -323,7 +323,7 @@ def test_a_step_that_is_left_by_an_exception_is_aborted(tmp_path):
 
 
 def test_a_failure_of_ours_is_counted_and_kept_from_the_model(tmp_path, monkeypatch):
-    from tensortap.quant import dump_run
+    from tensortap.quant.dump import run as dump_run
 
     def fails(*_):
         raise OSError("no room")
@@ -339,7 +339,7 @@ def test_a_failure_of_ours_is_counted_and_kept_from_the_model(tmp_path, monkeypa
 
 
 def test_what_fails_keeps_nothing_else_from_being_dumped(tmp_path, monkeypatch):
-    from tensortap.quant import dump_run
+    from tensortap.quant.dump import run as dump_run
 
     write = dump_run.RunSink.write
 

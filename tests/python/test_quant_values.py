@@ -7,8 +7,8 @@ from quantized import encode, format_of
 from small_models import Returns
 from tensortap import _core
 from tensortap.quant import Group
-from tensortap.quant.on_gpu import Gpu, RawTensor, gpu_of, why_too_large
-from tensortap.quant.values import values_of, why_no_room, why_not_here
+from tensortap.tensors.quant_on_gpu import Gpu, RawTensor, gpu_of, why_too_large
+from tensortap.tensors.quant_values import values_of, why_no_room, why_not_here
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import tensortap as tap
-from tensortap.reading import _notes_of
+from tensortap.records import notes_of
 from ttap_command import run
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -57,7 +57,7 @@ def test_events_of_version_1_0_are_read():
 
 @pytest.mark.parametrize("text", ["[1]", "no json", "[" * 100_000, '"text"'])
 def test_notes_that_are_no_object_are_shown_as_they_are(text):
-    assert _notes_of(text) == {"text": text}
+    assert notes_of(text) == {"text": text}
 
 
 @pytest.mark.parametrize("format", ["pt", "safetensors", "npy"])

@@ -11,7 +11,8 @@ import tensortap as tap
 import torch
 from small_models import Returns, passes_of
 from tensortap import _core
-from tensortap.snapshot import TORCH_DTYPES, stream_of
+from tensortap.tensors.dtypes import TORCH_DTYPES
+from tensortap.tensors.snapshot import stream_of
 from torch import nn
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="skipped: no GPU")

@@ -5,7 +5,7 @@ import tensortap as tap
 import torch
 from quantized import same_bits
 from tensortap import quant
-from tensortap.parameters import Parameters
+from tensortap.modules.parameters import Parameters
 from torch import nn
 
 

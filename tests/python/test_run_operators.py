@@ -61,7 +61,7 @@ def test_a_child_that_is_forked_while_a_thread_runs_the_first_operator_runs_on(r
     recorded(
         """
         import os, signal, threading, time, torch
-        from tensortap.writer import Writer
+        from tensortap.session.writer import Writer
 
         acquire, begun = Writer.acquire.__func__, threading.Event()
         def slowly(cls, recording):

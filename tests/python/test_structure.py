@@ -1,7 +1,9 @@
 """The shape of the house: who may include whom, and what a file may be called and weigh."""
 
+import ast
 import re
 import subprocess
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -25,10 +27,37 @@ USES = {
     "cli": ["capture", "report"],
 }
 
+# The same for the Python package: folders, and the files beside them. `literals` and `typed_dicts` may be used by all.
+PYTHON_USES = {
+    "torch_glue": [],
+    "quant": ["torch_glue"],
+    "quant.libraries": ["quant"],
+    "tensors": ["quant.libraries"],
+    "session": ["tensors"],
+    "ops": ["session"],
+    "modules": ["ops"],
+    "records": [],
+    "reading": ["records", "session"],
+    "comparing": [],
+    "recording": ["modules"],
+    "tracing": ["ops", "comparing", "reading"],
+    "probe": ["recording", "reading"],
+    "graph.fx": ["tensors"],
+    "graph.check": ["graph.fx", "comparing"],
+    "graph": ["graph.check", "session"],
+    "quant.dump": ["modules"],
+    "launch": ["recording"],
+}
+FOR_ALL = {"literals", "typed_dicts", "lazy_import"}
+PACKAGE = ROOT / "python/tensortap"
+
 # Public headers stand alone but for these.
 PUBLIC_NEEDS = {"dlpack.h": ["dlpack/dlpack.h"]}
 
 LONGEST = 500
+MOST_FILES = 25  # of code in a folder; a header and its source are one
+# Folders that have more, each with its reason.
+CROWDED: dict[str, str] = {}
 # Files that are longer, each with its reason.
 LONGER = {}
 
@@ -126,8 +155,8 @@ def test_a_wrong_direction_is_noticed():
 
 def test_one_file_includes_cli11():
     users = [p for p in cpp_files("src", "cli", "tests") if any(h.startswith("CLI/") for _, h in includes(p))]
-    message = "CLI11 costs seconds of compile time in each file: use cli/command_line.h"
-    assert [name_of(path) for path in users] == ["cli/command_line.cpp"], message
+    message = "CLI11 costs seconds of compile time in each file: use cli/arguments/command_line.h"
+    assert [name_of(path) for path in users] == ["cli/arguments/command_line.cpp"], message
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if p.match("src/*/CMakeLists.txt")], ids=name_of)
@@ -155,3 +184,117 @@ def test_no_file_outgrows_its_reason():
     lengths = {name_of(p): len(p.read_text().splitlines()) for p in FILES if p.suffix in CODE}
     too_long = {name for name, length in lengths.items() if length > LONGEST}
     assert too_long == set(LONGER), "split the file, or give it a reason in LONGER (or take an old one out)"
+
+
+# ---- the Python package ----
+
+
+def module_name(path):
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in FILES if path.is_relative_to(PACKAGE) and path.suffix == ".py"}
+
+
+def imports_of(name, source, known):
+    """The modules of ours that a module imports, wherever in it: (module, line, inside a function)."""
+    package = name if known.get(name, Path()).name == "__init__.py" else name.rpartition(".")[0]
+
+    def targets(node):
+        if isinstance(node, ast.Import):
+            return [alias.name for alias in node.names]
+        base = node.module or ""
+        if node.level:
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join([*above, base] if base else above)
+        return [f"{base}.{alias.name}" if f"{base}.{alias.name}" in known else base for alias in node.names]
+
+    def walk(node, inside):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import | ast.ImportFrom):
+                yield from ((target, child.lineno, inside) for target in targets(child))
+            yield from walk(child, inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
+
+    return list(walk(ast.parse(source), False))
+
+
+def python_imports(name):
+    ours = [each for each in imports_of(name, MODULES[name].read_text(), MODULES) if each[0] in MODULES]
+    # `from tensortap import _core` is an extension, which imports nothing.
+    return [each for each in ours if each[0] != "tensortap" or name.startswith("tensortap.launch.")]
+
+
+def python_folder(name):
+    """`graph.check` of tensortap.graph.check.bisect; a file beside the folders is one by itself."""
+    inner = name.removeprefix("tensortap").removeprefix(".")
+    return inner.rpartition(".")[0] or inner
+
+
+def python_reach(folder):
+    reached = {folder}
+    for used in PYTHON_USES[folder]:
+        reached |= python_reach(used)
+    return reached
+
+
+def circle_in(graph):
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
+
+
+def test_no_import_closes_a_circle():
+    graph = {name: {target for target, _, _ in python_imports(name) if target != name} for name in MODULES}
+    assert circle_in(graph) is None
+
+
+def test_a_circle_is_noticed():
+    known = {"tensortap.a": Path("a.py"), "tensortap.b": Path("b.py")}
+    sources = {"tensortap.a": "def f():\n    from tensortap import b", "tensortap.b": "if X:\n    import tensortap.a"}
+    graph = {name: {each[0] for each in imports_of(name, source, known)} for name, source in sources.items()}
+    assert set(circle_in(graph)) == {"tensortap.a", "tensortap.b"}
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_python_imports_follow_the_direction(name):
+    folder = python_folder(name)
+    # The face of a package shows what lies deeper.
+    is_face = MODULES[name].name == "__init__.py" and "__getattr__" in MODULES[name].read_text()
+    if is_face or folder in ("", "__main__", *FOR_ALL):
+        return
+    assert folder in PYTHON_USES, "a new folder needs a place in PYTHON_USES"
+    used = {python_folder(target) for target, _, _ in python_imports(name)}
+    assert used - python_reach(folder) - FOR_ALL - {""} == set()
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_an_import_inside_a_function_says_why(name):
+    lines = MODULES[name].read_text().splitlines()
+    inside = [line for _, line, is_inside in imports_of(name, "\n".join(lines), MODULES) if is_inside]
+    assert [lines[line - 1] for line in inside if "#" not in lines[line - 1]] == []
+
+
+# ---- folders ----
+
+
+def test_no_folder_is_crowded():
+    folders = {}
+    for path in FILES:
+        if path.suffix in CODE and path.relative_to(ROOT).parts[0] in ("include", "src", "cli", "python"):
+            folders.setdefault(name_of(path.parent), set()).add(path.stem)
+    crowded = {folder for folder, names in folders.items() if len(names) > MOST_FILES}
+    assert crowded == set(CROWDED), "make rooms, or give the folder a reason in CROWDED (or take an old one out)"
+
+
+def test_folders_of_cpp_include_each_other_in_one_direction():
+    graph = {}
+    for path in cpp_files("src", "cli"):
+        folder = name_of(path.parent)
+        for bracket, header in includes(path):
+            for there in (ROOT / "src" / header, ROOT / header):
+                if bracket == '"' and there.is_file() and name_of(there.parent) != folder:
+                    graph.setdefault(folder, set()).add(name_of(there.parent))
+    assert circle_in(graph) is None

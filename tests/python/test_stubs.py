@@ -10,13 +10,15 @@ import tensortap as tap
 import torch
 from tensortap import _core, literals, typed_dicts
 from tensortap.graph import backend as graph_backend
-from tensortap.options import LEVELS, ROLES
-from tensortap.quant.dump_config import TENSORS
+from tensortap.quant.dump.config import TENSORS
 from tensortap.quant.group import PARTS
+from tensortap.session.options import LEVELS, ROLES
+from tensortap.torch_glue import op_extension
 from tensortap.tracing import VIEWS
 from ttap_command import ROOT
 
 MODULES = ("_core", "_ops")
+op_extension.load()  # _ops is imported by nothing else
 
 
 def stub_of(module):
@@ -111,10 +113,10 @@ def words_in(file, enum):
 @pytest.mark.parametrize(
     ("literal", "file", "enum"),
     [
-        (literals.Verdict, "analyze/diff/verdict.cpp", "Verdict"),
-        (literals.Cause, "analyze/diff/verdict.cpp", "Cause"),
-        (literals.Evidence, "analyze/diff/verdict.cpp", "Evidence"),
-        (literals.MatchedBy, "report/diff_json.cpp", "MatchedBy"),
+        (literals.Verdict, "analyze/diff/result/verdict.cpp", "Verdict"),
+        (literals.Cause, "analyze/diff/result/verdict.cpp", "Cause"),
+        (literals.Evidence, "analyze/diff/result/verdict.cpp", "Evidence"),
+        (literals.MatchedBy, "report/diff/diff_json.cpp", "MatchedBy"),
         (literals.Level, "core/record.cpp", "Level"),
         (literals.Ending, "core/record.cpp", "Ending"),
         (literals.Format, "store/run.cpp", "Format"),
@@ -190,12 +192,12 @@ def keys_of(typed_dict):
 
 
 def test_dicts_have_the_keys_of_their_types(trace):
-    recorded = trace.run
+    recorded = trace.recorded
     assert set(recorded.records[-1].stats) == keys_of(typed_dicts.Stats) == set(get_args(literals.Statistic))
     assert set(recorded.info) == keys_of(typed_dicts.PassInfo)
     assert set(recorded.info["drops"]) == keys_of(typed_dicts.Drops)
     assert set(trace.counts) == keys_of(typed_dicts.TraceCounts)
-    assert set(tap.Probe("it", [tap.Record()]).status()) == keys_of(typed_dicts.ProbeStatus)
+    assert set(tap.Probe("it", [tap.RecordAction()]).status()) == keys_of(typed_dicts.ProbeStatus)
     (statistics,) = _core.quant_statistics(torch.ones(2, 16), [_core.quant_format("nvfp4")])
     assert set(statistics) == keys_of(typed_dicts.QuantStatistics)
 

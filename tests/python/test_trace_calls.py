@@ -15,7 +15,7 @@ def ops(trace, name=""):
 
 def value(trace, use):
     """The bytes of a use."""
-    return trace.run._tensor(use.record)
+    return trace.recorded._tensor(use.record)
 
 
 def test_at_level_full_the_bytes_are_those_of_the_tensors():
@@ -38,7 +38,7 @@ def test_who_made_what_is_known():
         z = y * 2
         y + z
     add, mul, last = trace.events
-    records = trace.run.records
+    records = trace.recorded.records
     assert records[add.uses[0].record].role == "in"  # from outside
     assert mul.uses[0].record == add.uses[-1].record
     assert [use.record for use in last.uses[:2]] == [add.uses[-1].record, mul.uses[-1].record]
@@ -78,7 +78,7 @@ def test_an_op_with_out_shows_which_argument_it_wrote():
     (event,) = ops(trace, "add")
     assert [use.path for use in event.uses if use.written] == ["/out"]
     written = next(use for use in event.uses if use.path == "/out")
-    assert trace.run.records[written.record].hash is None  # what it held before is nobody's argument
+    assert trace.recorded.records[written.record].hash is None  # what it held before is nobody's argument
     assert torch.equal(value(trace, event.uses[-1]), X + 1)
     assert event.uses[-1].tensor == written.tensor
 
@@ -136,7 +136,7 @@ def test_memory_that_was_only_reserved_is_not_read():
         torch.empty(4)
     (event,) = trace.events
     assert event.notes["unread"] == {"out": "not initialised"}
-    assert trace.run.records[0].hash is None
+    assert trace.recorded.records[0].hash is None
 
 
 # ---- views ----
@@ -162,7 +162,7 @@ def test_the_view_leaf_shows_those_that_call_no_other():
     parents = {event.parent for event in everything}
     assert of_trace(leaves) == [op_of(e.name) for i, e in enumerate(everything) if i not in parents]
     assert "aten.linear.default" not in of_trace(leaves)
-    assert leaves.run.info["drops"]["events"] == 0
+    assert leaves.recorded.info["drops"]["events"] == 0
 
 
 # ---- what a dispatch mode sees of it ----
@@ -210,7 +210,7 @@ def test_what_is_copied_back_into_a_lazy_view_is_the_result():
     with tap.trace(hashes=True) as trace:
         y.exp_()
     (copy,) = [event for event in trace if event.name == "aten::copy_"]
-    records = trace.run.records
+    records = trace.recorded.records
     source, result = (records[use.record].hash for use in copy.uses[1:3])
     assert source == result
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 import torch._dynamo.compiled_autograd
-from tensortap.inductor_modules import is_cpp_kernel
+from tensortap.ops.inductor_modules import is_cpp_kernel
 from tensortap.tracing import trace
 from torch import nn
 from torch._dynamo.utils import counters
@@ -123,7 +123,7 @@ def test_kernels_of_inductor_appear_with_their_arguments_before_and_after():
     with trace(level="full") as t:
         y = compiled(x)
     kernel, *_, last = launched_by(t)
-    run = t.run
+    run = t.recorded
     assert kernel.name == "Net:cpp::cpp_fused_mul_relu_threshold_backward_0"
     assert kernel.arguments == "in_ptr0=%0, out_ptr0=%1, out_ptr1=%2"
     before, after = uses(kernel, "in"), uses(kernel, "after")

@@ -43,7 +43,7 @@ def test_forward_under(context, model, x):
         y = model(x)
     assert ops(t) == FORWARD
     out = uses(t.events[-1], "out")[0].record
-    assert bits(t.run[t.run.records[out].key]) == bits(y)
+    assert bits(t.recorded[t.recorded.records[out].key]) == bits(y)
 
 
 def test_tensors_of_inference_mode_are_known_again(model):
@@ -55,7 +55,7 @@ def test_tensors_of_inference_mode_are_known_again(model):
     add, mul, last = t.events[1:]
     assert uses(mul, "in")[0].record == uses(add, "out")[0].record
     assert uses(last, "in")[0].record == uses(mul, "out")[0].record
-    assert t.run.records[uses(last, "in")[0].record].stats["mean"] == 4
+    assert t.recorded.records[uses(last, "in")[0].record].stats["mean"] == 4
 
 
 def test_autocast_shows_the_casts_and_the_operator_in_low_precision(model, x):
@@ -67,7 +67,7 @@ def test_autocast_shows_the_casts_and_the_operator_in_low_precision(model, x):
         forward()
     assert ops(t) == seen_by_debug_mode(forward)
     addmm = next(event for event in t.events if event.name.endswith("addmm"))
-    assert {t.run.records[use.record].dtype for use in addmm.uses} == {"bf16"}
+    assert {t.recorded.records[use.record].dtype for use in addmm.uses} == {"bf16"}
 
 
 def test_autocast_in_training(model, x):

@@ -5,14 +5,14 @@ import random
 import pytest
 import tensortap as tap
 import torch
-from tensortap import op_extension
+from tensortap.torch_glue import op_extension
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="skipped: no GPU")
 
 
 def hashes_of(trace):
     """Hash and statistics of every tensor, by key."""
-    return {record.key: (record.hash, record.stats) for record in trace.run.records}
+    return {record.key: (record.hash, record.stats) for record in trace.recorded.records}
 
 
 def counts_and_extremes(stats):
@@ -68,8 +68,8 @@ def test_an_in_place_operator_does_not_change_what_was_seen_before_it():
         y.add_(3)
     with tap.trace(hashes=True) as expected:
         x.cpu() + 1
-    records = {record.key: record for record in trace.run.records}
-    assert records["aten::add.Tensor"].hash == expected.run.record("aten::add.Tensor").hash
+    records = {record.key: record for record in trace.recorded.records}
+    assert records["aten::add.Tensor"].hash == expected.recorded.record("aten::add.Tensor").hash
     assert records["aten::mul_.Tensor"].stats["zeros"] == 1000
     assert records["aten::add_.Tensor"].stats["min"] == 3
 
@@ -79,7 +79,7 @@ def test_what_an_operator_writes_to_is_read_before_it_does():
     with tap.trace(hashes=True) as trace:
         x.copy_(y)  # neither was seen before
         torch._foreach_add_([y], 2)
-    seen = {record.key: record.stats["max"] for record in trace.run.records}
+    seen = {record.key: record.stats["max"] for record in trace.recorded.records}
     assert seen == {
         "aten::copy_@in/0": 7,
         "aten::copy_@in/1": 1,
@@ -97,7 +97,7 @@ def test_nothing_is_waited_for():
             torch.cuda._sleep(2_000_000_000)  # about a second
             model(x)
             assert not torch.cuda.current_stream().query()  # still at it
-    assert all(record.hash is not None for record in trace.run.records)
+    assert all(record.hash is not None for record in trace.recorded.records)
 
 
 def a_random_program(device, streams):
@@ -123,9 +123,9 @@ def test_ten_thousand_random_taps_writes_and_frees_on_two_streams_leave_every_re
         a_random_program("cuda", [torch.cuda.Stream(), torch.cuda.Stream()])
     with tap.trace(hashes=True, inputs=False) as on_host:
         a_random_program("cpu", [None, None])
-    seen = [record.hash for record in on_device.run.records]
+    seen = [record.hash for record in on_device.recorded.records]
     assert len(seen) > 10_000
-    assert seen == [record.hash for record in on_host.run.records]
+    assert seen == [record.hash for record in on_host.recorded.records]
 
 
 def test_the_same_bits_forward_and_backward():
@@ -164,7 +164,7 @@ def test_a_storage_that_is_emptied_past_any_operator_is_counted_not_read():
         y = x + 1
         y.untyped_storage().resize_(0)
     assert trace.counts["lost"] == 1
-    assert trace.run.record("aten::add.Tensor").hash is None
+    assert trace.recorded.record("aten::add.Tensor").hash is None
 
 
 def test_a_large_tensor_that_is_not_new_is_read_at_once():
@@ -173,7 +173,7 @@ def test_a_large_tensor_that_is_not_new_is_read_at_once():
         old.view(1024, 1024)
         old.untyped_storage().resize_(0)  # as FSDP does with parameters that it gathered
     assert trace.counts["lost"] == 0
-    assert trace.run.record("aten::view").stats["min"] == 1
+    assert trace.recorded.record("aten::view").stats["min"] == 1
 
 
 def test_views_of_a_large_tensor_that_waits_wait_too():
@@ -182,7 +182,7 @@ def test_views_of_a_large_tensor_that_waits_wait_too():
         new = old + 1
         new[::2]
         new.untyped_storage().resize_(0)
-    records = {record.key: record for record in trace.run.records}
+    records = {record.key: record for record in trace.recorded.records}
     assert records["aten::add.Tensor@in/0"].stats["max"] == 1
     assert records["aten::add.Tensor"].hash is None and records["aten::slice.Tensor"].hash is None
     assert trace.counts["lost"] == 2
@@ -197,14 +197,14 @@ def test_the_same_bytes_in_another_shape_are_read_once():
         y.t()
         y.mul_(2)
         y.view(96, 64)
-    seen = {record.key: record.hash for record in trace.run.records}
+    seen = {record.key: record.hash for record in trace.recorded.records}
     assert all(seen.values()) and trace.counts["lost"] == 0
     assert seen["aten::view"] == seen["aten::_unsafe_view"] == seen["aten::add.Tensor"]
     assert seen["aten::t"] != seen["aten::add.Tensor"]
     assert seen["aten::view::call2"] == seen["aten::mul_.Tensor"] != seen["aten::add.Tensor"]
     with tap.trace(hashes=True) as on_host:
         x.cpu().add(1).view(96, 64)
-    assert on_host.run.record("aten::view").hash == seen["aten::view"]
+    assert on_host.recorded.record("aten::view").hash == seen["aten::view"]
 
 
 def test_what_only_the_innermost_operators_read_has_its_hash():
@@ -212,7 +212,7 @@ def test_what_only_the_innermost_operators_read_has_its_hash():
     with tap.trace(hashes=True, view="leaf") as trace:
         torch.matmul(a, b)
     assert trace.counts["lost"] == 0
-    assert all(record.hash is not None for record in trace.run.records)
+    assert all(record.hash is not None for record in trace.recorded.records)
 
 
 def test_complex_views_that_are_read_as_conjugates():
@@ -222,4 +222,4 @@ def test_complex_views_that_are_read_as_conjugates():
     x = x.cpu()
     with tap.trace(hashes=True) as on_host:
         torch.view_as_real(x.conj().resolve_conj())
-    assert [r.hash for r in on_device.run.records] == [r.hash for r in on_host.run.records]
+    assert [r.hash for r in on_device.recorded.records] == [r.hash for r in on_host.recorded.records]

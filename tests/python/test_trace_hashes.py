@@ -42,7 +42,7 @@ def tap_hash(x):
     with tap.trace(hashes=True) as trace:
         x + 0
     (event,) = trace.events
-    return [trace.run.records[use.record].hash for use in event.uses]
+    return [trace.recorded.records[use.record].hash for use in event.uses]
 
 
 def debug_mode_hash(x, kind):

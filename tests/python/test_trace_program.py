@@ -9,7 +9,7 @@ import warnings
 import pytest
 import tensortap as tap
 import torch
-from tensortap.kernels import launch
+from tensortap.ops.kernels import launch
 from torch import nn
 from traced_calls import only, ops, uses
 from ttap_command import run
@@ -42,7 +42,7 @@ def test_tensors_can_be_swapped(when):
     if when == "after":
         torch.utils.swap_tensors(first, second)
     assert first.tolist() == [0.0] * 3
-    assert torch._C._swap_tensor_impl.__module__ != "tensortap.swapping"
+    assert torch._C._swap_tensor_impl.__module__ != "tensortap.torch_glue.swapping"
     if when == "during":
         assert only(trace, "aten::sin").results == "%1"
 
@@ -145,7 +145,7 @@ def test_a_trace_that_has_ended_is_read_once():
     with tap.trace() as trace:
         torch.ones(2).cos()
     assert trace.events is trace.events
-    assert trace.run.records is trace.run.records
+    assert trace.recorded.records is trace.recorded.records
 
 
 def test_the_log_says_what_had_no_room(recwarn):
@@ -296,7 +296,7 @@ def test_in_the_view_all_a_result_is_what_the_call_returned(name):
     call = of_kernels()[name]
     with torch.no_grad(), tap.trace(level="full", view="all") as trace:
         result = call()
-    run = trace.run
+    run = trace.recorded
     last = [event for event in trace.events if event.parent is None][-1]
     assert torch.equal(run[run.records[uses(last, "out")[0].record].key].reshape(result.shape), result)
 
@@ -307,7 +307,7 @@ def test_in_the_view_leaf_an_argument_is_what_it_was():
     with torch.no_grad(), tap.trace(level="full", view="leaf") as trace:
         y = torch.mm(x, w)
         y.relu()
-    run = trace.run
+    run = trace.recorded
     clamp = trace.events[-1]
     assert torch.equal(run[run.records[uses(clamp, "in")[0].record].key], y)
     assert len(trace) == len(trace.events)

@@ -21,7 +21,7 @@ def run(program, *arguments, timeout=600):
 
 def inputs_of(trace, name):
     """The hashes of the first argument, call by call."""
-    run = trace.run
+    run = trace.recorded
     return [run.records[event.uses[0].record].hash for event in trace if event.name == name]
 
 
@@ -64,7 +64,7 @@ def test_the_running_statistics_of_a_batch_norm_are_written():
     assert [use.path for use in trained.uses if use.written] == ["/3", "/4"]
     assert not any(use.written for use in evaluated.uses)
     (read,) = (event for event in trace if event.name == "aten::add.Tensor")
-    made = trace.run.records[read.uses[0].record]
+    made = trace.recorded.records[read.uses[0].record]
     assert made.role == "after" and made.name == "aten::native_batch_norm"
 
 

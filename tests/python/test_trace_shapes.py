@@ -16,7 +16,7 @@ def kept_of(body, *, model=None, **options):
     with tap.trace(*([] if model is None else [model]), ids=False, **options) as trace:
         body()
     assert trace.counts["failed"] == trace.counts["no_room"] == 0
-    records = trace.run.records
+    records = trace.recorded.records
 
     def use_of(use):
         record = records[use.record]

@@ -186,9 +186,9 @@ def test_one_line_in_a_loop_has_one_stack():
     assert len(stacks) == 100
     assert len(set(stacks)) == 2
     # In the file, too: a stack is kept once.
-    size = trace.run.path.stat().st_size
+    size = trace.recorded.path.stat().st_size
     longer = traced(lambda: [body() for _ in range(2)])
-    assert longer.run.path.stat().st_size - size < 100 * len(stacks[0]) / 4
+    assert longer.recorded.path.stat().st_size - size < 100 * len(stacks[0]) / 4
 
 
 def test_threads_have_their_own_stacks():

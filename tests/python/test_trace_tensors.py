@@ -15,7 +15,7 @@ from traced_calls import bits, names, only, uses
 
 def recorded(trace, use):
     """The tensor that a use's record holds."""
-    run = trace.run
+    run = trace.recorded
     return run[run.records[use.record].key]
 
 
@@ -69,7 +69,7 @@ def test_the_hash_is_that_of_the_elements():
     with trace(hashes=True) as t:
         x.t().contiguous()
         x.t().clone(memory_format=torch.contiguous_format)
-    run = t.run
+    run = t.recorded
     contiguous = [run.records[uses(event, "out")[0].record] for event in t.events if event.name == "aten::clone"]
     view = run.records[uses(t.events[0], "out")[0].record]
     assert len({record.hash for record in [view, *contiguous]}) == 1
@@ -168,7 +168,7 @@ def test_fake_tensors_are_logged_and_what_works_out_their_shapes_is_not():
     mm = t.events[0]
     assert mm.notes["unread"]["out"] == "a tensor subclass"
     assert mm.notes["fake"] is True
-    assert t.run.records[uses(mm, "out")[0].record].shape == (3, 3)
+    assert t.recorded.records[uses(mm, "out")[0].record].shape == (3, 3)
 
 
 def test_tensors_of_symbolic_shape_do_not_break_the_program():
@@ -200,14 +200,14 @@ def test_memory_that_is_there_for_the_backward_alone_is_not_read():
         )
     layer = only(t, "aten::mkldnn_rnn_layer")
     assert layer.notes["unread"] == {"out/3": "memory of the backward, which may hold anything"}
-    assert [t.run.records[use.record].level for use in uses(layer, "out")] == ["fingerprint"] * 3 + ["meta"]
+    assert [t.recorded.records[use.record].level for use in uses(layer, "out")] == ["fingerprint"] * 3 + ["meta"]
 
 
 def test_memory_that_nobody_has_written_to_is_not_read_as_an_argument_either():
     with trace(level="full") as t:
         torch.empty(3).fill_(1)
     fill = only(t, "aten::fill_.Scalar")
-    assert t.run.records[uses(fill, "in")[0].record].level == "meta"
+    assert t.recorded.records[uses(fill, "in")[0].record].level == "meta"
 
 
 def test_a_target_is_not_read_before_the_call():
@@ -215,7 +215,7 @@ def test_a_target_is_not_read_before_the_call():
     with trace(level="full") as t:
         torch.add(x, x, out=target)
     before = [use for use in uses(only(t, "aten::add.out"), "in") if use.path == "/out"]
-    assert [t.run.records[use.record].level for use in before] == ["meta"]
+    assert [t.recorded.records[use.record].level for use in before] == ["meta"]
 
 
 # ---- subclasses and modes ----

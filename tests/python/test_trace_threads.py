@@ -52,14 +52,14 @@ def test_every_thread_is_seen(model, x):
 
 
 def test_only_the_own_thread_is_seen_on_request(model, x):
-    with trace(threads="own", modules=False) as t:
+    with trace(other_threads=False, modules=False) as t:
         in_thread(lambda: model(x))
         torch.cos(x)
     assert names(t, None) == ["aten::cos"]
 
 
 def test_modules_of_other_threads_are_not_seen_either(model, x):
-    with trace(threads="own") as t:
+    with trace(other_threads=False) as t:
         in_thread(lambda: model(x))
     assert names(t, None) == []
 
@@ -67,10 +67,10 @@ def test_modules_of_other_threads_are_not_seen_either(model, x):
 @pytest.mark.parametrize("beside", ["a trace", "a profiler"])
 def test_nor_where_those_threads_are_observed_by_others(model, x, beside):
     def work():
-        with trace(threads="own") if beside == "a trace" else torch.profiler.profile():
+        with trace(other_threads=False) if beside == "a trace" else torch.profiler.profile():
             model(x)
 
-    with trace(threads="own") as t:
+    with trace(other_threads=False) as t:
         torch.cos(x)
         in_thread(work)
     assert names(t, None) == ["aten::cos"]
@@ -78,7 +78,7 @@ def test_nor_where_those_threads_are_observed_by_others(model, x, beside):
 
 def test_one_that_a_hook_of_autograd_ends_leaves_nothing_behind(x):
     y = x.requires_grad_().sin()
-    ended = trace(threads="own")
+    ended = trace(other_threads=False)
     y.register_hook(lambda gradient: ended.stop())
     ended.start()
     y.sum().backward()
@@ -88,7 +88,7 @@ def test_one_that_a_hook_of_autograd_ends_leaves_nothing_behind(x):
             torch.cos(x)
         assert names(t, None) == ["aten::cos"]
     for _ in range(20):
-        other = trace(threads="own")
+        other = trace(other_threads=False)
         in_thread(lambda other=other: (other.start(), torch.sin(x), other.stop()))
         torch.cos(x)
         assert names(other, None) == ["aten::sin"]
@@ -99,7 +99,7 @@ def test_one_that_cannot_see_its_thread_does_not_begin(x):
 
     def begin(gradient):
         try:
-            trace(threads="own").start()
+            trace(other_threads=False).start()
         except RuntimeError as error:
             failed.append(str(error))
 
@@ -115,7 +115,7 @@ def test_any_number_of_them_may_end_on_another_thread(x, thread_lives):
     go = threading.Event()
     threads = []
     for _ in range(17):
-        t = trace(threads="own")
+        t = trace(other_threads=False)
         started = threading.Event()
 
         def work(t=t, started=started):

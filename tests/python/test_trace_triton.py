@@ -21,7 +21,7 @@ def launched_by(trace):
 
 def values(trace, event, role):
     """The tensors of a launch by their names; buffers that nothing was written to yet are not read."""
-    run = trace.run
+    run = trace.recorded
     records = {use.path[1:]: run.records[use.record] for use in uses(event, role)}
     return {name: run[record.key] for name, record in records.items() if record.has_bytes}
 
@@ -170,7 +170,7 @@ def test_the_stack_of_a_launch_ends_in_the_program(fake):
     with trace(stacks=True) as t:
         kernel[(1,)](*xyz(), 3)
     (launch,) = launched_by(t)
-    assert "/tensortap/kernels.py" not in launch.stack
+    assert "/tensortap/ops/kernels.py" not in launch.stack
 
 
 def test_nothing_is_left_of_it_after_the_trace(fake):

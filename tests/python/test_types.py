@@ -103,7 +103,7 @@ CALLED = {
     "tap.Compare": tap.Compare,
     "tap.Print": tap.Print,
     "tap.Probe": tap.Probe,
-    "tap.Record": tap.Record,
+    "tap.RecordAction": tap.RecordAction,
     "tap.SearchLimits": tap.SearchLimits,
     "tap.Tolerance": tap.Tolerance,
     "tap.capture_quantized": tap.capture_quantized,

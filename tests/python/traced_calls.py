@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import torch
-from tensortap.reading import EventRecord, Use
+from tensortap.records import EventRecord, Use
 from tensortap.tracing import Trace
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}
@@ -36,7 +36,7 @@ def lines(trace: Trace) -> list[str]:
 
     What a call writes to may be memory that nobody has written to before, so its hash is left out.
     """
-    run = trace.run
+    run = trace.recorded
     records = run.records
 
     def line(event: EventRecord) -> str:

@@ -273,7 +273,7 @@ def trace_options() -> None:
         filter=[r"^abc\.", "mm"],
         view="leaf",
         hooks=[memory],
-        threads="own",
+        other_threads=False,
         compilation=True,
         memory="1G",
         rows=torch.tensor(3),
@@ -292,7 +292,7 @@ def read_trace(trace: tap.Trace) -> None:
     assert_type(trace.counts["calls"], int)
     assert_type(trace.counts["first_failure"], str)
     assert_type(len(trace), int)
-    assert_type(trace.run, tap.Pass)
+    assert_type(trace.recorded, tap.Pass)
     assert_type(trace.replays, list[tap.Pass])
     assert_type(trace.events, list[tap.EventRecord])
     assert_type([event.name for event in trace if event.kind == "op"], list[str])
@@ -301,7 +301,7 @@ def read_trace(trace: tap.Trace) -> None:
     assert_type(trace.diff(trace, rtol=1e-3, structure=False), tap.Diff)
     for use in trace.events[-1].uses:
         if use.record is not None:
-            assert_type(trace.run.records[use.record], tap.TensorRecord)
+            assert_type(trace.recorded.records[use.record], tap.TensorRecord)
 
 
 # ---- docs/cuda-graphs.md, docs/coming-from-torch-cudagraph-debug.md ----
@@ -310,12 +310,12 @@ def read_trace(trace: tap.Trace) -> None:
 def probe_options(recording: tap.Recording, array: npt.NDArray[np.float32]) -> None:
     actions = [
         tap.Print(max_items=8, every=10, file=None, enabled=True),
-        tap.Record(capacity=16, level="fingerprint", to="dump/", enabled=True),
+        tap.RecordAction(capacity=16, level="fingerprint", to="dump/", enabled=True),
         tap.Compare(x, rtol=1e-4, atol=1e-5, equal_nan=True, enabled=True),
     ]
     assert_type(tap.Probe("mid", actions), tap.Probe)
     tap.Probe("mid", [tap.Compare(run="dump/", key="model.mid", pass_number=2, rank=0)], mode="always")
-    tap.Probe("mid", [tap.Record(to=recording)], non_contiguous="copy", rows=torch.tensor(2))
+    tap.Probe("mid", [tap.RecordAction(to=recording)], non_contiguous="copy", rows=torch.tensor(2))
     compare = tap.Compare(array)
     assert_type(compare.rtol, float)
     assert_type(compare.expected(0), torch.Tensor)

@@ -1,4 +1,4 @@
-#include "report/diff_page.h"
+#include "report/diff/diff_page.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "recorded_graph.h"
-#include "report/log.h"
+#include "report/log/log.h"
 #include "report/written_text.h"
 #include "scratch.h"
 

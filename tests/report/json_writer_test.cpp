@@ -1,4 +1,4 @@
-#include "report/json_writer.h"
+#include "report/text/json_writer.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "report/log.h"
+#include "report/log/log.h"
 #include "sample_ops.h"
 #include "scratch.h"
 #include "written_text.h"

@@ -1,11 +1,11 @@
-#include "report/log.h"
+#include "report/log/log.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "report/event_text.h"
-#include "report/stack_text.h"
+#include "report/log/event_text.h"
+#include "report/log/stack_text.h"
 #include "sample_ops.h"
 #include "scratch.h"
 #include "written_text.h"
@@ -373,11 +373,12 @@ TEST_F(Log, ARecordingOfModulesHasStacksToo) {
 }
 
 TEST(UserFrame, IsNoneOfPyTorchTensorTapAndPython) {
-  for (const char* frame : {"/x/site-packages/torch/_tensor.py:1 in f", "/src/pytorch/torch/nn/functional.py:2 in relu",
-                            "/src/pytorch/torch/nn/functional.py:2 in relu\tx in a/torch/b",
-                            "/src/python/tensortap/taps.py:3 in f\ta / b in c",
-                            "/x/dist-packages/tensortap/taps.py:3 in f", "/src/python/tensortap/taps.py:3 in f",
-                            "/src/tensortap/launch/sitecustomize.py:1 in f", "<frozen runpy>:88 in _run_code"})
+  for (const char* frame :
+       {"/x/site-packages/torch/_tensor.py:1 in f", "/src/pytorch/torch/nn/functional.py:2 in relu",
+        "/src/pytorch/torch/nn/functional.py:2 in relu\tx in a/torch/b",
+        "/src/python/tensortap/modules/taps.py:3 in f\ta / b in c", "/x/dist-packages/tensortap/modules/taps.py:3 in f",
+        "/src/python/tensortap/tracing.py:3 in f", "/src/tensortap/launch/sitecustomize.py:1 in f",
+        "<frozen runpy>:88 in _run_code"})
     EXPECT_FALSE(is_user_frame(frame)) << frame;
   for (const char* frame : {"train.py:1 in main", "/home/me/torch/train.py:1 in f", "/home/me/torch/models/a.py:1 in f",
                             "/home/me/tensortap/examples/python/a.py:1 in f", "<stdin>:1 in <module>",

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <string>
 
-#include "report/diff_page.h"
+#include "report/diff/diff_page.h"
 
 int main(int argc, char** argv) {
   if (argc != 3) {

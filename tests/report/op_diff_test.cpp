@@ -4,8 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "report/call_text.h"
-#include "report/diff_report.h"
+#include "report/diff/diff_report.h"
+#include "report/log/call_text.h"
 #include "scratch.h"
 #include "ttap/recorder.h"
 #include "written_text.h"

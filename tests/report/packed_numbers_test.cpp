@@ -1,4 +1,4 @@
-#include "report/packed_numbers.h"
+#include "report/text/packed_numbers.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "report/output.h"
+#include "report/text/output.h"
 
 namespace ttap {
 

@@ -10,7 +10,7 @@
 
 #include "core/mix64.h"
 #include "scratch.h"
-#include "store/segment_writer.h"
+#include "store/segment/segment_writer.h"
 #include "ttap/fingerprint.h"
 #include "ttap/run.h"
 

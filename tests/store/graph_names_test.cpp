@@ -5,7 +5,7 @@
 #include <set>
 
 #include "store/graph/graph_notes.h"
-#include "store/run_layout.h"
+#include "store/sources/run_layout.h"
 
 namespace ttap {
 namespace {

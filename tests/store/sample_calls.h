@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "store/segment_writer.h"
+#include "store/segment/segment_writer.h"
 #include "ttap/fingerprint.h"
 #include "ttap/run.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "store/segment_writer.h"
+#include "store/segment/segment_writer.h"
 #include "ttap/fingerprint.h"
 #include "ttap/group.h"
 

@@ -9,7 +9,7 @@
 #include "core/crc32c.h"
 #include "format/frame.h"
 #include "scratch.h"
-#include "store/segment_writer.h"
+#include "store/segment/segment_writer.h"
 #include "ttap/fingerprint.h"
 #include "ttap/run.h"
 

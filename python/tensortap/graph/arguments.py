@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from tensortap import _core
-from tensortap.nested import tensors_in
+from tensortap.tensors.nested import tensors_in
 
 _LONGEST = 200  # of a text or a list of numbers
 _DEEPEST = 32
@@ -105,3 +105,12 @@ def nodes_in(args: tuple, kwargs: Mapping[str, Any]) -> list[tuple[fx.Node, str]
     for name, value in kwargs.items():
         walk(value, _core.append_path("", name))
     return found
+
+
+def tensors_of(value: Any) -> list[tuple[str, torch.Tensor]]:
+    """The tensors of a value with their paths, in the order in which ValueWriter meets them."""
+    if isinstance(value, torch.Tensor):
+        return [("", value)]
+    writer = ValueWriter()
+    writer.text(value)
+    return writer.tensors

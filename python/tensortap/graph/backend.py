@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import threading
 import warnings
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tensortap import launch
+import torch
+from torch import fx
+
+from tensortap.graph.check.difference import SearchLimits, Tolerance
+from tensortap.graph.check.inner import backend_of
 from tensortap.graph.filter import NodeFilter
-from tensortap.graph.mismatch import Mismatch, SearchLimits, Tolerance
-from tensortap.literals import Format, GraphPart, Level, Parameters, Stage, Step
-from tensortap.options import Options, choice, options_of
-from tensortap.session import Session
+from tensortap.graph.graph_session import GraphSession
+from tensortap.graph.stages import compile_graph
+from tensortap.literals import Format, Level, Parameters, Stage, Step
+from tensortap.session.options import choice, options_of
+from tensortap.session.program import program_records
+from tensortap.typed_dicts import WritingOptions
 
 if TYPE_CHECKING:
-    import torch
-    from torch import fx, nn
     from typing_extensions import Unpack
-
-    from tensortap.graph.call_marks import Calls
-    from tensortap.graph.callable import Graph
-    from tensortap.graph.check import Checked
-    from tensortap.typed_dicts import WritingOptions
-    from tensortap.writer import Writer
 
 STAGES: tuple[Stage, ...] = ("dynamo", "aot")
 PARAMETERS: tuple[Parameters, ...] = ("once", "always")
@@ -35,88 +30,13 @@ _LIMITS = SearchLimits()
 _WRITING = {"staging", "device_staging", "quota", "when_full", "write", "deduplicate", "sync"}  # options of record()
 
 
-@dataclass(frozen=True)
-class GraphSeen:
-    """A graph that torch.compile has handed over."""
-
-    id: str
-    stage: Stage
-    part: GraphPart
-    nodes: int
-    selected: int  # of these, by the filter
-
-
-class _Running(threading.local):
-    depth = 0  # graphs under way on this thread, one inside the other
-
-
-class GraphBackend(Session):
+class GraphBackend(GraphSession):
     """A backend for `torch.compile`; made by `tensortap.graph_backend`. Closed it records no more, and graphs go on."""
 
     __name__ = "tensortap"
 
-    def __init__(
-        self,
-        options: Options,
-        node_filter: NodeFilter,
-        *,
-        stage: Stage,
-        inputs: bool,
-        outputs: bool,
-        skip: int,
-        graphs: bool,
-        parameters: Parameters,
-        decompositions: Mapping[Any, Callable[..., Any]] | None,
-        inner: str | Callable[..., Any] | None,
-        tolerance: Tolerance | None,
-        limits: SearchLimits | None,
-    ) -> None:
-        super().__init__(options)
-        from tensortap import metadata
-        from tensortap.coverage import Coverage
-        from tensortap.passes import PassTracker
-        from tensortap.tensor_capture import TensorCapture
-
-        self.node_filter: NodeFilter = node_filter
-        self.stage: Stage = stage
-        self.inputs: bool = inputs
-        self.outputs: bool = outputs
-        self.skip: int = skip
-        self._writes_code = graphs
-        self.parameters: Parameters = parameters
-        self.decompositions = decompositions
-        self._inner, self._tolerance, self._limits = inner, tolerance, limits
-        self._checked: list[Checked] = []
-        self._seen: list[GraphSeen] = []
-        self._written: set[str] = set()
-        self._runs: dict[str, Any] = {}  # by graph: counts its runs
-        self._cuda_graphs: Any = None
-        self.running = _Running()
-        self.late = 0  # backward graphs whose pass had ended
-        if not self._closed and not options.wants_rank(metadata.rank()):
-            self._closed = True
-        if self._closed:
-            return
-        self._coverage = Coverage()
-        self.capture = TensorCapture(self)
-        self.tracker = PassTracker(
-            self._writer_now, manual=options.step == "manual", steps=options.steps, gradients=False
-        )
-
-    @property
-    def graphs(self) -> list[GraphSeen]:
-        """The graphs so far, in the order in which they were compiled."""
-        return list(self._seen)
-
-    @property
-    def mismatches(self) -> list[Mismatch]:
-        """With `inner`: the runs in which the compiled graph and the interpreted one parted."""
-        return [mismatch for checked in self._checked for mismatch in checked.mismatches]
-
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any], **asked: Any) -> Callable[..., Any]:
         """Compile a graph, as torch.compile asks a backend to."""
-        from tensortap.graph.stages import compile_graph
-
         if asked:  # of torch.compile
             warnings.warn(
                 f"tensortap: {' and '.join(asked)} given to torch.compile, of no use to a backend that runs graphs as "
@@ -125,142 +45,6 @@ class GraphBackend(Session):
             )
 
         return compile_graph(self, module, inputs)
-
-    # ---- for compiling ----
-
-    @property
-    def checks(self) -> bool:
-        """Whether graphs are held against what another backend makes of them."""
-        return self._inner is not None
-
-    def select(self, module: fx.GraphModule) -> set[fx.Node]:
-        """The nodes that are recorded. What the filter raises comes through: it is the program's own."""
-        return {node for node in module.graph.nodes if node.op != "output" and self.node_filter.selects(node)}
-
-    def add_graph(self, module: fx.GraphModule, graph: Graph) -> None:
-        """A graph that will be recorded."""
-        from tensortap.graph.code import write_graph
-
-        self._seen.append(GraphSeen(graph.id, self.stage, graph.part, graph.plan.node_count, graph.plan.selected))
-        if self._writes_code and graph.id not in self._written:
-            self._written.add(graph.id)
-            directory = self._writer_now().rank_directory
-            write_graph(module, directory, graph.id, stage=self.stage, part=graph.part)
-
-    def check(
-        self, reference: Callable[..., Any], module: fx.GraphModule, inputs: Sequence[Any], graph_id: str
-    ) -> Callable[..., Any]:
-        """The graph as `inner` compiles it, held against the reference in every run; the reference without `inner`."""
-        if self._inner is None:
-            return reference
-        from tensortap.graph.check import Checked
-
-        checked = Checked(
-            reference,
-            None,
-            module,
-            graph_id=graph_id,
-            directory=self._rank_directory,
-            inner=self._inner,
-            tolerance=self._tolerance,
-            inputs=inputs,
-            stage=self.stage,
-            strict=self.options.core.strict,
-            limits=self._limits,
-        )
-        self._checked.append(checked)
-        return checked
-
-    # ---- for the graphs ----
-
-    def count_run(self, graph_id: str) -> int:
-        """Which run of a graph this is, counted from 0 in this process."""
-        return next(self._runs.setdefault(graph_id, itertools.count()))
-
-    def watch_call(self, calls: Calls, root: nn.Module) -> None:
-        """The pass lasts as long as the outermost call of a module."""
-        backend = weakref.ref(self)
-
-        def over() -> None:
-            if (alive := backend()) is not None and alive.recording:
-                alive.call_is_over(root)
-
-        if calls.mark(f"<tensortap {id(self)}>", over):
-            self.call_is_over(root)  # an earlier call that ended unnoticed
-
-    def call_is_over(self, root: nn.Module) -> None:
-        try:
-            self.tracker.call_is_over(root)
-        except Exception as error:
-            self.failed(error)
-
-    def graph_now(self) -> int:
-        """The recorder's taps in the CUDA graph that is captured on the current stream; 0 when none is."""
-        from tensortap import cuda_graphs
-
-        return cuda_graphs.graph_now(self._writer_now().core)
-
-    def failed(self, error: Exception) -> None:
-        """Recording failed; the model goes on, unless this is strict."""
-        if self.options.core.strict:
-            raise error
-        if self._coverage is None:
-            return
-        self._coverage.failed(f"{type(error).__name__}: {error}")
-
-    # ---- the end ----
-
-    def flush(self) -> None:
-        """Returns when everything recorded so far is in the files; a pass whose call is over is ended."""
-        if self._writer is not None and not self._closed:
-            self.tracker.end_what_is_over()
-            self._writer.core.flush()
-
-    def close(self) -> None:
-        """Ends the passes and writes the coverage report. Closing twice is no error."""
-        if self._closed:
-            return
-        self._closed = True
-        assert self._coverage is not None
-        if self._cuda_graphs is not None:
-            self._cuda_graphs.remove()
-        if self._writer is not None:
-            self.tracker.end_all()
-        for note in self.node_filter.unmatched():
-            self._warn(note)
-        if self._seen and not any(graph.selected for graph in self._seen):
-            graphs = "the graph" if len(self._seen) == 1 else f"any of the {len(self._seen)} graphs"
-            self._warn(f"the filter selects no node of {graphs}; see the names in graph_*.py, in the run")
-        for count, what in (
-            (self.tracker.missing_gradients, "ran forward and not backward before their pass ended"),
-            (self.late, "ran backward when their pass had ended, and were not recorded then"),
-        ):
-            if count:
-                self._coverage.notes.append(f"graphs that {what}: {count}")
-        self._coverage.outside_steps = self.tracker.outside
-        self._say_what_was_left_out()
-        self._release()
-
-    def _writer_now(self) -> Writer:
-        try:
-            return super()._writer_now()
-        except OSError as error:  # the program may never close the backend, which would report it
-            warnings.warn(f"tensortap: nothing is recorded: {error}", stacklevel=2)
-            raise
-
-    def _writer_made(self, writer: Writer) -> None:
-        import torch
-
-        if torch.cuda.is_available():
-            from tensortap.cuda_graphs import CudaGraphs, OfRecording
-
-            self._cuda_graphs = CudaGraphs(OfRecording(writer.core, None))
-
-    def _after_fork(self) -> None:
-        super()._after_fork()
-        self._runs.clear()
-        self.running = _Running()
-        self.late = 0
 
     def __repr__(self) -> str:
         return f"<GraphBackend into {self.options.directory}, {'on' if self.recording else 'off'}>"
@@ -357,8 +141,6 @@ def graph_backend(
     choice(stage, STAGES, "stage")
     choice(parameters, PARAMETERS, "parameters")
     if inner is not None:
-        from tensortap.graph.inner import backend_of
-
         backend_of(inner)  # a wrong name is said now
     if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
         raise ValueError(f"skip is {skip!r}: it is how many runs of each graph are left out")
@@ -375,7 +157,7 @@ def graph_backend(
     described |= {"filter": str(node_filter), "stage": stage, "inputs": inputs, "outputs": outputs}
     options = replace(options, of_graphs=True, described=described | ({"skip": skip} if skip else {}))
     if options.directory is not None:
-        launch.step_aside()
+        program_records()
     return GraphBackend(
         options, node_filter, stage=stage, inputs=inputs, outputs=outputs, skip=skip, graphs=graphs,
         parameters=parameters, decompositions=decompositions, inner=inner, tolerance=tolerance,

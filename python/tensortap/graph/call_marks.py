@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from tensortap.call_stack import calls
+from tensortap.torch_glue.call_stack import calls
 
 
 class _Mark:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx, nn
 
 from tensortap.graph.call_marks import Calls
+from tensortap.graph.graph_session import GraphSession
 from tensortap.graph.modules import Names, Origin
-from tensortap.graph.run import Plan, Run
-from tensortap.module_map import ModuleMap
-from tensortap.names import unwrapped
-from tensortap.passes import SKIPPED, in_backward
-
-if TYPE_CHECKING:
-    from tensortap.graph.backend import GraphBackend
+from tensortap.graph.plan import Plan
+from tensortap.graph.run import Run
+from tensortap.session.passes import SKIPPED, in_backward
+from tensortap.torch_glue.module_map import ModuleMap
+from tensortap.torch_glue.module_names import unwrapped
 
 _PASSES_KEPT = 8
 _CTX_DEPTH = 32  # frames between a forward graph and the autograd function that runs it
@@ -29,14 +28,14 @@ class Graph:
 
     def __init__(
         self,
-        backend: GraphBackend,
+        session: GraphSession,
         module: fx.GraphModule,
         origin: Origin,
         graph_id: str,
         part: str,
         selected: set[fx.Node],
     ) -> None:
-        self._backend = backend
+        self._session = session
         self._module = module
         self._origin = origin
         self._names: ModuleMap[tuple[int, Names]] = ModuleMap()
@@ -44,17 +43,17 @@ class Graph:
         self._passes: deque[int] = deque(maxlen=_PASSES_KEPT)  # in which it ran
         self.id = graph_id
         self.part = part
-        self.plan = Plan(backend, module, part, selected)
+        self.plan = Plan(session, module, part, selected)
 
     def __call__(self, *arguments: Any) -> Any:
         return self.run(list(arguments))
 
     def run(self, arguments: list[Any]) -> Any:
-        step = self._backend.count_run(self.id)
+        step = self._session.count_run(self.id)
         run = self._begin(step)
         if run is None:
             return self._run_plain(arguments)
-        state = self._backend.running
+        state = self._session.running
         state.depth += 1
         try:
             result = self.plan.program(run, arguments)
@@ -74,53 +73,53 @@ class Graph:
     # ---- the pass it belongs to ----
 
     def _begin(self, step: int) -> Run | None:
-        backend = self._backend
-        if not backend.recording or step < backend.skip or self.plan.selected == 0:
+        session = self._session
+        if not session.recording or step < session.skip or self.plan.selected == 0:
             return None
         try:
             with torch._C.DisableTorchFunction():
                 number, names = self._in_backward() if self.part == "backward" else self._in_forward()
-                opened = backend.tracker.opened(number) if number is not None else None
+                opened = session.tracker.opened(number) if number is not None else None
                 if number is None or opened is None:
                     return None
                 opened.resting = False
                 if number not in self._passes:
                     self._passes.append(number)
-                graph = backend.graph_now()
-                core = backend._writer_now().core
+                graph = session.graph_now()
+                core = session._writer_now().core
                 event = core.begin_event(f"graph_{self.id}", "graph", number, 0, None, False, graph)
-                return Run(backend, self.plan, number, names, opened.values, event)
+                return Run(session, self.plan.registers, self.plan.versioned, number, names, opened.values, event)
         except Exception as error:
-            backend.failed(error)
+            session.failed(error)
             return None
 
     def _in_forward(self) -> tuple[int | None, Names]:
-        backend = self._backend
+        session = self._session
         calls = Calls()
         names = self._names_below(calls.outermost, calls.innermost)
-        if backend.running.depth > 0:
-            number = backend.tracker.thread.number  # a graph that runs inside another one
+        if session.running.depth > 0:
+            number = session.tracker.thread.number  # a graph that runs inside another one
         else:
             root: Any = calls.outermost
             if root is None:
                 root = self  # a function's graph is a pass of its own
             else:
-                backend.watch_call(calls, root)
-            number = backend.tracker.number_of_call(root, self._passes, lambda _: None)
+                session.watch_call(calls, root)
+            number = session.tracker.number_of_call(root, self._passes, lambda _: None)
         if number == SKIPPED:
             number = None
         if self.part == "forward" and (context := _autograd_context()) is not None:
             context._ttap_forward = (number, names)
             if number is not None:
-                backend.tracker.await_gradients(number, 1, [])
+                session.tracker.await_gradients(number, 1, [])
         return number, names
 
     def _in_backward(self) -> tuple[int | None, Names]:
-        tracker = self._backend.tracker
+        tracker = self._session.tracker
         node = torch._C._current_autograd_node() if in_backward() else None
         number, names = getattr(node, "_ttap_forward", None) or (None, self._plain_names)
         if number is not None and not tracker.is_open(number):
-            self._backend.late += 1
+            self._session.late += 1
             return None, names
         if number is not None:
             tracker.gradient_came(number)
@@ -137,10 +136,10 @@ class Graph:
         return known[1]
 
     def _end(self, run: Run, step: int, error: BaseException | None) -> None:
-        backend = self._backend
+        session = self._session
         try:
-            notes = {"stage": backend.stage, "part": self.part, "step": step, "nodes": self.plan.node_count}
-            opened = backend.tracker.opened(run.number)
+            notes = {"stage": session.stage, "part": self.part, "step": step, "nodes": self.plan.node_count}
+            opened = session.tracker.opened(run.number)
             if error is not None:
                 node = self.plan.program.node_at(error.__traceback__)
                 notes["failed"] = f"%{node.name}" if node is not None else "?"
@@ -148,12 +147,12 @@ class Graph:
                 if opened is not None:
                     opened.failed = True
             run.end(json.dumps(notes))
-            if opened is not None and backend.running.depth == 0:
+            if opened is not None and session.running.depth == 0:
                 opened.resting = True
-            if backend.running.depth == 0:
-                backend.tracker.call_is_over(self)  # type: ignore[arg-type]
+            if session.running.depth == 0:
+                session.tracker.call_is_over(self)  # type: ignore[arg-type]
         except Exception as own_error:
-            backend.failed(own_error)
+            session.failed(own_error)
 
 
 def _autograd_context() -> Any:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from tensortap.filters import compiled_pattern, load_function, nearest_names
+import torch.fx
 
-if TYPE_CHECKING:
-    import torch
+from tensortap.graph.fx.identity import target_name
+from tensortap.session.filters import load_function, nearest_names, patterns_of
 
 _FUNCTION = re.compile(r"(.+\.py|[\w.]+):[\w.]+")  # file.py:func, pkg.module:func
 
@@ -36,22 +35,14 @@ class NodeFilter:
             given = load_function(given)
         if callable(given):
             self._function = given
-        elif isinstance(given, (str, re.Pattern)):
-            self._patterns = [compiled_pattern(given)]
-        elif isinstance(given, Iterable) and not isinstance(given, bytes):
-            self._patterns = [compiled_pattern(pattern) for pattern in given]
         else:
-            raise TypeError(
-                f"filter is {given!r}: it must be None, patterns, a function of the node, or 'file.py:func'"
-            )
+            self._patterns = patterns_of(given)
 
     def selects(self, node: torch.fx.Node) -> bool:
         if self._function is not None:
             return bool(self._function(node))
         if self._patterns is None:
             return True
-        from tensortap.graph.identity import target_name
-
         texts = (node.name, target_name(node))
         self._names.update(texts)
         matching = [pattern.pattern for pattern in self._patterns if any(pattern.search(text) for text in texts)]

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from tensortap.graph.identity import target_name
-from tensortap.graph.notes import parameter_steps, path_steps
-from tensortap.graph.text import source_of
-from tensortap.names import named_modules, unwrapped
+from tensortap.graph.fx.identity import target_name
+from tensortap.graph.fx.notes import parameter_steps, path_steps
+from tensortap.graph.fx.text import source_of
+from tensortap.torch_glue.module_names import named_modules, unwrapped
 
 # Their results are tuples, of which a graph may use one: which it is, it does not say.
 _SEVERAL = (nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase)

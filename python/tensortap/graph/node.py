@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
 
 from tensortap import _core
-from tensortap.graph.arguments import ValueWriter
-from tensortap.graph.writes import names_as_written, quietly_written, version_of
-from tensortap.snapshot import is_of_transform
-
-if TYPE_CHECKING:
-    from tensortap.graph.modules import Names
-    from tensortap.graph.run import Run
+from tensortap.graph.arguments import ValueWriter, tensors_of
+from tensortap.graph.fx.writes import names_as_written, quietly_written, version_of
+from tensortap.graph.modules import Names
+from tensortap.graph.run import Numbers, Run
+from tensortap.tensors.snapshot import is_of_transform
 
 _MOST_TEXTS = 64  # of a node whose scalars change from run to run
 
 _TENSOR, _PARAMETER = torch.Tensor, torch.nn.Parameter
 _PLAIN = frozenset((_TENSOR, _PARAMETER))
-
-Numbers = tuple[int, ...]  # two for each tensor of a value: which tensor, and which value it holds
 
 
 @dataclass(frozen=True)
@@ -135,7 +131,7 @@ class NodeTap:
 
     def _before_any(self, run: Run, values: tuple[Any, ...]) -> NodeCall:
         with torch._C.DisableTorchFunction():
-            call = NodeCall(run.begin_node(self), [])
+            call = NodeCall(run.begin_node(self.name, self.level, self.stack), [])
             for argument, value in zip(self.arguments, values, strict=True):
                 known = run.held.get(argument.register)
                 if known is None or (argument.checked and run.is_stale(argument.register, value)):
@@ -244,15 +240,6 @@ class NodeTap:
             texts = _core.CallTexts(arguments, results, run.names.notes_of(self.node), list(places))
             self._texts[key] = texts
         return texts
-
-
-def tensors_of(value: Any) -> list[tuple[str, torch.Tensor]]:
-    """The tensors of a value with their paths, in the order in which ValueWriter meets them."""
-    if isinstance(value, torch.Tensor):
-        return [("", value)]
-    writer = ValueWriter()
-    writer.text(value)
-    return writer.tensors
 
 
 def _repeat(value: Any) -> Iterator[Any]:

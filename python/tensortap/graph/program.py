@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
 
-if TYPE_CHECKING:
-    from tensortap.graph.modules import Scopes
-    from tensortap.graph.node import NodeTap
+from tensortap.graph.modules import Scopes
+from tensortap.graph.node import NodeTap
 
 
 class Program:

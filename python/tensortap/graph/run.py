@@ -1,103 +1,61 @@
-"""A graph made ready to be recorded, and one run of it."""
+"""One run of a graph that is recorded."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
 
 import torch
 from torch import fx
 
 from tensortap import _core
-from tensortap.graph.arguments import nodes_in
-from tensortap.graph.modules import Names, Scope, Scopes
-from tensortap.graph.node import Argument, NodeTap, Numbers, tensors_of
-from tensortap.graph.notes import stack_of
-from tensortap.graph.program import Program
-from tensortap.graph.writes import may_write, version_of
-from tensortap.snapshot import is_plain
+from tensortap.graph.arguments import tensors_of
+from tensortap.graph.fx.writes import version_of
+from tensortap.graph.graph_session import GraphSession
+from tensortap.graph.modules import Names, Scope
+from tensortap.tensors.snapshot import is_plain
 
-if TYPE_CHECKING:
-    from tensortap.graph.backend import GraphBackend
+Numbers = tuple[int, ...]  # two for each tensor of a value: which tensor, and which value it holds
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
-
-
-class Plan:
-    """What of a graph is recorded, decided once: a tap for each node that the filter selects."""
-
-    def __init__(self, backend: GraphBackend, module: fx.GraphModule, part: str, selected: set[fx.Node]) -> None:
-        nodes = [node for node in module.graph.nodes if node.op != "output"]
-        self.node_count = len(nodes)
-        self.registers = {node: number for number, node in enumerate(nodes)}
-        last_write = _last_writes(nodes)
-        taps = {node: self._tap(backend, node, last_write) for node in nodes if node in selected}
-        checked = {argument.register for tap in taps.values() for argument in tap.arguments if argument.checked}
-        for tap in taps.values():
-            tap.versioned = tap.register in checked
-        self.versioned = checked
-        self.selected = len(selected)
-        scopes = Scopes(nodes if part != "backward" else [], selected)
-        self.program = Program(module, self.registers, taps, scopes)
-
-    def _tap(self, backend: GraphBackend, node: fx.Node, last_write: dict[fx.Node, int]) -> NodeTap:
-        used = nodes_in(node.args, node.kwargs)
-        arguments = [
-            Argument(self.registers[each], path, checked=last_write[node] > self.registers[each]) for each, path in used
-        ]
-        return NodeTap(
-            node,
-            self.registers[node],
-            backend.options.levels.of_name(node.name),
-            [each for each, _ in used],
-            arguments,
-            writes=may_write(node),
-            inputs=backend.inputs,
-            outputs=backend.outputs,
-            stack=stack_of(node) if backend.options.stacks else "",
-            stable=backend.parameters == "once" and node.op in ("placeholder", "get_attr"),
-        )
-
-
-def _last_writes(nodes: list[fx.Node]) -> dict[fx.Node, int]:
-    """For each node the number of the last one before it that may write to something; -1: none."""
-    found, last = {}, -1
-    for number, node in enumerate(nodes):
-        found[node] = last
-        if may_write(node):
-            last = number
-    return found
 
 
 class Run:
     """One run of a graph that is recorded."""
 
     def __init__(
-        self, backend: GraphBackend, plan: Plan, number: int, names: Names, values: Iterator[int], event: _core.Event
+        self,
+        session: GraphSession,
+        registers: Mapping[fx.Node, int],
+        versioned: AbstractSet[int],  # registers of which somebody will ask whether they were written to
+        number: int,
+        names: Names,
+        values: Iterator[int],
+        event: _core.Event,
     ) -> None:
-        self._backend = backend
-        self._plan = plan
-        self.core = backend._writer_now().core
+        self._session = session
+        self._registers = registers
+        self._versioned = versioned
+        self.core = session._writer_now().core
         self.number = number  # of the pass
         self.names = names
         self.values = values
         self.has_modes = torch._C._len_torch_function_stack() > 0
-        self.graph = backend.graph_now()
+        self.graph = session.graph_now()
         self.held: dict[int, Numbers] = {}  # by register: the records of this pass that hold its value
         self.versions: dict[int, Any] = {}  # what the versions of these tensors were then
         self._parents = [event]
         self.parent = event  # of what comes next
         self.begin_event = self.core.begin_event
         self.end_event_with = self.core.end_event_with
-        self._record = backend.capture.record
+        self._record = session.capture.record
 
     # ---- for the nodes ----
 
-    def begin_node(self, tap: NodeTap) -> _core.Event:
-        return self.core.begin_event(
-            tap.name, "node", self.number, tap.level, self.parent, False, self.graph, tap.stack
-        )
+    def begin_node(self, name: str, level: int, stack: str) -> _core.Event:
+        return self.core.begin_event(name, "node", self.number, level, self.parent, False, self.graph, stack)
 
     def capture(
         self, event: _core.Event, name: str, tensor: torch.Tensor, role: str, path: str, number: int, *,
@@ -111,7 +69,7 @@ class Run:
             self.held.pop(register, None)
             return
         self.held[register] = numbers
-        if register in self._plan.versioned:
+        if register in self._versioned:
             self.versions[register] = _versions(value)
 
     def is_stale(self, register: int, value: Any) -> bool:
@@ -129,12 +87,12 @@ class Run:
 
     def not_captured(self, reason: str) -> None:
         """A tensor was dropped, and the recorder has counted it."""
-        if self._backend.options.core.strict:
+        if self._session.options.core.strict:
             raise RuntimeError(reason)
 
     def failed(self, error: Exception) -> None:
         """Recording failed; the model goes on."""
-        self._backend.failed(error)
+        self._session.failed(error)
 
     # ---- modules ----
 
@@ -143,7 +101,7 @@ class Run:
         self._parents.append(parent)
         try:
             name = self.names.of_entry(scope.entry)
-            level = self._backend.options.levels.of_name(name)
+            level = self._session.options.levels.of_name(name)
             self.parent = self.core.begin_event(name, "module", self.number, level, parent, False, self.graph)
             self._parents[-1] = self.parent
         except Exception as error:
@@ -155,7 +113,7 @@ class Run:
         if event is self.parent:
             return
         try:
-            if scope.output is None or not self._backend.outputs:
+            if scope.output is None or not self._session.outputs:
                 self.core.end_event(event)
                 return
             with torch._C.DisableTorchFunction():
@@ -164,7 +122,7 @@ class Run:
             self.failed(error)
 
     def _end_module(self, event: _core.Event, scope: Scope, value: Any) -> None:
-        numbers = self.held.get(self._plan.registers[scope.output], ())  # type: ignore[index]
+        numbers = self.held.get(self._registers[scope.output], ())  # type: ignore[index]
         if len(numbers) == 2 and isinstance(value, torch.Tensor) and is_plain(value):
             failure = self.end_event_with(event, value, 0, _module_texts(("",)), list(numbers))
             if failure is not None:

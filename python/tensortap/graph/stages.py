@@ -3,56 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 
 from tensortap.graph.call_marks import Calls
 from tensortap.graph.callable import Graph
-from tensortap.graph.identity import graph_id
+from tensortap.graph.fx.identity import graph_id
+from tensortap.graph.graph_session import GraphSeen, GraphSession
 from tensortap.graph.modules import Origin
-from tensortap.names import unwrapped
-
-if TYPE_CHECKING:
-    from tensortap.graph.backend import GraphBackend
+from tensortap.torch_glue.module_names import unwrapped
 
 
-def compile_graph(backend: GraphBackend, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+def compile_graph(session: GraphSession, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     """What runs in place of a graph, with the inputs one by one."""
-    if not (backend.recording or backend.checks):
+    if not (session.recording or session.checks):
         return module.forward
     owner = Calls().innermost
     origin = Origin(module, unwrapped(owner) if owner is not None else None)
-    if backend.stage == "dynamo":
-        return _ready(backend, module, inputs, origin, "forward")
+    if session.stage == "dynamo":
+        return _ready(session, module, inputs, origin, "forward")
 
     def compiler(part: str) -> Callable[..., Any]:
-        return lambda lowered, given: _boxed(_ready(backend, lowered, given, origin, part))
+        return lambda lowered, given: _boxed(_ready(session, lowered, given, origin, part))
 
     return aot_autograd(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
-        decompositions=backend.decompositions,
+        decompositions=session.decompositions,
     )(module, inputs)
 
 
 def _ready(
-    backend: GraphBackend, module: fx.GraphModule, inputs: Sequence[Any], origin: Origin, part: str
+    session: GraphSession, module: fx.GraphModule, inputs: Sequence[Any], origin: Origin, part: str
 ) -> Callable[..., Any]:
     """The graph, recorded in every run if anything is; held against what `inner` makes of it, where there is one."""
     reference, known_as = module.forward, ""
-    selected = backend.select(module) if backend.recording else set()
+    selected = session.select(module) if session.recording else set()
     try:
-        known_as = graph_id(module, backend.stage, part)
-        if backend.recording:
-            graph = Graph(backend, module, origin, known_as, part, selected)
-            backend.add_graph(module, graph)
+        known_as = graph_id(module, session.stage, part)
+        if session.recording:
+            graph = Graph(session, module, origin, known_as, part, selected)
+            session.add_graph(
+                module, GraphSeen(known_as, session.stage, part, graph.plan.node_count, graph.plan.selected)
+            )
             reference = graph
     except Exception as error:
-        backend.failed(error)
-    return backend.check(reference, module, inputs, known_as)
+        session.failed(error)
+    return session.check(reference, module, inputs, known_as)
 
 
 def _boxed(function: Callable[..., Any]) -> Callable[..., Any]:

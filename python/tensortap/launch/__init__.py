@@ -8,19 +8,16 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tensortap.torch_warning import ignore_warning_of_global_hooks
+from tensortap.session.program import watch_for_failure, when_program_records
+from tensortap.torch_glue.hook_warning import ignore_warning_of_global_hooks
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from tensortap.recording import Recording
 
 _lock = threading.Lock()
 _first_call: Any = None  # the handle of the hook that waits for it
 _recording: Recording | None = None
 _stepped_aside = False
-_hook: Any = None  # for an exception that ends the program
-_failed = False
 
 
 def await_first_call() -> None:
@@ -31,7 +28,7 @@ def await_first_call() -> None:
     global _first_call
     if _stepped_aside:
         return
-    from torch.nn.modules.module import register_module_forward_pre_hook
+    from torch.nn.modules.module import register_module_forward_pre_hook  # which is there now
 
     _first_call = register_module_forward_pre_hook(_at_first_call)
     ignore_warning_of_global_hooks()
@@ -40,34 +37,12 @@ def await_first_call() -> None:
 def begin_with_operators() -> None:
     """Records operators too, from now on. Called when PyTorch has been imported."""
     if _begin() is not None:
-        _watch_for_failure()
+        watch_for_failure()
         atexit.register(step_aside)  # also where nothing has been recorded: operators are observed no longer
 
 
-def _watch_for_failure() -> None:
-    global _hook
-    before = sys.excepthook
-
-    def note_and_show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        global _failed
-        try:
-            sys._getframe(1)  # the program shows an error, and goes on
-        except ValueError:
-            _failed = True
-        before(kind, error, trace)
-
-    sys.excepthook = _hook = note_and_show
-
-
-def program_failed() -> bool:
-    """At the end of a program that is recorded as a whole: whether an exception ends it."""
-    if sys.excepthook is _hook:
-        return _failed
-    return getattr(sys, "last_value", None) is not None  # the program has a hook of its own
-
-
 def _at_first_call(module: Any, args: Any) -> None:
-    import torch
+    import torch  # whole by now
 
     if torch.compiler.is_compiling():
         return
@@ -86,7 +61,8 @@ def _begin() -> Recording | None:
         _first_call = None
         if not os.environ.get("TTAP_DIR"):
             return None
-        from tensortap.recording import Recording, options_of
+        from tensortap.recording import Recording  # imports all of PyTorch
+        from tensortap.session.options import options_of  # imports all of PyTorch
 
         try:
             _recording = Recording(None, options_of(), whole_program=True)
@@ -106,3 +82,6 @@ def step_aside() -> None:
         recording, _recording = _recording, None
     if recording is not None:
         recording.close()
+
+
+when_program_records(step_aside)

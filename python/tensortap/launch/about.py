@@ -19,10 +19,10 @@ def _package_path():
 def _about_package(facts):
     try:
         try:
-            import tensortap
+            import tensortap  # may not be there
         except ModuleNotFoundError:
             sys.path.append(_package_path())  # as `ttap run` does
-            import tensortap
+            import tensortap  # is there now
         facts["package"] = f"tensortap {tensortap.__version__}, {os.path.dirname(tensortap.__file__)}"
     except Exception as error:
         facts["package_error"] = str(error)
@@ -30,7 +30,7 @@ def _about_package(facts):
 
 def _about_torch(facts):
     try:
-        import torch
+        import torch  # may not be there
     except Exception as error:
         facts["torch_error"] = str(error).splitlines()[0] if str(error) else type(error).__name__
         return
@@ -42,7 +42,7 @@ def _about_torch(facts):
 
 
 def _about_operators(facts, torch):
-    from tensortap import observer_build, op_extension
+    from tensortap.torch_glue import observer_build, op_extension  # tensortap may not be there
 
     version = torch.__version__
     fits = " and ".join(op_extension.installed_versions()) or "no PyTorch"

@@ -20,11 +20,11 @@ if os.environ.get("TTAP_OPS") == "1":
 def _start(function):
     try:
         try:
-            from tensortap import launch
+            from tensortap import launch  # not before PyTorch is imported
         except ImportError:
             # The program's interpreter need not have the package installed.
             sys.path.append(_package_path())
-            from tensortap import launch
+            from tensortap import launch  # is there now
         getattr(launch, function)()
     except Exception as error:
         _AWAITED.clear()

@@ -12,9 +12,24 @@
 Libraries are told by the structure of their tensors: none of them is imported.
 """
 
-from tensortap.quant.config_entry import ConfigError
-from tensortap.quant.dumping import Dump, record
-from tensortap.quant.group import Group
-from tensortap.quant.recognise import groups_of, groups_of_module
+from typing import TYPE_CHECKING
+
+from tensortap.lazy_import import importer
+
+if TYPE_CHECKING:
+    from tensortap.quant.dump.config_entry import ConfigError
+    from tensortap.quant.dump.dumping import Dump, record
+    from tensortap.quant.group import Group
+    from tensortap.quant.libraries.recognise import groups_of, groups_of_module
+else:
+    __getattr__ = importer(
+        "tensortap.quant",
+        {
+            "tensortap.quant.dump.config_entry": ("ConfigError",),
+            "tensortap.quant.dump.dumping": ("Dump", "record"),
+            "tensortap.quant.group": ("Group",),
+            "tensortap.quant.libraries.recognise": ("groups_of", "groups_of_module"),
+        },
+    )
 
 __all__ = ["ConfigError", "Dump", "Group", "groups_of", "groups_of_module", "record"]

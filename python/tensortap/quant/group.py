@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+
+import torch
 
 from tensortap import _core
 from tensortap.literals import QuantPart
+from tensortap.quant.compacting import compact_scales
+from tensortap.torch_glue.dispatch_modes import no_modes
 from tensortap.typed_dicts import QuantStatistics
-
-if TYPE_CHECKING:
-    import torch
 
 PARTS: tuple[QuantPart, ...] = ("payload", "scale", "global_scale", "zero_point")  # in this order
 
@@ -60,8 +60,6 @@ class Group:
     @property
     def values_dtype(self) -> torch.dtype:
         """What it is decoded to: its own dtype, or float32 where nothing decodes to that."""
-        import torch
-
         decodable = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
         return self.dtype if self.dtype in decodable else torch.float32
 
@@ -82,10 +80,6 @@ class Group:
         rotated
             Decode also what was rotated before it was quantized, and is not the tensor's values.
         """
-        import torch
-
-        from tensortap.snapshot import no_modes
-
         made = self._known_format()
         if made.rotated and not rotated:
             raise ValueError(
@@ -99,18 +93,12 @@ class Group:
 
     def scales(self) -> torch.Tensor:
         """The scale of each block as float32, with the global scale taken in: rows × columns of the grid of blocks."""
-        import torch
-
-        from tensortap.snapshot import no_modes
-
         with no_modes(), torch.no_grad():
             data, shape = _core.quant_decode_scales(self._known_format(), list(self.shape), *self._on_host())
             return torch.from_dlpack(data).view(torch.float32).view(shape)
 
     def compact(self) -> Group:
         """The same group with its scales in the order of the blocks: no tiles, no padding."""
-        from tensortap.quant.compacting import compact_scales
-
         made = self._known_format()
         if made.scale_layout == "compact" and not made.scale_transposed:
             return self
@@ -130,10 +118,6 @@ class Group:
         block_amax
             Also the largest magnitude of each block.
         """
-        import torch
-
-        from tensortap.snapshot import no_modes
-
         if tuple(twin.shape) != self.shape:
             raise ValueError(f"the twin's shape is {tuple(twin.shape)}, the group's {self.shape}")
         with no_modes(), torch.no_grad():

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "analyze/diff/module_match.h"
-#include "analyze/diff/op_align.h"
-#include "analyze/diff/pairing.h"
-#include "analyze/diff/quant_parts.h"
+#include "analyze/diff/match/names/module_match.h"
+#include "analyze/diff/match/ops/op_align.h"
+#include "analyze/diff/match/pairing.h"
+#include "analyze/diff/match/quant_parts.h"
 
 namespace ttap {
 namespace {

@@ -1,61 +1,13 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 
-#include "analyze/diff/rule_file.h"
-#include "analyze/diff/side.h"
+#include "analyze/diff/match/name_map.h"
+#include "analyze/diff/result/match.h"
+#include "analyze/diff/sides/side.h"
 #include "core/pattern.h"
-#include "ttap/result.h"
 
-// Which tensor of one side is which of the other.
 namespace ttap {
-
-// A mapping file: a YAML map, or a list of maps, of regex → replacement. Each rule is tried in its order on the whole
-// text of a key of B, every match replaced; what comes out is looked for among A's keys. Not for several threads.
-class NameMap {
- public:
-  static Result<NameMap> read(const std::string& path);
-  static Result<NameMap> parse(std::string_view yaml, const std::string& path);
-  std::string apply(std::string_view key) const;
-  std::vector<std::string> unused() const;  // rules that changed nothing so far
-
- private:
-  struct Rule {
-    Pattern pattern;
-    std::string replacement;
-    mutable bool used = false;
-  };
-  Status add(std::vector<RuleLine> lines, const std::string& path);
-  std::vector<Rule> rules_;
-};
-
-enum class MatchedBy : uint8_t {
-  kKey,
-  kMap,
-  kStructure,
-  kOp,     // values of the same op, whatever its call number
-  kBits,   // values of ops that have the same bits, whatever made them
-  kPlace,  // values of different ops: what one side has where the other has this
-  kNothing,
-};
-
-inline constexpr uint32_t kNoTensor = 0xFFFFFFFF;
-
-// A tensor of A and its counterpart of B; one of them may be kNoTensor.
-struct Match {
-  uint32_t a = kNoTensor;
-  uint32_t b = kNoTensor;
-  MatchedBy by = MatchedBy::kNothing;
-  float confidence = 1;  // below 1 for kStructure only
-  // Of an op that only one side has, and that does not matter: a copy or view, or bits that the other side has
-  // elsewhere.
-  bool trivial = false;
-  // A part of a quantized tensor, which is compared as a whole; it has no partner.
-  bool part = false;
-};
 
 struct AlignOptions {
   const NameMap* map = nullptr;

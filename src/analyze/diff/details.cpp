@@ -2,8 +2,8 @@
 #include <cmath>
 #include <tuple>
 
-#include "analyze/diff/compare_pair.h"
 #include "analyze/diff/diff.h"
+#include "analyze/diff/judge/compare_pair.h"
 
 namespace ttap {
 namespace {

@@ -6,15 +6,16 @@
 #include <cmath>
 #include <fstream>
 
-#include "analyze/diff/cause.h"
-#include "analyze/diff/compare_pairs.h"
-#include "analyze/diff/ends.h"
-#include "analyze/diff/gradients.h"
-#include "analyze/diff/op_list.h"
-#include "analyze/diff/pass_pairs.h"
-#include "analyze/diff/quant_parts.h"
-#include "analyze/diff/shards.h"
-#include "analyze/diff/strangers.h"
+#include "analyze/diff/align.h"
+#include "analyze/diff/blame/cause.h"
+#include "analyze/diff/blame/ends.h"
+#include "analyze/diff/blame/false_matches.h"
+#include "analyze/diff/judge/compare_pairs.h"
+#include "analyze/diff/judge/judge_parts.h"
+#include "analyze/diff/match/ops/gradients.h"
+#include "analyze/diff/match/ops/op_list.h"
+#include "analyze/diff/ranks/shards.h"
+#include "analyze/diff/sides/pass_pairs.h"
 
 namespace ttap {
 namespace {
@@ -163,7 +164,7 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
   compare_pairs({*pass.a, *pass.b, *rules.tolerances, noise.side.get(), &noise.partner}, pass.tensors, options.threads,
                 options.progress);
   judge_by_parts(*pass.a, *pass.b, pass.tensors);
-  part_strangers(*pass.a, *pass.b, pass.tensors);
+  unmatch_false_matches(*pass.a, *pass.b, pass.tensors);
   find_causes(*pass.a, *pass.b, pass.tensors);
   find_wrong_gradients(*pass.a, *pass.b, pass.tensors);
   find_ends(*pass.a, *pass.b, pass.tensors);
@@ -195,8 +196,8 @@ void summarize(DiffReport& report) {
       const TensorDiff& tensor = pass.tensors[i];
       ++report.counts[static_cast<size_t>(tensor.verdict)];
       wrong += tensor.is_wrong;
-      unsettled += tensor.verdict == Verdict::kInconclusive && parted(tensor);
-      if (parted(tensor) && !report.earliest) report.earliest = DiffPlace{p, i};
+      unsettled += tensor.verdict == Verdict::kInconclusive && differs(tensor);
+      if (differs(tensor) && !report.earliest) report.earliest = DiffPlace{p, i};
       report.by_statistics += tensor.verdict == Verdict::kWithin && tensor.evidence == Evidence::kStatistics;
       const auto quantized = [](const Side& side, uint32_t index) {
         return index != kNoTensor && !side.tensor(index).group.empty();
@@ -204,7 +205,7 @@ void summarize(DiffReport& report) {
       report.decoded += tensor.evidence == Evidence::kValues &&
                         (quantized(*pass.a, tensor.match.a) || quantized(*pass.b, tensor.match.b));
       if (tensor.match.trivial) ++(tensor.match.a != kNoTensor ? report.trivial_a : report.trivial_b);
-      if (!report.first_unequal && (parted(tensor) || tensor.verdict == Verdict::kWithin) && is_of_op(pass, tensor))
+      if (!report.first_unequal && (differs(tensor) || tensor.verdict == Verdict::kWithin) && is_of_op(pass, tensor))
         report.first_unequal = DiffPlace{p, i};
       if (tensor.cause == Cause::kIntroduced) report.introduced.push_back({p, i});
       if (!report.came_in && tensor.verdict == Verdict::kDiverged && tensor.cause == Cause::kUnknown &&

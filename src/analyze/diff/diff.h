@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "analyze/diff/detail.h"
-#include "analyze/diff/side.h"
-#include "analyze/diff/verdict.h"
+#include "analyze/compare/detail.h"
+#include "analyze/diff/result/verdict.h"
+#include "analyze/diff/sides/side.h"
 
-// Two recordings in, one answer out: where they part, and who is to blame.
+// Two recordings in, one answer out: where they first differ, and who is to blame.
 namespace ttap {
 
 struct DiffOptions {
@@ -64,7 +64,7 @@ struct DiffReport {
   std::array<uint64_t, kVerdicts> counts = {};
   uint64_t not_compared = 0;               // pairs of which nothing to compare was kept, or could be read
   Verdict verdict = Verdict::kIdentical;   // identical, within tolerance, diverged or inconclusive
-  std::optional<DiffPlace> earliest = {};  // the first tensor that parted, input or output
+  std::optional<DiffPlace> earliest = {};  // the first tensor that differs, input or output
   std::vector<DiffPlace> introduced = {};  // in execution order
   std::optional<DiffPlace> came_in = {};   // the first that is out of tolerance and was given to an op from outside
   // The first value of an op that has other bits, whatever the verdict; nothing when there are no ops.

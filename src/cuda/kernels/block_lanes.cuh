@@ -2,9 +2,9 @@
 
 #include <type_traits>
 
-#include "cuda/kernels/byte_values.h"
 #include "cuda/kernels/device_job.h"
-#include "cuda/kernels/lane_stats.h"
+#include "cuda/kernels/lanes/byte_values.h"
+#include "cuda/kernels/lanes/lane_stats.h"
 
 // What a block's threads do with the vectors they get, for each family of formats.
 namespace ttap::cuda {

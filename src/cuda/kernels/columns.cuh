@@ -1,10 +1,10 @@
 #pragma once
 
 #include "cuda/kernels/device_job.h"
-#include "cuda/kernels/huge_sum.h"
-#include "cuda/kernels/lane_sums.h"
+#include "cuda/kernels/lanes/huge_sum.h"
+#include "cuda/kernels/lanes/lane_sums.h"
+#include "cuda/kernels/totals.h"
 #include "cuda/kernels/warp_sum.cuh"
-#include "cuda/totals.h"
 
 // How the sums of threads become those of a block, and the sums of blocks those of a tensor: both are columns of
 // numbers, a row for each thread or block, and each warp adds up its own columns. In a fixed order, so results repeat.

@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include "core/element_difference.h"
-#include "cuda/kernels/element_layout.h"
+#include "cuda/kernels/lanes/element_layout.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/kernels/launch_status.h"
 

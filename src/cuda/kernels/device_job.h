@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "cuda/kernels/divisor.h"
-#include "cuda/kernels/lane_hash.h"
+#include "cuda/kernels/lanes/divisor.h"
+#include "cuda/kernels/lanes/lane_hash.h"
 #include "cuda/kernels/launch.h"
 #include "fingerprint/hash128.h"
 #include "ttap/dtype.h"

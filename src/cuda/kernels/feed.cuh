@@ -2,7 +2,7 @@
 
 #include "cuda/kernels/block_lanes.cuh"
 #include "cuda/kernels/columns.cuh"
-#include "cuda/kernels/lane_hash.h"
+#include "cuda/kernels/lanes/lane_hash.h"
 #include "cuda/kernels/source.cuh"
 
 // How the vectors of a large tensor reach the lanes of a warp. A warp works on two hash blocks that lie side by side, a

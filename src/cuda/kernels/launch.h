@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <span>
 
-#include "cuda/compare_result.h"
-#include "cuda/device_result.h"
-#include "cuda/runtime.h"
+#include "cuda/kernels/compare_result.h"
+#include "cuda/kernels/device_result.h"
+#include "cuda/runtime/runtime.h"
 #include "ttap/compare.h"
 #include "ttap/tensor_view.h"
 

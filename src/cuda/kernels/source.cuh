@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cuda/kernels/device_job.h"
-#include "cuda/kernels/lane_hash.h"
+#include "cuda/kernels/lanes/lane_hash.h"
 
 // Where a lane's vectors come from: the tensor's bytes as they would lie in C order. `at` is a multiple of 16.
 namespace ttap::cuda {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "store/mapped_file.h"
+#include "store/files/mapped_file.h"
 #include "ttap/dtype.h"
 #include "ttap/key.h"
 #include "ttap/tensor_view.h"

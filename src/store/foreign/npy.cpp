@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "core/element.h"
+#include "store/files/posix_file.h"
 #include "store/foreign/logical_stream.h"
 #include "store/foreign/npy_header.h"
-#include "store/posix_file.h"
 
 namespace ttap {
 namespace {

@@ -7,10 +7,10 @@
 #include "core/element.h"
 #include "core/json.h"
 #include "quant/format_json.h"
+#include "store/files/posix_file.h"
 #include "store/foreign/group_note.h"
 #include "store/foreign/npy.h"
 #include "store/foreign/utf8.h"
-#include "store/posix_file.h"
 
 // index.json: {"format": "ttap-npy", "version": 1, "tensors": [{"key", "file", "dtype", "true_dtype"?, "bytes_of"?},
 // …], "groups"?}. What NumPy lacks was widened from `true_dtype`, or stored as the bytes of `bytes_of`. A reader passes

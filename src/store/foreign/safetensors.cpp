@@ -8,11 +8,11 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "store/files/posix_file.h"
 #include "store/foreign/group_note.h"
 #include "store/foreign/logical_stream.h"
 #include "store/foreign/safetensors_header.h"
 #include "store/foreign/utf8.h"
-#include "store/posix_file.h"
 
 namespace ttap {
 namespace {

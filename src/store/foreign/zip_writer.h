@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "store/posix_file.h"
+#include "store/files/posix_file.h"
 
 namespace ttap {
 

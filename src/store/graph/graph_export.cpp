@@ -7,13 +7,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "store/files/posix_file.h"
 #include "store/foreign/npy.h"
 #include "store/foreign/utf8.h"
 #include "store/graph/graph_index.h"
 #include "store/graph/graph_names.h"
 #include "store/graph/graph_notes.h"
 #include "store/graph/stored_pass.h"
-#include "store/posix_file.h"
 #include "ttap/group.h"
 
 namespace ttap {

@@ -7,12 +7,12 @@
 
 #include "core/element.h"
 #include "core/json.h"
+#include "store/files/mapped_file.h"
 #include "store/foreign/npy.h"
 #include "store/foreign/utf8.h"
 #include "store/graph/graph_index.h"
 #include "store/graph/graph_names.h"
-#include "store/mapped_file.h"
-#include "store/segment_writer.h"
+#include "store/segment/segment_writer.h"
 
 namespace ttap {
 namespace {

@@ -6,7 +6,7 @@
 #include "core/json.h"
 #include "quant/format_json.h"
 #include "store/graph/graph_index.h"
-#include "store/segment_writer.h"
+#include "store/segment/segment_writer.h"
 
 namespace ttap {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "store/pass_source.h"
+#include "store/sources/pass_source.h"
 #include "ttap/run.h"
 
 namespace ttap {

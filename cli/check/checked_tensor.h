@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyze/check/origin.h"
+#include "cli/arguments/selection.h"
+#include "report/text/json_writer.h"
+
+// A tensor of which `ttap check` tells, kept apart from its pass, which is closed before that.
+namespace ttap::cli {
+
+struct CheckedTensor {
+  uint32_t rank = 0;
+  int64_t pid = 0;
+  uint32_t pass = 0;
+  size_t index = 0;
+  std::string key = {};
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape = {};
+  Nonfinite counts = {};  // of one that was found
+
+  // Why it was found, where the recording tells.
+  struct Because {
+    OriginKind origin;
+    bool inherited;
+    bool fault;
+  };
+  std::optional<Because> because = {};
+};
+
+CheckedTensor checked_tensor(const SelectedPass& selected, const Pass& pass, size_t index);
+CheckedTensor checked_tensor(const SelectedPass& selected, const Pass& pass, const Nonfinite& found);
+
+std::string counts_text(const Nonfinite& counts);  // 1 NaN, 2 -Inf
+// Members of the object that is open.
+void write_checked(JsonWriter& json, const CheckedTensor& tensor);
+void write_counts(JsonWriter& json, const Nonfinite& counts);
+
+}  // namespace ttap::cli

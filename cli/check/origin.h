@@ -1,0 +1,68 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/check/checked_tensor.h"
+#include "report/text/output.h"
+
+// What `ttap check` says of where a NaN or Inf came from, by what each call used.
+namespace ttap::cli {
+
+struct ToldArgument {
+  std::string path;
+  bool written = false;
+  std::optional<CheckedTensor> tensor = {};  // nothing: its value was not recorded
+  std::optional<Stats> stats = {};
+  bool finite = false;    // known to be
+  std::string from = {};  // the call that returned it; empty when none did that was recorded
+};
+
+struct ToldOrigin {
+  OriginKind kind = OriginKind::kMade;
+  bool fault = false;
+  bool harmless = false;
+  uint64_t heirs = 0;
+  CheckedTensor tensor = {};
+  struct Call {
+    std::string name;
+    uint32_t number = 1;
+    bool backward = false;
+    std::string module = {};  // it ran in
+    std::string text = {};
+    std::vector<std::string> stack = {};  // the program's own frames, innermost first
+  };
+  std::optional<Call> call = {};
+  std::optional<Call> forward = {};  // of a call of the backward: the one it differentiates
+  std::vector<ToldArgument> arguments = {};
+  std::vector<std::string> hints = {};
+  std::string first_reader = {};  // of uninitialised memory: key of the first tensor computed from it
+};
+
+struct OriginStory {
+  ToldOrigin first;
+  std::optional<ToldOrigin> inf_from = {};    // of the Inf that `first` made NaN of
+  std::optional<ToldOrigin> became_nan = {};  // what made NaN of the Inf of `first`
+  struct Other {
+    OriginKind kind;
+    bool fault;
+    bool harmless;
+    uint64_t heirs;
+    CheckedTensor tensor;
+  };
+  std::vector<Other> others = {};
+};
+
+// `first` is the number of the origin to tell of.
+OriginStory tell_story(const SelectedPass& selected, const Pass& pass, const Origins& origins, size_t first);
+
+// One line of what is known of a tensor.
+void fact(Output& out, std::string_view name, std::string_view text);
+void draw_story(const OriginStory& story, Output& out);
+std::string because_text(const CheckedTensor::Because& because);
+
+// The value of a member of the object that is open.
+void write_story(JsonWriter& json, const OriginStory& story);
+
+}  // namespace ttap::cli

@@ -1,0 +1,82 @@
+#include "cli/check/origin.h"
+#include "cli/messages/describe.h"
+
+namespace ttap::cli {
+namespace {
+
+void write_call(JsonWriter& json, const std::optional<ToldOrigin::Call>& call) {
+  if (!call) {
+    json.null();
+    return;
+  }
+  json.begin_object().member("name", call->name).member("call", call->number).member("backward", call->backward);
+  json.member("module", call->module).member("text", call->text).key("stack").begin_array();
+  for (const std::string& frame : call->stack) json.value(frame);
+  json.end().end();
+}
+
+void write_argument(JsonWriter& json, const ToldArgument& argument) {
+  json.begin_line().member("path", argument.path).member("written", argument.written);
+  json.member("finite", argument.finite).key("from");
+  argument.from.empty() ? json.null() : json.value(argument.from);
+  json.key("tensor");
+  if (argument.tensor) {
+    json.begin_line();
+    write_checked(json, *argument.tensor);
+    json.end();
+  } else {
+    json.null();
+  }
+  json.key("statistics");
+  argument.stats ? write_stats(json, *argument.stats) : void(json.null());
+  json.end();
+}
+
+// Members of the object that is open.
+void write_origin(JsonWriter& json, const ToldOrigin& origin) {
+  json.member("kind", to_string(origin.kind)).member("fault", origin.fault).member("harmless", origin.harmless);
+  json.member("inherited_by", origin.heirs).key("tensor").begin_line();
+  write_checked(json, origin.tensor);
+  write_counts(json, origin.tensor.counts);
+  json.end().key("call");
+  write_call(json, origin.call);
+  json.key("forward");
+  write_call(json, origin.forward);
+  json.key("arguments").begin_array();
+  for (const ToldArgument& argument : origin.arguments) write_argument(json, argument);
+  json.end().key("hints").begin_array();
+  for (const std::string& hint : origin.hints) json.value(hint);
+  json.end().key("first_reader");
+  origin.first_reader.empty() ? json.null() : json.value(origin.first_reader);
+}
+
+void write_linked(JsonWriter& json, std::string_view name, const std::optional<ToldOrigin>& origin) {
+  json.key(name);
+  if (!origin) {
+    json.null();
+    return;
+  }
+  json.begin_object();
+  write_origin(json, *origin);
+  json.end();
+}
+
+}  // namespace
+
+void write_story(JsonWriter& json, const OriginStory& story) {
+  json.begin_object();
+  write_origin(json, story.first);
+  write_linked(json, "inf_from", story.inf_from);
+  write_linked(json, "became_nan", story.became_nan);
+  json.key("others").begin_array();
+  for (const OriginStory::Other& other : story.others) {
+    json.begin_line().member("kind", to_string(other.kind)).member("fault", other.fault);
+    json.member("harmless", other.harmless).member("inherited_by", other.heirs);
+    write_checked(json, other.tensor);
+    write_counts(json, other.tensor.counts);
+    json.end();
+  }
+  json.end().end();
+}
+
+}  // namespace ttap::cli

@@ -1,0 +1,145 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/check/origin.h"
+#include "report/text/text.h"
+
+namespace ttap::cli {
+namespace {
+
+constexpr size_t kFramesShown = 5;
+
+// `model.py:42 in forward: return x.log()`
+std::string frame_text(std::string_view frame) {
+  const size_t tab = frame.find('\t');
+  std::string text = printable(frame.substr(0, tab));
+  if (tab != std::string_view::npos) text += ": " + printable(frame.substr(tab + 1));
+  return text;
+}
+
+std::string argument_text(const ToldArgument& argument) {
+  std::string text = argument.path.empty() ? "" : printable(argument.path) + "  ";
+  if (!argument.tensor) return text + "its value was not recorded";
+  const DType dtype = argument.tensor->dtype;
+  text += fmt::format("{} {}  ", name(dtype), shape_text(argument.tensor->shape));
+  if (!argument.stats) return text + (argument.finite ? "finite" : "not judged: no statistics were recorded");
+  const Stats& stats = *argument.stats;
+  text += argument.finite ? "finite" : nonfinite_text(stats);
+  if (stats.finite() > 0)
+    text += fmt::format(", min {}, max {}, mean {}, max |x| {}", statistic_text(stats.min, dtype, 4),
+                        statistic_text(stats.max, dtype, 4), statistic_text(stats.mean, DType::kF64, 4),
+                        statistic_text(stats.max_abs, dtype, 4));
+  if (stats.zeros > 0) text += ", " + count_text(stats.zeros, "zero", "zeros");
+  if (!argument.from.empty()) text += "; from " + printable(argument.from);
+  return text;
+}
+
+std::string paths_text(const std::vector<ToldArgument>& arguments) {
+  std::string paths;
+  for (const ToldArgument& argument : arguments)
+    if (!argument.stats && !argument.finite) paths += (paths.empty() ? "" : ", ") + printable(argument.path);
+  return paths;
+}
+
+std::string made_text(const ToldOrigin& origin) {
+  return origin.arguments.empty() ? "made here: no tensor went into this call"
+                                  : "made here: every argument of this call was finite";
+}
+
+std::string unknown_text(const ToldOrigin& origin) {
+  const std::string paths = paths_text(origin.arguments);
+  if (paths.empty()) return "what went into this call was not recorded: it may have been made further up";
+  return fmt::format("made here, or it came in: of argument {} nothing was recorded", paths);
+}
+
+std::string uninitialised_text(const ToldOrigin& origin) {
+  if (origin.first_reader.empty()) return "nothing had been written to this memory yet: any value may stand there";
+  return fmt::format("nothing had been written to this memory when {} was computed from it",
+                     printable(origin.first_reader));
+}
+
+std::string conclusion(const ToldOrigin& origin) {
+  std::string text;
+  switch (origin.kind) {
+    case OriginKind::kMade: text = made_text(origin); break;
+    case OriginKind::kNanFromInf: text = "NaN was made here of Inf: no argument of this call was NaN"; break;
+    case OriginKind::kCameIn: text = "it came in with this argument, and no recorded call returned it"; break;
+    case OriginKind::kUnknown: text = unknown_text(origin); break;
+    case OriginKind::kUninitialised: text = uninitialised_text(origin); break;
+    case OriginKind::kOnPurpose: text = "on purpose: the number stands in the program"; break;
+  }
+  if (origin.harmless) text += "; later calls made finite values of it";
+  return text;
+}
+
+std::string_view kind_text(OriginKind kind) {
+  switch (kind) {
+    case OriginKind::kMade: return "made here";
+    case OriginKind::kNanFromInf: return "NaN made of Inf";
+    case OriginKind::kCameIn: return "came in";
+    case OriginKind::kUnknown: return "unknown";
+    case OriginKind::kUninitialised: return "uninitialised";
+    case OriginKind::kOnPurpose: return "on purpose";
+  }
+  return "";
+}
+
+// An origin that another one leads to, on one line.
+std::string brief_text(const ToldOrigin& origin) {
+  std::string text = printable(origin.tensor.key);
+  if (origin.call) text += "  " + origin.call->text;
+  text += fmt::format("  {}", kind_text(origin.kind));
+  if (origin.call && !origin.call->stack.empty()) text += ", " + frame_text(origin.call->stack.front());
+  return text;
+}
+
+void draw_stack(const ToldOrigin::Call& call, Output& out) {
+  for (size_t i = 0; i < std::min(call.stack.size(), kFramesShown); ++i)
+    fact(out, i == 0 ? "line" : "from", frame_text(call.stack[i]));
+  if (call.stack.size() > kFramesShown)
+    fact(out, "",
+         fmt::format("... and {} (--json lists all)",
+                     count_text(call.stack.size() - kFramesShown, "more frame", "more frames")));
+}
+
+}  // namespace
+
+void fact(Output& out, std::string_view name, std::string_view text) {
+  out.write(Style::kDim, fmt::format("  {:<8} ", name));
+  out.print("{}\n", text);
+}
+
+std::string because_text(const CheckedTensor::Because& because) {
+  if (!because.inherited) return std::string(kind_text(because.origin));
+  return because.fault ? "inherited" : fmt::format("inherited, {}", kind_text(because.origin));
+}
+
+void draw_story(const OriginStory& story, Output& out) {
+  const ToldOrigin& origin = story.first;
+  if (origin.call) fact(out, "call", origin.call->text);
+  for (const ToldArgument& argument : origin.arguments) fact(out, "input", argument_text(argument));
+  fact(out, "so", conclusion(origin));
+  if (story.inf_from) fact(out, "Inf from", brief_text(*story.inf_from));
+  for (const std::string& hint : origin.hints) {
+    out.write(Style::kDim, fmt::format("  {:<8} ", "hint"));
+    out.write(Style::kYellow, printable(hint));
+    out.write("\n");
+  }
+  if (origin.call) {
+    if (!origin.call->module.empty())
+      fact(out, "module", printable(origin.call->module) + (origin.call->backward ? ", in the backward" : ""));
+    draw_stack(*origin.call, out);
+  }
+  if (origin.forward) {
+    std::string text = printable(origin.forward->name);
+    if (!origin.forward->stack.empty()) text += ", " + frame_text(origin.forward->stack.front());
+    fact(out, "forward", text);
+  }
+  if (story.became_nan) fact(out, "NaN in", brief_text(*story.became_nan));
+  fact(out, "then",
+       origin.heirs == 0 ? std::string("no later tensor inherited it")
+                         : count_text(origin.heirs, "later tensor inherited it", "later tensors inherited it"));
+}
+
+}  // namespace ttap::cli

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyze/check/verify.h"
+#include "cli/arguments/command.h"
+#include "cli/check/checked_tensor.h"
+#include "cli/check/origin.h"
+#include "report/text/output.h"
+
+// What `ttap check` found, kept apart from the passes, which are closed one after the other.
+namespace ttap::cli {
+
+struct CheckedInput {
+  CheckedTensor tensor;
+  std::optional<Stats> stats;
+  bool finite;  // known to be
+};
+
+struct FirstFinding {
+  struct Event {
+    std::string kind;
+    std::string name;
+    uint32_t call;
+    std::string parents;
+    std::string stack;
+  };
+  CheckedTensor tensor = {};
+  size_t tensors_in_pass = 0;
+  std::string role = {};
+  bool has_bytes = false;
+  std::optional<Located> place = {};
+  std::optional<Event> event = {};
+  std::vector<CheckedInput> inputs = {};
+  std::optional<std::string> before = {};  // key of the last tensor before it that is known to be clean
+  Format format = Format::kSegment;
+  std::optional<OriginStory> story = {};  // where the recording tells what calls used
+
+  // Whether something is wrong, rather than on purpose or of no consequence.
+  bool is_fault() const { return !story || story->first.fault; }
+};
+
+struct CheckedPass {
+  uint32_t rank;
+  int64_t pid;
+  PassInfo info;
+};
+
+struct CheckedSuspect {
+  CheckedTensor tensor;
+  Suspicion suspicion;
+  Stats stats;
+};
+
+inline constexpr size_t kUnjudgedShown = 10;  // in a text; --json lists all
+
+struct CheckTrouble {
+  CheckedTensor tensor;
+  Error error;
+};
+
+struct CheckReport {
+  std::string path = {};
+  std::string filter = {};
+  bool verified = false;
+  uint64_t judged = 0;
+  uint64_t unwanted = 0;
+  bool all = false;                        // every tensor is listed
+  std::optional<FirstFinding> first = {};  // the first fault, else the first found
+  std::vector<CheckedTensor> found = {};
+  std::vector<CheckTrouble> unjudged = {};
+  std::vector<CheckedSuspect> suspects = {};  // of finite values; told with `all`
+  uint64_t verified_tensors = 0;
+  uint64_t verified_bytes = 0;
+  uint64_t without_hash = 0;
+  std::vector<CheckTrouble> damaged = {};
+  std::vector<CheckedPass> passes = {};
+  std::vector<Error> unreadable = {};  // passes that could not be opened
+
+  // An error outweighs a finding: the answer is not whole.
+  ExitCode exit_code() const;
+};
+
+// Members `passes` and `unreadable`, of whatever was checked.
+void write_passes(JsonWriter& json, const std::vector<CheckedPass>& passes, const std::vector<Error>& unreadable);
+
+void draw_report(const CheckReport& report, Output& out);
+void write_json(const CheckReport& report, Output& out);
+
+}  // namespace ttap::cli

@@ -1,0 +1,1 @@
+"""Module calls: hooks, taps, gradients, parameters."""

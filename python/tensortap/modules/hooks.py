@@ -1,0 +1,154 @@
+"""Hooks on modules that change nothing else about them."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.jit import _recursive
+from torch.nn.modules import module as torch_module
+from torch.utils.hooks import RemovableHandle
+
+from tensortap.torch_glue.call_stack import keywords_of_call
+from tensortap.torch_glue.hook_warning import ignore_warning_of_global_hooks
+from tensortap.torch_glue.module_map import ModuleMap
+
+# These look at their own hooks and those of their children, and compute in another way when there are any. Theirs are
+# therefore called from a global hook.
+_LOOKS_AT_HOOKS = (nn.TransformerEncoderLayer,)
+
+
+class Hook:
+    """A hook that copies of the model do not inherit: a copy and a pickle get one that does nothing."""
+
+    def __init__(self, work: Callable[..., None] | None = None, module: nn.Module | None = None) -> None:
+        self._work = work
+        self._module = weakref.ref(module) if module is not None else None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Hook:
+        return Hook()
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        # Takes any arguments, does nothing, and is to be had where TensorTap is not.
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+    # Dynamo follows hooks into compiled regions. There is nothing to see for it behind is_compiling(), so a model
+    # compiles to the same code as without them.
+    def __call__(self, module: nn.Module, *arguments: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        if self._module is not None and self._module() is module:
+            self._work(*arguments)  # type: ignore[misc]
+
+
+class HookSet:
+    """The hooks of one recording."""
+
+    def __init__(self) -> None:
+        self._handles: list[RemovableHandle] = []
+        self._global: list[RemovableHandle] = []
+        self._before: ModuleMap[list[Hook]] = ModuleMap()  # of modules that are served from the global hooks
+        self._after: ModuleMap[list[Hook]] = ModuleMap()
+        self._served: ModuleMap[bool] = ModuleMap()
+        _hide_hooks_from_script()
+
+    def serve_globally(self, modules: Iterable[nn.Module]) -> None:
+        """Finds those of a model's modules that must have no hooks of their own."""
+        for layer in modules:
+            if isinstance(layer, _LOOKS_AT_HOOKS):
+                for module in layer.modules():
+                    self._served[module] = True
+
+    def before(self, module: nn.Module, work: Callable[..., None]) -> None:
+        """Calls work(args, kwargs) before each call."""
+        hook = Hook(work, module)
+        if module in self._served:
+            self._add_global(self._before, module, hook)
+        else:
+            self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+
+    def after(self, module: nn.Module, work: Callable[..., None], *, always: bool) -> None:
+        """Calls work(output) after each call; `always`: also after one that has raised."""
+        hook = Hook(lambda args, output: work(output), module)
+        if module in self._served:
+            self._add_global(self._after, module, hook)
+        else:
+            self._handles.append(module.register_forward_hook(hook, always_call=always))
+
+    def _add_global(self, served: ModuleMap[list[Hook]], module: nn.Module, hook: Hook) -> None:
+        hooks = served.get(module)
+        if hooks is None:
+            served[module] = [hook]
+        else:
+            hooks.append(hook)
+        if not self._global:
+            ignore_warning_of_global_hooks()
+            self._global = [
+                torch_module.register_module_forward_pre_hook(self._before_any),
+                torch_module.register_module_forward_hook(self._after_any, always_call=True),
+            ]
+
+    def _before_any(self, module: nn.Module, args: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        hooks = self._before.get(module)
+        if not hooks:
+            return
+        keywords = keywords_of_call(module)
+        for hook in hooks:
+            hook(module, args, keywords)
+
+    def _after_any(self, module: nn.Module, args: Any, output: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        for hook in self._after.get(module) or ():
+            hook(module, args, output)
+
+    def remove(self) -> None:
+        for handle in self._handles + self._global:
+            handle.remove()
+        self._handles.clear()
+        self._global.clear()
+
+    def forget_dead(self) -> None:
+        """Handles of modules that are gone."""
+        self._handles = [handle for handle in self._handles if handle.hooks_dict_ref() is not None]
+
+
+# ---- TorchScript ----
+
+
+@contextlib.contextmanager
+def _without_our_hooks(root: nn.Module) -> Iterator[None]:
+    hidden = []
+    for module in root.modules():
+        for hooks in (module._forward_hooks, module._forward_pre_hooks):
+            for key, hook in list(hooks.items()):
+                if isinstance(hook, Hook):
+                    hidden.append((hooks, key, hook))
+                    del hooks[key]
+    try:
+        yield
+    finally:
+        for hooks, key, hook in hidden:
+            hooks[key] = hook
+
+
+def _hide_hooks_from_script() -> None:
+    """torch.jit.script compiles a module's hooks with it, and fails at ours."""
+    script = _recursive.create_script_module
+    if getattr(script, "_hides_tensortap", False):
+        return
+
+    def create_script_module(nn_module: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(nn_module, nn.Module):
+            return script(nn_module, *args, **kwargs)
+        with _without_our_hooks(nn_module):
+            return script(nn_module, *args, **kwargs)
+
+    create_script_module._hides_tensortap = True  # type: ignore[attr-defined]
+    _recursive.create_script_module = create_script_module

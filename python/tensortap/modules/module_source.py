@@ -1,0 +1,292 @@
+"""The module source: which modules of a model are recorded, under which names, and what was not seen of them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch._C._dynamo.eval_frame import set_eval_frame
+
+from tensortap import _core
+from tensortap.modules.hooks import HookSet
+from tensortap.modules.optimizer_steps import OptimizerSteps
+from tensortap.modules.taps import Place, Root, Tap
+from tensortap.modules.whereabouts import Whereabouts, explain, model_name
+from tensortap.ops.op_tap import OpTap
+from tensortap.session.coverage import Coverage
+from tensortap.session.metadata import of_model
+from tensortap.session.session import Session
+from tensortap.session.tensor_capture import TensorCapture
+from tensortap.torch_glue import cuda_graphs
+from tensortap.torch_glue.call_stack import keywords_of_call, outermost_call
+from tensortap.torch_glue.module_map import ModuleMap
+from tensortap.torch_glue.module_names import NamedModule, is_leaf, named_modules, parents_of
+
+
+class ModuleSource:
+    """Taps on the modules of any number of roots, feeding one recording."""
+
+    def __init__(
+        self,
+        session: Session,
+        ops: OpTap | None,
+        *,
+        explicit: bool,  # the program named its models
+        model_attached: Callable[
+            [dict[str, Any]], None
+        ],  # is told what is known of a new model, or of new parts of one
+    ) -> None:
+        options = session.options
+        self._session = session
+        self._explicit = explicit
+        self._model_attached = model_attached
+        self.tracker = session.tracker
+        assert session._coverage is not None
+        self.coverage: Coverage = session._coverage
+        self.roles = options.roles
+        self.wants_gradients = bool(options.roles & {"grad_out", "grad_in"})
+        self.ops = ops
+        self.uses_before = options.modules == "all" or options.ops or bool(options.roles & {"in", "grad_in", "param"})
+        self.options = options
+        self.capture = TensorCapture(session)
+        self._hooks = HookSet()
+        self._optimizers = OptimizerSteps() if "param" in options.roles else None
+        self._roots: list[Root] = []
+        self._attached: ModuleMap[Root] = ModuleMap()  # the roots' modules
+        self._scoped: ModuleMap[Root] = ModuleMap()  # modules whose outermost call is a pass
+        self._taps: ModuleMap[Tap] = ModuleMap()
+        self._known: ModuleMap[bool] = ModuleMap()  # every module of every root
+
+    @property
+    def core(self) -> _core.Recorder:
+        return self._session._writer_now().core
+
+    def is_root(self, module: nn.Module) -> bool:
+        return module in self._attached
+
+    def name_of(self, module: nn.Module) -> str | None:
+        """The name under which calls of the module are recorded; None: they are not."""
+        tap = self._taps.get(module)
+        return tap.place().name if tap is not None else None
+
+    def knows(self, module: nn.Module) -> bool:
+        return module in self._known
+
+    def root_being_called(self) -> Root | None:
+        scopes = self.tracker.thread.scopes
+        return self._scoped.get(scopes[0].module) if scopes else None
+
+    # ---- putting taps on ----
+
+    def attach(self, module: nn.Module, prefix: str = "") -> int:
+        """Records a model from now on; how many modules were not known before.
+
+        Attaching it again finds modules that were added since.
+        """
+        self._forget_dead()
+        entries = named_modules(module, prefix)
+        self._hooks.serve_globally(entry.module for entry in entries)
+        root = self._attached.get(module)
+        if root is None:
+            root = self._attached[module] = Root(weakref.ref(module), model_name(module, prefix), prefix)
+            self._roots.append(root)
+        root.names = [name for entry in entries if not entry.wrapper for name in entry.names]
+        parents = parents_of(entries)
+        new = [entry for entry in entries if self._is_tapped(entry) and not self._adopt(entry, root, parents)]
+        root.scripted = [
+            Whereabouts.of(entry, parents)
+            for entry in entries
+            if isinstance(entry.module, torch.jit.ScriptModule) and is_leaf(entry.module)
+        ]
+        new_modules = [entry.module for entry in entries if entry.module not in self._known]
+        for new_module in new_modules:
+            self._known[new_module] = True
+        scopes = [entry.module for entry in entries if entry.names[0] == entries[0].names[0]]
+        if new or root.taps:
+            self._hook_all(root, new, scopes if self.options.step == "auto" else [])
+        if new_modules:
+            self._model_attached(self._describe(root, module, entries))
+        return len(new_modules)
+
+    def _is_tapped(self, entry: NamedModule) -> bool:
+        """Whether its calls are events; around operators all are, also modules whose tensors are not kept."""
+        if entry.wrapper or isinstance(entry.module, torch.jit.ScriptModule):
+            return False
+        return self.options.ops or self._is_selected(entry)
+
+    def _is_selected(self, entry: NamedModule) -> bool:
+        if self.options.modules == "leaf" and not is_leaf(entry.module):
+            return False
+        return self.options.filter.selects(entry.names, entry.module)
+
+    def _adopt(self, entry: NamedModule, root: Root, parents: dict[int, list[nn.Module]]) -> bool:
+        """Gives the module its place below this root; False when it has no hooks yet."""
+        tap = self._taps.get(entry.module)
+        hooked = tap is not None
+        if tap is None:
+            tap = self._taps[entry.module] = Tap(
+                self, entry.module, Whereabouts.of(entry, parents), keeps_tensors=self._is_selected(entry)
+            )
+        if not any(place.root is root for place in tap.places):
+            tap.places.append(Place(root, entry.names[0], self.options.levels.of_name(entry.names[0])))
+            root.taps.append(tap)
+        tap.names += [name for name in entry.names if name not in tap.names]
+        return hooked
+
+    def _hook_all(self, root: Root, entries: list[NamedModule], scopes: list[nn.Module]) -> None:
+        new_scopes = [module for module in scopes if module not in self._scoped]
+        for module in new_scopes:
+            self._scoped[module] = root
+            self._hooks.before(module, self._entering(module))
+        for entry in entries:
+            tap = self._taps.get(entry.module)
+            assert tap is not None
+            if self.uses_before:
+                self._hooks.before(entry.module, tap.before)
+            self._hooks.after(entry.module, tap.after, always=self.uses_before)
+        for module in new_scopes:  # last, so that the root's own output is in its pass
+            self._hooks.after(module, self._leaving(module), always=True)
+
+    def _entering(self, module: nn.Module) -> Callable[..., None]:
+        reference = weakref.ref(module)
+        return lambda args, kwargs: self.guarded(self.enter, reference())
+
+    def _leaving(self, module: nn.Module) -> Callable[..., None]:
+        reference = weakref.ref(module)
+        return lambda output: self.guarded(self.tracker.leave, reference())
+
+    def _forget_dead(self) -> None:
+        """Models that a program makes for one call and drops leave nothing behind but what was not seen of them."""
+        dead = [root for root in self._roots if root.module() is None]
+        if len(dead) < 16:
+            return
+        for root in dead:
+            self._cover(root)
+            for tap in root.taps:
+                tap.places = [place for place in tap.places if place.root is not root] or tap.places[:1]
+        self._roots = [root for root in self._roots if root.module() is not None]
+        self._hooks.forget_dead()
+
+    def enter(self, module: nn.Module) -> None:
+        """A root is about to be called."""
+        owns_pass = self.tracker.enter(module)
+        root = self._scoped.get(module)
+        if root is not None and owns_pass:
+            root.passes += 1
+
+    def attach_late(self, module: nn.Module, args: tuple) -> None:
+        """Records a model from the call on that has begun: the hooks that are put on are not asked before its end."""
+        was_tapped = module in self._taps
+        self.attach(module)
+        if module in self._scoped:
+            self.enter(module)
+        tap = self._taps.get(module)
+        if tap is None or was_tapped or not self.uses_before:
+            return
+        if self.ops is not None:
+            self.ops.enter_early(module)
+        tap.before(args, keywords_of_call(module))
+
+    def outermost(self, module: nn.Module) -> nn.Module | None:
+        """The outermost of our modules that is being called, which from now on is a root of passes."""
+        found = outermost_call(self.knows)
+        root = next((place.root for place in self._taps.get(module).places), None)  # type: ignore[union-attr]
+        if root is not None:
+            root.passes += 1
+            if found is not None and found is not module and found not in self._scoped:
+                self._hook_all(root, [], [found])
+        return found
+
+    def detach(self) -> None:
+        """Takes every hook off."""
+        self._hooks.remove()
+        if self._optimizers is not None:
+            self._optimizers.remove()
+
+    # ---- recording ----
+
+    def guarded(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Runs our own code: unseen by other tools' modes and by Dynamo, and no exception of it reaches the model."""
+        if not self._session.recording:
+            return
+        callback = set_eval_frame(None)
+        if self.ops is not None:
+            self.ops.suppress_recording(1)
+        try:
+            with torch._C.DisableTorchFunction():
+                work(*arguments)
+        except Exception as error:
+            if self.options.core.strict:
+                raise
+            self.coverage.failed(f"{type(error).__name__}: {error}")
+        finally:
+            if self.ops is not None:
+                self.ops.suppress_recording(-1)
+            set_eval_frame(callback)
+
+    def optimizer_steps(self) -> int:
+        """How many there were since this began; they are counted for the role `param` only."""
+        return self._optimizers.count if self._optimizers is not None else 0
+
+    def graph_now(self) -> int:
+        """The recorder's taps in the CUDA graph that is captured on the current stream; 0 when none is."""
+        return cuda_graphs.graph_now(self.core)
+
+    # ---- what is said of it ----
+
+    def say_what_matches_nothing(self) -> None:
+        """When all models are known: patterns that none of their names has, and a filter that selects nothing."""
+        names = sorted({name for root in self._roots for name in root.names})
+        notes = self.options.filter.unmatched(names)
+        if names and not notes and not any(root.kept() for root in self._roots):
+            notes = [f"the filter selects none of the {len(names)} modules"]
+        for note in notes:
+            self._session._warn(note)
+
+    def _describe(self, root: Root, module: nn.Module, entries: list[NamedModule]) -> dict[str, Any]:
+        return of_model(module, root.name, entries, {id(tap.module()) for tap in root.kept()})
+
+    def aliases(self) -> list[tuple[str, str]]:
+        """Further names of the recorded modules: (the first, another)."""
+        pairs = []
+        for _, tap in self._taps.items():
+            first = {place.name for place in tap.places}
+            pairs += [(tap.names[0], name) for name in tap.names if name not in first]
+        return pairs
+
+    def cover(self) -> None:
+        """At the end: what was selected and not seen."""
+        for root in self._roots:
+            self._cover(root)
+            module = root.module()
+            if module is not None and self._explicit:
+                added = [entry.names[0] for entry in named_modules(module, root.prefix) if not self.knows(entry.module)]
+                if added:
+                    self.coverage.notes.append(f"put into {root.name} after the recording began: {', '.join(added)}")
+        self.coverage.outside_steps = self.tracker.outside
+
+    def _cover(self, root: Root) -> None:
+        if root.inherited and root.passes == 0 and not any(tap.called_below for tap in root.taps):
+            return
+        self.coverage.count_root(root.name, len(root.names), len(root.kept()), root.passes)
+        for tap in root.kept():
+            if any(known is None or known is root for known in tap.called_below):
+                continue
+            why = explain(tap.whereabouts, tap.module())
+            # What another root has called was recorded there, unless this one has it compiled.
+            if not tap.called_below or why == "inside a compiled region":
+                self.coverage.unseen(tap.whereabouts.name, tap.whereabouts.type_name, why)
+        for place in root.scripted:
+            self.coverage.unseen(place.name, place.type_name, "scripted")
+
+    def after_fork(self) -> None:
+        """In a child: nothing was called yet."""
+        for root in self._roots:
+            root.passes, root.inherited = 0, True
+            for tap in root.taps:
+                tap.called_below.clear()
+                tap.counts.clear()
+                tap.parameters.forget()

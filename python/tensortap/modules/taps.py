@@ -1,0 +1,266 @@
+"""One recorded module: what happens when it is called."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from tensortap import _core
+from tensortap.modules import gradients
+from tensortap.modules.parameters import Parameters
+from tensortap.modules.whereabouts import Whereabouts
+from tensortap.ops.op_tap import OpTap
+from tensortap.quant.group import Group
+from tensortap.session.coverage import Coverage
+from tensortap.session.passes import SKIPPED, PassTracker, in_backward
+from tensortap.session.tensor_capture import TensorCapture
+from tensortap.tensors.nested import tensors_in
+from tensortap.torch_glue.call_stack import NOTHING_HANDLED, Handled, handled_now, has_raised
+
+
+class Source(Protocol):
+    """What a tap asks of the source that it belongs to."""
+
+    tracker: PassTracker
+    coverage: Coverage
+    capture: TensorCapture
+    ops: OpTap | None
+    roles: frozenset[str]
+    wants_gradients: bool
+    uses_before: bool  # whether a call is told of when it begins
+
+    @property
+    def core(self) -> _core.Recorder:
+        """The recorder of this process."""
+
+    def guarded(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Runs our own code; no exception of it reaches the model."""
+
+    def outermost(self, module: nn.Module) -> nn.Module | None:
+        """The outermost of the recorded modules that is being called."""
+
+    def root_being_called(self) -> Root | None:
+        """The model whose call is under way on this thread."""
+
+    def optimizer_steps(self) -> int:
+        """How many steps of optimizers there were so far."""
+
+    def graph_now(self) -> int:
+        """The recorder's taps in the CUDA graph that is captured on the current stream; 0 when none is."""
+
+
+@dataclass(eq=False)
+class Root:
+    """A model that is recorded."""
+
+    module: weakref.ref[nn.Module]
+    name: str
+    prefix: str
+    names: list[str] = field(default_factory=list)  # of all its modules
+    taps: list[Tap] = field(default_factory=list)
+    scripted: list[Whereabouts] = field(default_factory=list)  # modules that take no hooks
+    passes: int = 0
+    inherited: bool = False  # it was called before this process was forked, and need not be called here
+
+    def kept(self) -> list[Tap]:
+        """Those whose tensors are recorded."""
+        return [tap for tap in self.taps if tap.keeps_tensors]
+
+
+@dataclass
+class Place:
+    """A module's name below one root, and what of it is kept."""
+
+    root: Root
+    name: str
+    level: int
+
+
+@dataclass
+class Call:
+    """A call that is under way."""
+
+    tap: Tap
+    event: _core.Event | None  # None: not recorded
+    number: int = SKIPPED
+    again: bool = False
+    certain: bool = True  # for a call done again: it is known which call it repeats
+    inputs: list[tuple[str, gradients.Edge, torch.Tensor]] = field(default_factory=list)  # whose gradients are wanted
+    mark: int = 0
+    handled: Handled = NOTHING_HANDLED  # when it began
+
+    def role(self, role: str) -> str:
+        """The role of one of its tensors. Recomputed tensors stand beside the first ones.
+
+        Gradients that only the recomputation has are those of the call, where it is known which.
+        """
+        if not self.again:
+            return role
+        if role == "out":
+            return "recompute"
+        return f"recompute_{role}" if role == "in" or not self.certain else role
+
+
+@dataclass
+class Count:
+    """How often a module was called in a pass."""
+
+    calls: int = 0
+    again: int = 0
+
+
+class Tap:
+    """A selected module."""
+
+    def __init__(
+        self, source: Source, module: nn.Module, whereabouts: Whereabouts, *, keeps_tensors: bool = True
+    ) -> None:
+        self.source = source
+        self.keeps_tensors = keeps_tensors  # else its calls are only boundaries for the operators inside
+        self.module = weakref.ref(module)
+        self.whereabouts = whereabouts
+        self.names: list[str] = []
+        self.places: list[Place] = []
+        self.called_below: list[Root | None] = []  # None: by no root that is known
+        self.counts: dict[int, Count] = {}  # by number of the passes that are open
+        self.parameters = Parameters()
+
+    def place(self) -> Place:
+        """Under the root that is being called; a module may be known to several."""
+        if len(self.places) > 1:
+            root = self.source.root_being_called()
+            for place in self.places:
+                if place.root is root:
+                    return place
+        return self.places[0]
+
+    # ---- what the hooks call; nothing of it reaches the model ----
+
+    def before(self, args: tuple, kwargs: dict[str, Any]) -> None:
+        self.source.guarded(self._before, args, kwargs)
+
+    def after(self, output: Any) -> None:
+        self.source.guarded(self._after, output)
+
+    def _begin(self) -> Call:
+        source, tracker = self.source, self.source.tracker
+        number = tracker.number_of_call(self.module(), self.counts, source.outermost)  # type: ignore[arg-type]
+        if number is None or number == SKIPPED:
+            return Call(self, None)
+        if number not in self.counts:
+            self.counts = {known: count for known, count in self.counts.items() if tracker.is_open(known)}
+            self.counts[number] = Count()
+        count = self.counts[number]
+        again = count.calls > 0 and in_backward()
+        if again:
+            if count.again == count.calls:  # that many were there to be repeated: this one repeats another pass's
+                source.coverage.late_recomputations += 1
+                return Call(self, None)
+            count.again += 1
+        else:
+            count.calls += 1
+        place = self.place()
+        parent = next((call.event for call in reversed(tracker.thread.parents) if call.event is not None), None)
+        kind = "recompute" if again else "module"
+        event = source.core.begin_event(place.name, kind, number, place.level, parent, again, source.graph_now())
+        return Call(self, event, number, again, certain=count.calls == 1)
+
+    def _before(self, args: tuple, kwargs: dict[str, Any]) -> None:
+        call = self._begin()
+        call.handled = handled_now()
+        self.source.tracker.thread.parents.append(call)
+        if self.source.ops is not None:
+            self.source.ops.module_event(call.event)
+        roles = self.source.roles
+        if call.event is None or not self.keeps_tensors:
+            return
+        if "param" in roles and not call.again:
+            for path, item in self.parameters.changed(self.module(), self.source.optimizer_steps()):
+                self._record(call, item, "param", path)
+        if not ("in" in roles or "grad_in" in roles):
+            return
+        inputs = {str(position): value for position, value in enumerate(args)} | kwargs
+        tensors = list(tensors_in(inputs, self.source.coverage.opaque))
+        if "in" in roles:
+            for path, tensor in tensors:
+                self._record(call, tensor, call.role("in"), path)
+        if "grad_in" in roles and torch.is_grad_enabled():
+            # Now: an in-place operation inside gives the tensor another place in the graph.
+            call.inputs = [
+                (path, gradients.edge_of(tensor), tensor) for path, tensor in tensors if tensor.requires_grad
+            ]
+            call.mark = gradients.sequence_mark()
+
+    def _after(self, output: Any) -> None:
+        call = self._call_of_before() if self.source.uses_before else self._begin()
+        raised = output is None and has_raised(call.handled)
+        try:
+            if call.event is None or raised:
+                return
+            root = self.source.root_being_called()
+            if not any(known is root for known in self.called_below):
+                self.called_below.append(root)
+            if not self.keeps_tensors:
+                return
+            tensors = list(tensors_in(output, self.source.coverage.opaque))
+            if not tensors:
+                silent = self.source.coverage.without_tensors
+                silent[self.names[0]] = silent.get(self.names[0], 0) + 1
+            if "out" in self.source.roles:
+                for path, tensor in tensors:
+                    self._record(call, tensor, call.role("out"), path)
+            if self.source.wants_gradients and torch.is_grad_enabled():
+                self._watch_gradients(call, [item for item in tensors if item[1].requires_grad])
+        finally:
+            if self.source.ops is not None and call.event is not None and not raised:
+                self.source.core.end_event(call.event)
+            self.source.tracker.call_is_over(self.module())  # type: ignore[arg-type]
+
+    def _record(self, call: Call, tensor: torch.Tensor | Group, role: str, path: str) -> None:
+        self.source.capture.record(call.event, call.number, self.names, tensor, role, path)
+
+    def _call_of_before(self) -> Call:
+        parents = self.source.tracker.thread.parents
+        if not any(call.tap is self for call in parents):
+            return self._begin()  # the hooks were put on while it was being called
+        while True:  # calls above it were left by an exception that passes by the hooks
+            call = parents.pop()
+            if call.tap is self:
+                return call
+
+    def _watch_gradients(self, call: Call, outputs: list[tuple[str, torch.Tensor]]) -> None:
+        source, handles, watched = self.source, [], 0
+        if "grad_out" in source.roles:
+            for path, tensor in outputs:
+                handles.append(gradients.watch_tensor(tensor, self._sink(call, "grad_out", path)))
+                watched += 1
+        if call.inputs and outputs:
+            inputs = [(edge, tensor, self._sink(call, "grad_in", path)) for path, edge, tensor in call.inputs]
+            found = gradients.watch_inputs(inputs, [tensor for _, tensor in outputs], call.mark)
+            handles += found.handles
+            watched += found.watched
+            call.inputs = []
+        # A tensor that lives on keeps its hooks: they go with the pass.
+        source.tracker.await_gradients(call.number, watched, [handle for handle in handles if handle is not None])
+
+    def _sink(self, call: Call, role: str, path: str) -> gradients.Sink:
+        source, times = self.source, 0
+
+        def record(gradient: torch.Tensor) -> None:
+            nonlocal times
+            times += 1
+            if not source.tracker.is_open(call.number):
+                source.coverage.late_gradients += 1
+                return
+            if times == 1:
+                source.tracker.gradient_came(call.number)
+            # A second backward through the same graph is another gradient of the same tensor.
+            name = call.role(role)
+            self._record(call, gradient, name if times == 1 else f"{name}_{times}", path)
+
+        return lambda gradient: source.guarded(record, gradient)

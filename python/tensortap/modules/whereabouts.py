@@ -1,0 +1,110 @@
+"""Why a selected module was not seen."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import textwrap
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from tensortap.torch_glue.module_names import NamedModule, unwrapped
+
+
+@dataclass(frozen=True)
+class Whereabouts:
+    """What is needed to explain why a module was not seen, when it may be gone already."""
+
+    name: str
+    type_name: str
+    owners: tuple[type, ...]  # the classes of the modules above it, nearest first
+    scripted: bool
+    compiled: bool
+
+    @classmethod
+    def of(cls, entry: NamedModule, parents: dict[int, list[nn.Module]]) -> Whereabouts:
+        above = _all_above(entry.module, parents)
+        return cls(
+            name=entry.names[0],
+            type_name=type(entry.module).__name__,
+            owners=tuple(dict.fromkeys(type(module) for module in above[1:])),
+            scripted=any(isinstance(module, torch.jit.ScriptModule) for module in above),
+            compiled=any(_is_compiled(module) for module in above),
+        )
+
+
+def _all_above(module: nn.Module, parents: dict[int, list[nn.Module]]) -> list[nn.Module]:
+    """The module and all that hold it, nearest first."""
+    above = [module]
+    for known in above:
+        above += [parent for parent in parents.get(id(known), []) if not any(parent is other for other in above)]
+    return above
+
+
+def explain(place: Whereabouts, module: nn.Module | None) -> str:
+    """How it may have come about that a module was selected and not seen."""
+    if place.scripted:
+        return "scripted"
+    if place.compiled or (module is not None and _is_compiled(module)):
+        return "inside a compiled region"
+    if place.owners and issubclass(place.owners[0], nn.MultiheadAttention):
+        return "its parent uses its parameters without calling it"
+    step = place.name.rpartition(".")[2]
+    for owner in place.owners:
+        if where := direct_forward(owner, step):
+            return f"called through .forward() at {where}"
+    return "never called, or inside a compiled region" if _compiled_something() else "never called"
+
+
+def _compiled_something() -> bool:
+    utils = sys.modules.get("torch._dynamo.utils")
+    return utils is not None and utils.counters["stats"]["unique_graphs"] > 0
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    return module._compiled_call_impl is not None or "_orig_mod" in module._modules
+
+
+def direct_forward(owner: type, child: str) -> str | None:
+    """Where a method of `owner` calls the forward of the child of this name, or of one it does not name.
+
+    Such a call passes by every hook.
+    """
+    found = _direct_forwards(owner)
+    named = [place for name, place in found if name == child]
+    unnamed = [place for name, place in found if name is None]
+    return next(iter(named + unnamed), None)
+
+
+@cache
+def _direct_forwards(owner: type) -> list[tuple[str | None, str]]:
+    if owner.__module__.startswith("torch.nn.modules"):
+        return []
+    try:
+        lines, first = inspect.getsourcelines(owner)
+        file = Path(inspect.getsourcefile(owner) or "?").name
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        return []
+    found: list[tuple[str | None, str]] = []
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "forward"):
+            continue
+        target = node.func.value
+        if isinstance(target, ast.Call) or (isinstance(target, ast.Name) and target.id == "self"):
+            continue  # super().forward(…), self.forward(…)
+        place = f"{file}:{first + node.lineno - 1}"
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        found.append((target.attr if isinstance(target, ast.Attribute) else None, place))
+    return found
+
+
+def model_name(root: nn.Module, prefix: str) -> str:
+    """What a root is called in reports."""
+    return prefix or type(unwrapped(root)).__name__

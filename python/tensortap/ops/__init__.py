@@ -1,0 +1,1 @@
+"""Dispatched operators and kernels: what the op observer needs from Python."""

@@ -1,0 +1,1 @@
+"""tap.quant.record(): chosen tensors of chosen layers, on a schedule."""

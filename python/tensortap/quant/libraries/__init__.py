@@ -1,0 +1,1 @@
+"""Which tensors and modules are quantized, one file per library."""

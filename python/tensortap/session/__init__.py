@@ -1,0 +1,1 @@
+"""What every recording has: options, a writer, passes, coverage, and an end."""

@@ -1,0 +1,190 @@
+"""The recorder behind the recordings: one per process and directory, shared by all recordings into it."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import threading
+import weakref
+from multiprocessing import util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tensortap import _core
+from tensortap.session import metadata
+from tensortap.session.coverage import merged
+from tensortap.tensors.placements import Placements
+
+if TYPE_CHECKING:
+    from tensortap.session.options import Options
+
+_lock = threading.Lock()
+_writers: dict[Path, Writer] = {}
+
+
+class Source(Protocol):
+    """A recording as its writer sees it."""
+
+    options: Options
+
+    @property
+    def recording(self) -> bool:
+        """Whether anything is being recorded."""
+
+    @property
+    def coverage(self) -> dict[str, Any]:
+        """What was not seen so far."""
+
+    def close(self) -> None:
+        """Ends the recording."""
+
+    def _warn(self, note: str) -> None:
+        """Says something about the recording, once."""
+
+    def _after_fork(self) -> None:
+        """In a forked child: the writer is the parent's."""
+
+
+class Writer:
+    """A recorder, and the recordings that use it. Closed by the last of them."""
+
+    def __init__(self, directory: Path, options: Options) -> None:
+        core = options.core
+        core.directory = os.fspath(directory)
+        core.rank = metadata.rank()
+        core.world_size = metadata.world_size() if options.of_graphs and core.format == "npy" else None
+        core.metadata_json = _json(metadata.of_program(options.described))
+        self.directory = directory
+        self._settings = _settings(options)
+        self.core = _core.Recorder.create(core)
+        self.rank_directory = Path(self.core.rank_directory)
+        self.placements = Placements(_read_json(self.rank_directory / "placements.json"))  # of earlier passes
+        self._recordings: list[Source] = []
+        self._models: list[dict[str, Any]] = []
+        self._finished: list[dict[str, Any]] = []  # the coverage of recordings that were closed before the last
+
+    @classmethod
+    def acquire(cls, recording: Source) -> Writer:
+        """The writer of the recording's directory, made if it is the first."""
+        directory = recording.options.directory
+        assert directory is not None
+        with _lock:
+            writer = _writers.get(directory)
+            if writer is None:
+                writer = _writers[directory] = cls(directory, recording.options)
+                _close_at_exit()
+            elif writer._settings != _settings(recording.options):
+                recording._warn(
+                    f"another recording writes to {directory} too, and its staging, quota, format and the like hold"
+                )
+            writer._recordings.append(recording)
+            return writer
+
+    def release(self, recording: Source) -> str | None:
+        """The recording is done. The last one closes the recorder; then its first error, if there is one."""
+        with _lock:
+            if recording not in self._recordings:
+                return None
+            self._recordings.remove(recording)
+            self._finished.append(recording.coverage)
+            if self._recordings:
+                return None
+            del _writers[self.directory]
+        try:
+            self.core.set_source_json(_json(merged(self._finished)))
+        finally:
+            error = self.core.close(aborted=True)  # a pass that is still open was cut short
+        return error or self._write_placements()
+
+    def close_pass(self, number: int, *, aborted: bool) -> None:
+        """A pass has ended."""
+        self.core.close_pass(number, aborted)
+        self._write_placements()  # when it fails, the next pass tries again
+
+    def _write_placements(self) -> str | None:
+        """Keeps how DTensors are spread in placements.json, if there is anything new; the error, if it fails."""
+        try:
+            self.placements.write(lambda spreads: self._write_beside("placements.json", spreads))
+        except OSError as error:
+            return f"placements.json could not be written: {error}"
+        return None
+
+    def add_model(self, model: dict[str, Any]) -> None:
+        """Keeps a model's structure beside the passes, in model.json."""
+        self._models.append(model)
+        self._write_beside("model.json", {"models": self._models})
+
+    def _write_beside(self, name: str, value: object) -> None:
+        """A file beside the passes: whole, or as it was."""
+        path = self.rank_directory / name
+        partial = path.with_suffix(".partial")
+        partial.write_text(_json(value, indent=1) + "\n")
+        partial.replace(path)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """What the file holds; nothing when it is not there or not ours."""
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _json(value: object, indent: int | None = None) -> str:
+    """As text that is valid whatever names it holds."""
+    return json.dumps(value, indent=indent, ensure_ascii=False).encode("utf-8", "replace").decode()
+
+
+def _settings(options: Options) -> tuple[object, ...]:
+    """What all recordings into one directory have in common."""
+    core = options.core
+    return (core.staging_bytes, core.device_staging_bytes, core.quota_bytes, core.drop_when_full, core.write,
+            core.deduplicate, core.sync, core.format)  # fmt: skip
+
+
+def _close_all() -> None:
+    for writer in list(_writers.values()):
+        for recording in list(writer._recordings):
+            recording.close()
+
+
+def recordings() -> list[Source]:
+    """Those under way in this process."""
+    return [recording for writer in list(_writers.values()) for recording in writer._recordings]
+
+
+_registered_in = 0
+
+
+def _close_at_exit() -> None:
+    """At the end of the process, also of one that multiprocessing forked, which runs no atexit functions."""
+    global _registered_in
+    if _registered_in == os.getpid():
+        return
+    if _registered_in == 0:
+        atexit.register(_close_all)
+    _registered_in = os.getpid()
+    util.Finalize(None, _close_all, exitpriority=100)
+
+
+def tell_of_forks(recording: Source) -> None:
+    """One that has no writer yet, and that another thread may just be making one for."""
+    _without_writer.add(recording)
+
+
+def _forget_in_child() -> None:
+    # The recorder's threads stayed with the parent; each process makes its own directory when it records something.
+    global _lock
+    _lock = threading.Lock()
+    for recording in {*recordings(), *_without_writer}:
+        if recording.recording:
+            recording._after_fork()
+    _abandoned.extend(_writers.values())
+    _writers.clear()
+
+
+_without_writer: weakref.WeakSet[Source] = weakref.WeakSet()
+_abandoned: list[Writer] = []  # never closed here: they are the parent's
+os.register_at_fork(after_in_child=_forget_in_child)

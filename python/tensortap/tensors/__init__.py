@@ -1,0 +1,1 @@
+"""From any tensor to what the recorder can copy."""

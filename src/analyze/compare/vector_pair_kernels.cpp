@@ -1,0 +1,50 @@
+// Included once per vector target by foreach_target.h; see Highway's documentation.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "analyze/compare/pair_kernels.h"
+#include "core/cpu_features.h"
+#include "core/element.h"
+
+// Of the x86 targets those that the API names; of the others the fixed-size ones.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "analyze/compare/vector_pair_kernels.cpp"
+#include <hwy/foreach_target.h>  // before highway.h
+
+#include <hwy/highway.h>
+
+#include "analyze/compare/vector_pair_kernels_inl.h"
+
+#if HWY_ONCE
+
+namespace ttap {
+
+#if HWY_ARCH_X86
+
+const PairKernels* vector_pair_kernels(SimdPath limit) {
+#if HWY_TARGETS & HWY_AVX3
+  if (limit != SimdPath::kAvx2 && cpu_features().avx512) return &pairs::N_AVX3::kKernels;
+#endif
+#if HWY_TARGETS & HWY_AVX2
+  if (cpu_features().avx2) return &pairs::N_AVX2::kKernels;
+#endif
+  return nullptr;
+}
+
+#elif HWY_STATIC_TARGET == HWY_NEON
+
+const PairKernels* vector_pair_kernels(SimdPath limit) {
+  return limit == SimdPath::kBest ? &pairs::N_NEON::kKernels : nullptr;
+}
+
+#else
+
+const PairKernels* vector_pair_kernels(SimdPath) { return nullptr; }
+
+#endif
+
+}  // namespace ttap
+
+#endif  // HWY_ONCE

@@ -1,0 +1,246 @@
+#include "analyze/diff/blame/dataflow.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "analyze/diff/blame/cause.h"
+#include "analyze/diff/match/ops/op_list.h"
+#include "analyze/diff/match/ops/value_likeness.h"
+#include "analyze/ops/event_op.h"
+#include "core/op_name.h"
+
+namespace ttap {
+namespace {
+
+constexpr size_t kMostLookedThrough = 4096;  // ops without a counterpart, above one argument
+
+// The operator, as ops are told apart; of a kernel with its number.
+uint64_t name_of(const EventRecord& event) {
+  const std::string op = operator_of(event);
+  return event.kind == "kernel" ? std::hash<std::string>()(op) : operator_name_hash(split_operator(op).name);
+}
+
+// Whether it does not matter which of the two arguments comes first.
+bool is_symmetric(uint64_t name) {
+  constexpr std::array<std::string_view, 9> kNames{"add", "mul",         "maximum",    "minimum",    "eq",
+                                                   "ne",  "logical_and", "logical_or", "bitwise_and"};
+  return std::ranges::any_of(kNames, [&](std::string_view each) { return operator_name_hash(each) == name; });
+}
+
+}  // namespace
+
+Dataflow::Dataflow(const Side& a, const Side& b, std::span<const TensorDiff> tensors)
+    : tensors_(tensors),
+      a_{a, positions_of(tensors, &Match::a, a.tensor_count())},
+      b_{b, positions_of(tensors, &Match::b, b.tensor_count())} {
+  // Those are asked for only where a side has something that the other has not.
+  if (std::ranges::all_of(tensors,
+                          [](const TensorDiff& t) { return t.match.a != kNoTensor && t.match.b != kNoTensor; }))
+    return;
+  for (Half* half : {&a_, &b_})
+    for (size_t i = 0; i < half->side.tensor_count(); ++i)
+      if (const TensorRecord record = half->side.tensor(i); record.has_fingerprint) {
+        half->bits.insert(record.fingerprint.hash);
+        const bool outside = is_from_outside(*half, record);
+        if (const uint64_t content = outside ? content_of(record) : 0; content != 0) half->given.insert(content);
+        if (!outside && record.event < half->side.event_count() && half->side.event(record.event).kind == "kernel")
+          half->made_by_kernels.emplace(record.fingerprint.hash, static_cast<uint32_t>(i));
+      }
+}
+
+bool Dataflow::is_of_op(const Half& half, uint32_t tensor) {
+  const uint32_t event = half.side.tensor(tensor).event;
+  return event < half.side.event_count() && is_op(half.side.event(event));
+}
+
+bool Dataflow::is_from_outside(const Half& half, const TensorRecord& record) {
+  if (is_input(record.role)) return true;
+  return record.event < half.side.event_count() && is_placeholder(half.side.event(record.event));
+}
+
+bool Dataflow::tells(const Half& half, uint32_t tensor) {
+  if (tensor == kNoTensor) return false;
+  const TensorRecord record = half.side.tensor(tensor);
+  if (is_input(record.role) || record.event >= half.side.event_count()) return false;
+  // A module of a graph says which value is its result, and not what it was given.
+  const EventRecord event = half.side.event(record.event);
+  return event.use_count > 0 && (is_op(event) || half.side.use(record.event, 0).role == "in");
+}
+
+std::optional<Dataflow::Inputs> Dataflow::inputs_of(uint32_t position) const {
+  const Match& match = tensors_[position].match;
+  // A module stands for all that ran inside it, and an op that was matched with it for its last step only.
+  if (match.a != kNoTensor && match.b != kNoTensor && is_of_op(a_, match.a) != is_of_op(b_, match.b))
+    return std::nullopt;
+  const bool by_a = tells(a_, match.a), by_b = tells(b_, match.b);
+  if (!by_a && !by_b) return std::nullopt;
+  if (by_a && by_b)
+    if (auto inputs = one_by_one(match.a, match.b)) return inputs;
+  Inputs of_a, of_b;
+  if (by_a) collect(a_, b_, arguments_of(a_, a_.side.tensor(match.a).event), of_a);
+  if (by_b) collect(b_, a_, arguments_of(b_, b_.side.tensor(match.b).event), of_b);
+  if (!by_a) return of_b;
+  if (by_b) merge(of_a, std::move(of_b));
+  return of_a;
+}
+
+// The arguments of the one are those of the other. Where one side knows them all, all are known.
+void Dataflow::merge(Inputs& into, Inputs from) {
+  into.found.insert(into.found.end(), from.found.begin(), from.found.end());
+  std::ranges::sort(into.found);
+  into.found.erase(std::unique(into.found.begin(), into.found.end()), into.found.end());
+  into.same_bits = std::max(into.same_bits, from.same_bits);
+  into.unknown = std::min(into.unknown, from.unknown);
+}
+
+std::vector<Dataflow::Argument> Dataflow::arguments_of(const Half& half, uint32_t event) {
+  std::vector<Argument> arguments;
+  const uint32_t uses = half.side.event(event).use_count;
+  for (uint32_t k = 0; k < uses; ++k) {
+    const UseRecord use = half.side.use(event, k);
+    if (use.role != "in" || is_for_results(use.path)) continue;
+    arguments.push_back({use.path, use.record < half.position_of.size() ? use.record : kNoTensor, event});
+  }
+  return arguments;
+}
+
+std::vector<uint32_t> Dataflow::parts_of(uint32_t position) const {
+  std::vector<uint32_t> found;
+  const auto add = [&](const Half& half, uint32_t tensor) {
+    if (tensor == kNoTensor) return;
+    const TensorRecord record = half.side.tensor(tensor);
+    if (record.role != "in" || record.event >= half.side.event_count()) return;
+    for (uint32_t k = half.side.event(record.event).use_count; k-- > 0;) {
+      const UseRecord use = half.side.use(record.event, k);
+      if (use.role != "part") return;
+      if (use.path == record.path && use.record < half.position_of.size() && half.position_of[use.record] != kNoTensor)
+        found.push_back(half.position_of[use.record]);
+    }
+  };
+  add(a_, tensors_[position].match.a);
+  add(b_, tensors_[position].match.b);
+  std::ranges::sort(found);
+  return found;
+}
+
+bool Dataflow::is_paired(uint32_t position) const {
+  return position != kNoTensor && tensors_[position].match.a != kNoTensor && tensors_[position].match.b != kNoTensor;
+}
+
+// What lies in a kernel's buffer seems to come from outside where it is used in another shape.
+uint32_t Dataflow::buffer_of(const Half& half, uint32_t record) {
+  const TensorRecord found = half.side.tensor(record);
+  if (!found.has_fingerprint || !is_from_outside(half, found)) return record;
+  const auto made = half.made_by_kernels.find(found.fingerprint.hash);
+  return made != half.made_by_kernels.end() && made->second < record ? made->second : record;
+}
+
+void Dataflow::collect(const Half& half, const Half& other, std::vector<Argument> arguments, Inputs& inputs) const {
+  std::unordered_set<uint32_t> seen, events;
+  for (size_t next = 0; next < arguments.size(); ++next) {
+    const auto [path, given, event] = arguments[next];
+    if (given == kNoTensor) {
+      ++inputs.unknown;
+      continue;
+    }
+    const uint32_t index = is_paired(half.position_of[given]) ? given : buffer_of(half, given);
+    if (!seen.insert(index).second) continue;
+    if (is_paired(half.position_of[index])) {
+      inputs.found.push_back(half.position_of[index]);
+      continue;
+    }
+    const TensorRecord record = half.side.tensor(index);
+    if (record.event < half.side.event_count() && leaves_undefined(half.side.event(record.event))) continue;
+    const bool outside = is_from_outside(half, record);
+    const uint64_t content = outside ? content_of(record) : 0;
+    if ((record.has_fingerprint && other.bits.contains(record.fingerprint.hash)) ||
+        (content != 0 && other.given.contains(content))) {
+      ++inputs.same_bits;
+    } else if (record.role != "in" && !outside && record.event < half.side.event_count() && record.event != event &&
+               half.side.event(record.event).returned && events.size() < kMostLookedThrough) {
+      if (!events.insert(record.event).second) continue;
+      const std::vector<Argument> above = arguments_of(half, record.event);
+      arguments.insert(arguments.end(), above.begin(), above.end());
+    } else {
+      ++inputs.unknown;
+    }
+  }
+}
+
+// The arguments of two calls of the same operator that have the same places; nothing where they are not.
+std::optional<Dataflow::Inputs> Dataflow::one_by_one(uint32_t a, uint32_t b) const {
+  const uint32_t event_a = a_.side.tensor(a).event, event_b = b_.side.tensor(b).event;
+  const uint64_t name = name_of(a_.side.event(event_a));
+  if (name != name_of(b_.side.event(event_b))) return std::nullopt;
+  const std::vector<Argument> of_a = arguments_of(a_, event_a);
+  std::vector<Argument> of_b = arguments_of(b_, event_b);
+  if (!std::ranges::equal(of_a, of_b, {}, &Argument::path, &Argument::path)) return std::nullopt;
+  if (of_a.size() == 2 && is_symmetric(name) && are_one(of_a[0], of_b[1]) && are_one(of_a[1], of_b[0]))
+    std::swap(of_b[0], of_b[1]);
+  Inputs inputs;
+  for (size_t k = 0; k < of_a.size(); ++k) compare(of_a[k], of_b[k], inputs);
+  std::ranges::sort(inputs.found);
+  inputs.found.erase(std::unique(inputs.found.begin(), inputs.found.end()), inputs.found.end());
+  return inputs;
+}
+
+// Whether two arguments are one value: it is matched, or has the same bits.
+bool Dataflow::are_one(const Argument& x, const Argument& y) const {
+  if (x.record == kNoTensor || y.record == kNoTensor) return false;
+  if (const uint32_t position = a_.position_of[x.record]; position != kNoTensor && position == b_.position_of[y.record])
+    return true;
+  const TensorRecord a = a_.side.tensor(x.record), b = b_.side.tensor(y.record);
+  return a.has_fingerprint && b.has_fingerprint && a.fingerprint.hash == b.fingerprint.hash;
+}
+
+// One argument of both sides.
+void Dataflow::compare(const Argument& x, const Argument& y, Inputs& inputs) const {
+  if (are_one(x, y)) {
+    const uint32_t position = a_.position_of[x.record];
+    if (is_paired(position) && position == b_.position_of[y.record]) {
+      inputs.found.push_back(position);
+    } else {
+      ++inputs.same_bits;
+    }
+    return;
+  }
+  Inputs both, of_b;
+  collect(a_, b_, {x}, both);
+  collect(b_, a_, {y}, of_b);
+  merge(both, std::move(of_b));
+  const bool known = both.unknown == 0 && x.record != kNoTensor && y.record != kNoTensor;
+  const bool explained =
+      std::ranges::any_of(both.found, [&](uint32_t k) { return differs(tensors_[k]) || tensors_[k].rounding > 0; });
+  if (known && !explained) {
+    const TensorRecord a = a_.side.tensor(x.record), b = b_.side.tensor(y.record);
+    if (is_rounded(a, b)) {
+      ++inputs.within;
+      return;
+    }
+    if (a.has_fingerprint && b.has_fingerprint) {
+      if (inputs.other) return;
+      const uint32_t only_b = only_maker(b_, y.record);
+      inputs.other = Other{x.path, x.record, y.record, only_b != kNoTensor ? only_b : only_maker(a_, x.record)};
+      return;
+    }
+  }
+  inputs.found.insert(inputs.found.end(), both.found.begin(), both.found.end());
+  inputs.same_bits += both.same_bits;
+  inputs.unknown += both.unknown;
+}
+
+// The op that made a value, looked for behind copies, where the other side has neither it nor what it made.
+uint32_t Dataflow::only_maker(const Half& half, uint32_t record) const {
+  for (uint32_t at = buffer_of(half, record);;) {
+    const uint32_t position = half.position_of[at];
+    if (position == kNoTensor || is_paired(position) || !tells(half, at)) return kNoTensor;
+    const std::vector<Argument> given = arguments_of(half, half.side.tensor(at).event);
+    if (!tensors_[position].match.trivial) return position;
+    // An earlier record in a sound file, which also ends a circle in any other.
+    if (given.empty() || given.front().record == kNoTensor || given.front().record >= at) return kNoTensor;
+    at = buffer_of(half, given.front().record);
+  }
+}
+
+}  // namespace ttap

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "analyze/diff/result/verdict.h"
+#include "analyze/diff/sides/side.h"
+
+namespace ttap {
+
+// What a call was given, as the uses of its event say, instead of what ran before it.
+class Dataflow {
+ public:
+  // `tensors` as align() orders them; all must outlive it.
+  Dataflow(const Side& a, const Side& b, std::span<const TensorDiff> tensors);
+
+  // An argument that holds another value on the other side, though all that both sides have of it agrees.
+  struct Other {
+    std::string_view path = {};  // which argument
+    uint32_t a = kNoTensor;      // tensor records
+    uint32_t b = kNoTensor;
+    uint32_t only = kNoTensor;  // position in `tensors` of what made it, where only one side has that
+  };
+  struct Inputs {
+    std::vector<uint32_t> found = {};  // positions in `tensors` of those that both sides have, each once
+    // Only one side has it there, but the other has the same bits, or of a weight its transpose.
+    uint32_t same_bits = 0;
+    uint32_t within = 0;   // it is not compared, but by the statistics it differs by no more than rounding
+    uint32_t unknown = 0;  // not recorded, or from outside and on one side only
+    std::optional<Other> other = {};
+  };
+  // The arguments of the call that made the tensor at `position`. Of two calls of the same operator they are held
+  // against each other one by one. One without a counterpart (a view, an op that the other side fused) is looked
+  // through: what its own call was given counts in its place. Nothing when neither side says what the call used.
+  std::optional<Inputs> inputs_of(uint32_t position) const;
+  // Positions of what calls wrote into the bytes of an argument that nothing else made.
+  std::vector<uint32_t> parts_of(uint32_t position) const;
+
+ private:
+  struct Half {
+    const Side& side;
+    std::vector<uint32_t> position_of = {};                      // per tensor record; kNoTensor: not compared
+    std::unordered_set<Hash128> bits = {};                       // of all its values
+    std::unordered_set<uint64_t> given = {};                     // content_of() what came from outside
+    std::unordered_map<Hash128, uint32_t> made_by_kernels = {};  // records
+  };
+  // One argument of a call.
+  struct Argument {
+    std::string_view path = {};
+    uint32_t record = kNoTensor;
+    uint32_t event = kNoEvent;
+  };
+  static bool tells(const Half& half, uint32_t tensor);
+  static bool is_of_op(const Half& half, uint32_t tensor);
+  static bool is_from_outside(const Half& half, const TensorRecord& record);
+  bool is_paired(uint32_t position) const;
+  static std::vector<Argument> arguments_of(const Half& half, uint32_t event);
+  static uint32_t buffer_of(const Half& half, uint32_t record);
+  void collect(const Half& half, const Half& other, std::vector<Argument> arguments, Inputs& inputs) const;
+  static void merge(Inputs& into, Inputs from);
+  std::optional<Inputs> one_by_one(uint32_t a, uint32_t b) const;
+  bool are_one(const Argument& x, const Argument& y) const;
+  void compare(const Argument& x, const Argument& y, Inputs& inputs) const;
+  uint32_t only_maker(const Half& half, uint32_t record) const;
+
+  std::span<const TensorDiff> tensors_;
+  Half a_, b_;
+};
+
+}  // namespace ttap

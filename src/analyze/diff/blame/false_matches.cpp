@@ -1,0 +1,143 @@
+#include "analyze/diff/blame/false_matches.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "analyze/diff/match/ops/op_list.h"
+#include "analyze/diff/match/ops/op_uses.h"
+
+namespace ttap {
+namespace {
+
+constexpr size_t kMostMade = 4096;  // values that are followed from one
+
+bool has_partner(const TensorDiff& tensor) { return tensor.match.a != kNoTensor && tensor.match.b != kNoTensor; }
+
+bool disagree(const TensorDiff& tensor) { return has_partner(tensor) && differs(tensor) && !tensor.like_rounding; }
+
+class FalseMatches {
+ public:
+  FalseMatches(const Side& a, const Side& b, const std::vector<TensorDiff>& tensors)
+      : tensors_(tensors),
+        a_(a, positions_of(tensors, &Match::a, a.tensor_count())),
+        b_(b, positions_of(tensors, &Match::b, b.tensor_count())),
+        is_false_(tensors.size()) {}
+
+  // Whether each pair is a false match. From the last to the first: what is made of a false match may be one too.
+  std::vector<bool> find() {
+    for (size_t i = tensors_.size(); i-- > 0;) {
+      if (!disagree(tensors_[i]) || is_sure(tensors_[i])) continue;
+      const Outcome of_a = follow(a_, tensors_[i].match.a), of_b = follow(b_, tensors_[i].match.b);
+      is_false_[i] = !of_a.disagrees && !of_b.disagrees && (of_a.agrees || of_b.agrees);
+    }
+    return std::move(is_false_);
+  }
+
+ private:
+  struct Program {
+    Program(const Side& side, std::vector<uint32_t> positions)
+        : list(side), uses(list), position_of(std::move(positions)) {}
+    const OpList list;
+    const OpUses uses;
+    const std::vector<uint32_t> position_of;  // positions_of()
+  };
+  struct Outcome {
+    bool agrees = false;     // something that is made of it
+    bool disagrees = false;  // likewise; or the program ends with it
+  };
+
+  // Whether the two were given the same, as far as is known: then what they made is to be the same, whatever becomes of
+  // it. Of different operators that must be known of everything.
+  bool is_sure(const TensorDiff& pair) const {
+    const uint32_t x = a_.list.op_of(pair.match.a), y = b_.list.op_of(pair.match.b);
+    if (x == kNoOp || y == kNoOp) return true;
+    const bool made_a = a_.list.position_of(pair.match.a) != kNoTensor;
+    const bool made_b = b_.list.position_of(pair.match.b) != kNoTensor;
+    if (!made_a && !made_b) return true;  // what came from outside
+    if (!made_a || !made_b || pair.verdict == Verdict::kShapeMismatch) return false;
+    const Op &one = a_.list.ops()[x], &other = b_.list.ops()[y];
+    if (one.kernel || other.kernel) return false;
+    const bool in_doubt = pair.match.by == MatchedBy::kPlace;
+    if (in_doubt && one.input_count != other.input_count) return false;
+    const std::span<const uint32_t> inputs_a = a_.list.inputs(one), inputs_b = b_.list.inputs(other);
+    return std::ranges::all_of(inputs_a, [&](uint32_t input) { return is_among(a_, input, b_, inputs_b, in_doubt); }) &&
+           std::ranges::all_of(inputs_b, [&](uint32_t input) { return is_among(b_, input, a_, inputs_a, in_doubt); });
+  }
+
+  // Whether what one was given is among what the other was given; where nothing is known of it, or that it is wrong, it
+  // is unless `in_doubt`.
+  bool is_among(const Program& program, uint32_t input, const Program& other, std::span<const uint32_t> inputs,
+                bool in_doubt) const {
+    if (input == kNoTensor) return true;
+    const uint32_t position = program.position_of[input];
+    const bool is_paired = position != kNoTensor && has_partner(tensors_[position]) && !is_false_[position];
+    const Match match = is_paired ? tensors_[position].match : Match{};
+    const uint32_t partner = &program == &a_ ? match.b : match.a;
+    if (is_paired && std::ranges::find(inputs, partner) != inputs.end())
+      return !in_doubt || !disagree(tensors_[position]);
+    if (!is_paired && !in_doubt) return true;
+    return program.list.bits(input) != 0 && std::ranges::any_of(inputs, [&](uint32_t given) {
+             return given != kNoTensor && other.list.bits(given) == program.list.bits(input);
+           });
+  }
+
+  // What becomes of a value, as far as to the first values that have a partner.
+  Outcome follow(const Program& program, uint32_t tensor) const {
+    Outcome outcome;
+    if (program.list.op_of(tensor) == kNoOp) return {.disagrees = true};
+    std::vector<uint32_t> values = {tensor};
+    bool is_used = false;
+    for (size_t next = 0; next < values.size() && !outcome.disagrees; ++next)
+      for (const uint32_t user : program.uses.of(values[next])) {
+        const Op& op = program.list.ops()[user];
+        is_used |= !op.copies;
+        for (const uint32_t made : program.list.values(op)) {
+          const uint32_t position = program.position_of[made];
+          if (position == kNoTensor || std::ranges::find(values, made) != values.end()) continue;
+          const TensorDiff& pair = tensors_[position];
+          const bool is_paired = has_partner(pair) && !is_false_[position];
+          if (is_paired && disagree(pair)) {
+            outcome.disagrees = true;
+          } else if (is_paired && pair.evidence != Evidence::kNothing && !program.list.is_plain(made)) {
+            outcome.agrees = true;
+          } else if (values.size() < kMostMade) {
+            values.push_back(made);
+          } else {
+            outcome.disagrees = true;  // it cannot be told
+          }
+        }
+      }
+    outcome.disagrees |= !is_used && !outcome.agrees && program.list.is_real(tensor);
+    return outcome;
+  }
+
+  const std::vector<TensorDiff>& tensors_;
+  const Program a_, b_;
+  std::vector<bool> is_false_;
+};
+
+}  // namespace
+
+void unmatch_false_matches(const Side& a, const Side& b, std::vector<TensorDiff>& tensors) {
+  if (std::ranges::none_of(tensors, disagree)) return;
+  const std::vector<bool> is_false = FalseMatches(a, b, tensors).find();
+  if (std::ranges::find(is_false, true) == is_false.end()) return;
+  std::vector<TensorDiff> kept;
+  kept.reserve(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!is_false[i]) {
+      kept.push_back(std::move(tensors[i]));
+      continue;
+    }
+    const Match match = tensors[i].match;
+    TensorDiff& only_a = kept.emplace_back();
+    only_a.match = {.a = match.a};
+    only_a.verdict = Verdict::kMissing;
+    TensorDiff& only_b = kept.emplace_back();
+    only_b.match = {.b = match.b};
+    only_b.verdict = Verdict::kExtra;
+  }
+  tensors = std::move(kept);
+}
+
+}  // namespace ttap

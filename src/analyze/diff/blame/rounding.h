@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "analyze/diff/result/verdict.h"
+#include "analyze/diff/sides/side.h"
+#include "analyze/ops/summed.h"
+
+namespace ttap {
+
+// How far apart rounding alone can bring two runs of a call of an operator. What is left where large terms cancel may
+// be nothing but rounding: the gradient of a bias before a batch norm.
+class Rounding {
+ public:
+  // `tensors` as align() orders them; all must outlive it.
+  Rounding(const Side& a, const Side& b, std::span<const TensorDiff> tensors);
+
+  // The root mean square of the error that rounding explains in the tensor at `position`: that of a sum, beside its
+  // terms; and as much as what came in may be rounding itself (TensorDiff::rounding), which must have been settled
+  // before. NaN where nothing can be said: no operator is known on either side, or an argument differs.
+  double floor_of(uint32_t position) const;
+
+ private:
+  struct Half {
+    const Side& side;
+    std::vector<uint32_t> position_of;                         // per tensor record; kNoTensor: not compared
+    mutable std::unordered_map<uint32_t, double> shares = {};  // of what only this side has
+  };
+  double floor_in(const Half& half, uint32_t record, uint32_t at, int depth) const;
+  double share_of(const Half& half, uint32_t record, uint32_t at, int depth) const;
+  bool is_paired(uint32_t position) const;
+
+  std::span<const TensorDiff> tensors_;
+  Half a_, b_;
+};
+
+// Whether an error that was measured, or by the statistics is at least as large, is no more than `floor`.
+bool is_below(double floor, const TensorDiff& tensor);
+// Whether both sides together are no more than that, so the error cannot be more either.
+bool is_nothing_but_rounding(double floor, const TensorDiff& tensor);
+// Lets it pass, and says what it was held against.
+void accept_as_rounding(double floor, TensorDiff& tensor);
+
+}  // namespace ttap

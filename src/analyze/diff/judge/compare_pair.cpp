@@ -1,0 +1,244 @@
+#include "analyze/diff/judge/compare_pair.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "analyze/check/quant_groups.h"
+#include "analyze/diff/judge/statistics.h"
+#include "core/element.h"
+#include "ttap/group.h"
+
+namespace ttap {
+namespace {
+
+DType true_dtype(const TensorRecord& record) { return record.true_dtype.value_or(record.dtype); }
+
+std::vector<int64_t> without_ones(std::span<const int64_t> shape) {
+  std::vector<int64_t> rest(shape.begin(), shape.end());
+  std::erase(rest, 1);
+  return rest;
+}
+
+// Whether B's elements can be read in A's shape.
+bool comparable(const TensorRecord& a, const TensorRecord& b, MatchedBy by) {
+  if (std::ranges::equal(a.shape, b.shape)) return true;
+  if (without_ones(a.shape) == without_ones(b.shape)) return true;
+  // An op may make of rows what another makes of batches of rows.
+  return by != MatchedBy::kKey && by != MatchedBy::kMap &&
+         element_count({.shape = a.shape}) == element_count({.shape = b.shape});
+}
+
+bool same_packed_bits(const TensorView& a, const TensorView& b) {
+  if (a.dtype != b.dtype || !is_contiguous(a) || !is_contiguous(b)) return false;
+  return byte_count(a) == 0 || std::memcmp(a.data, b.data, byte_count(a)) == 0;
+}
+
+double rms_of(const Stats& stats) {
+  return stats.finite() == 0 ? std::nan("") : stats.l2 / std::sqrt(static_cast<double>(stats.finite()));
+}
+
+bool is_rotated(const TensorRecord& record) {
+  const auto format = quantized_as(record);
+  return format && format->rotated;
+}
+
+// As recorded, else from the bytes.
+Stats stats_of(const TensorRecord& record, const TensorView& view) {
+  return record.has_fingerprint ? record.fingerprint.stats : fingerprint(view).stats;
+}
+
+struct Scale {
+  double rms = 0;    // of A's values that differ in B
+  double whole = 0;  // such that rmse / whole is the error of those values beside their size
+};
+
+// Where a mask is part of a tensor, its root mean square is that of the mask, and nothing else counts. What differs is
+// then judged by its own size.
+std::optional<Scale> scale_without_mask(const TensorView& a, const TensorView& b) {
+  const auto plain = [](const TensorView& view) {
+    return info(view.dtype).kind == DTypeKind::kFloat && view.dtype != DType::kF4E2M1FNx2 && is_contiguous(view);
+  };
+  if (!plain(a) || !plain(b)) return std::nullopt;
+  const uint64_t count = element_count(a);
+  double sum = 0;
+  uint64_t unequal = 0, finite = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    const double x = value_of(a.dtype, static_cast<const std::byte*>(a.data) + i * size_of(a.dtype));
+    const double y = value_of(b.dtype, static_cast<const std::byte*>(b.data) + i * size_of(b.dtype));
+    if (!std::isfinite(x) || !std::isfinite(y)) continue;
+    ++finite;
+    if (x == y) continue;
+    ++unequal;
+    sum += x * x;
+  }
+  if (unequal == 0) return std::nullopt;
+  return Scale{std::sqrt(sum / static_cast<double>(unequal)), std::sqrt(sum / static_cast<double>(finite))};
+}
+
+std::vector<AxisWorst> worst_of(std::span<const AxisError> axes) {
+  std::vector<AxisWorst> worst;
+  for (const AxisError& axis : axes) {
+    double total = 0;
+    for (const double mean_sq : axis.mean_sq) total += mean_sq;
+    const auto most = std::ranges::max_element(axis.mean_sq);
+    if (axis.mean_sq.size() < 2 || !(total > 0)) continue;
+    const auto entry = static_cast<size_t>(most - axis.mean_sq.begin());
+    worst.push_back({axis.axis, entry * axis.width, axis.width, axis.max_abs[entry], *most / total});
+  }
+  return worst;
+}
+
+std::optional<Measures> noise_of(const PairContext& context, uint32_t a, const TensorView& view) {
+  if (context.noise == nullptr || (*context.noise_of)[a] == kNoTensor) return std::nullopt;
+  const uint32_t c = (*context.noise_of)[a];
+  const TensorRecord record = context.a.tensor(a), other = context.noise->tensor(c);
+  if (!std::ranges::equal(record.shape, other.shape) || !other.has_bytes) return std::nullopt;
+  const auto bytes = context.noise->read(c);
+  if (!bytes.ok()) return std::nullopt;
+  return measure(view, bytes->view, {.tolerance = {.equal_nan = true}, .axes = false});
+}
+
+void name_ranks(const PairContext& context, TensorDiff& tensor) {
+  if (tensor.measures == nullptr || !tensor.measures->worst || !differs(tensor)) return;
+  for (const auto& [side, index] : {std::pair(&context.a, tensor.match.a), std::pair(&context.b, tensor.match.b)})
+    for (const uint32_t rank : side->ranks_of(index, tensor.measures->worst->element))
+      if (std::ranges::find(tensor.ranks, rank) == tensor.ranks.end()) tensor.ranks.push_back(rank);
+}
+
+void compare_values(const PairContext& context, TensorDiff& tensor, unsigned threads) {
+  const TensorRecord a = context.a.tensor(tensor.match.a), b = context.b.tensor(tensor.match.b);
+  const auto views = read_pair(context.a, context.b, tensor.match);
+  if (!views.ok()) {
+    // What is damaged or cannot be read may still be known to differ.
+    compare_statistics(context.tolerances, a, b, tensor);
+    tensor.reason = views.error().describe();
+    return;
+  }
+  tensor.evidence = Evidence::kValues;
+  if (!views->note.empty()) tensor.note = views->note;
+  const bool same_dtype = true_dtype(a) == true_dtype(b);
+  if (same_dtype && same_packed_bits(views->a.view, views->b.view)) {
+    tensor.verdict = Verdict::kIdentical;
+    return;
+  }
+  const std::optional<Measures> noise = noise_of(context, tensor.match.a, views->a.view);
+  const Stats stats = stats_of(a, views->a.view);
+  const auto masked =
+      stats.max_abs >= kSentinel ? scale_without_mask(views->a.view, views->b.view) : std::optional<Scale>();
+  const Stats stats_b = b.group.empty() ? Stats{} : stats_of(b, views->b.view);
+  const auto quant = quant_tolerance_of(a, b, &stats, &stats_b);
+  tensor.judge = std::make_unique<Judge>(
+      context.tolerances.judge(to_string(a.key()), true_dtype(a), true_dtype(b), masked ? masked->rms : rms_of(stats),
+                               noise ? &*noise : nullptr, quant ? &*quant : nullptr));
+  if (masked) tensor.judge->scale = masked->whole;
+  tensor.measures = std::make_unique<Measures>(
+      measure(views->a.view, views->b.view, {.tolerance = tensor.judge->tolerance, .axes = true, .threads = threads}));
+  Measures& found = *tensor.measures;
+  tensor.axes = worst_of(found.axes);
+  found.axes = {};
+  tensor.verdict = tensor.judge->accepts(found) ? Verdict::kWithin : Verdict::kDiverged;
+  name_ranks(context, tensor);
+}
+
+// Where ranks of B should hold the same and do not: each of them against A. Rank 0 alone would hide the others' faults.
+void compare_replicas(const PairContext& context, TensorDiff& tensor, unsigned threads) {
+  const std::vector<uint32_t> ranks = context.b.differing_replicas(tensor.match.b);
+  if (ranks.empty() || tensor.verdict == Verdict::kShapeMismatch) return;
+  const auto a = context.a.read(tensor.match.a);
+  for (const uint32_t rank : ranks) {
+    const auto b = context.b.read_replica(tensor.match.b, rank);
+    if (!a.ok() || !b.ok() || !std::ranges::equal(a->view.shape, b->view.shape)) continue;
+    const TensorRecord record = context.a.tensor(tensor.match.a);
+    if (tensor.judge == nullptr) {
+      const TensorRecord other = context.b.tensor(tensor.match.b);
+      const Stats stats = stats_of(record, a->view);
+      const Stats stats_b = other.group.empty() ? Stats{} : stats_of(other, b->view);
+      const auto quant = quant_tolerance_of(record, other, &stats, &stats_b);
+      tensor.judge = std::make_unique<Judge>(context.tolerances.judge(to_string(record.key()), true_dtype(record),
+                                                                      true_dtype(other), rms_of(stats), nullptr,
+                                                                      quant ? &*quant : nullptr));
+    }
+    Measures found =
+        measure(a->view, b->view, {.tolerance = tensor.judge->tolerance, .axes = false, .threads = threads});
+    const bool close = tensor.judge->accepts(found);
+    if (!close && std::ranges::find(tensor.ranks, rank) == tensor.ranks.end()) tensor.ranks.push_back(rank);
+    if (close || tensor.verdict == Verdict::kDiverged) continue;
+    tensor.verdict = Verdict::kDiverged;
+    tensor.evidence = Evidence::kValues;
+    tensor.measures = std::make_unique<Measures>(std::move(found));
+  }
+}
+
+}  // namespace
+
+double rms_of(const TensorRecord& record) {
+  return record.has_fingerprint ? rms_of(record.fingerprint.stats) : std::nan("");
+}
+
+std::optional<QuantTolerance> quant_tolerance_of(const TensorRecord& a, const TensorRecord& b, const Stats* stats_a,
+                                                 const Stats* stats_b) {
+  // Equal values are rounded to equal codes: the format explains no difference.
+  if (same_format(a, b)) return std::nullopt;
+  std::optional<QuantTolerance> granted;
+  for (const auto& [record, stats] : {std::pair(&a, stats_a), std::pair(&b, stats_b)})
+    if (const auto format = quantized_as(*record)) {
+      const QuantTolerance own = quant_tolerance(*format, stats->max_abs);
+      granted = granted ? coarser(*granted, own) : own;
+    }
+  return granted;
+}
+
+Result<PairViews> read_pair(const Side& a, const Side& b, const Match& match) {
+  PairViews views;
+  TTAP_ASSIGN(views.a, a.read(match.a));
+  TTAP_ASSIGN(views.b, b.read(match.b));
+  const std::span<const int64_t> wanted = views.a.view.shape, given = views.b.view.shape;
+  if (std::ranges::equal(wanted, given)) return views;
+  views.note = fmt::format("B's shape [{}] read as [{}]", fmt::join(given, ", "), fmt::join(wanted, ", "));
+  if (!is_contiguous(views.b.view)) {
+    return Error{.code = ErrorCode::kUnsupported, .message = "a strided tensor cannot be read in another shape"};
+  }
+  views.b.shape.assign(wanted.begin(), wanted.end());
+  views.b.view.shape = views.b.shape;
+  views.b.view.strides = {};
+  return views;
+}
+
+void compare_pair(const PairContext& context, TensorDiff& tensor, unsigned threads) {
+  const Match& match = tensor.match;
+  if (match.b == kNoTensor || match.a == kNoTensor) {
+    tensor.verdict = match.b == kNoTensor ? Verdict::kMissing : Verdict::kExtra;
+    return;
+  }
+  const TensorRecord a = context.a.tensor(match.a), b = context.b.tensor(match.b);
+  const auto notes = [&](const Side& side, uint32_t index) {
+    if (const std::string note = side.note(index); !note.empty())
+      tensor.note += (tensor.note.empty() ? "" : "; ") + note;
+  };
+  if (!comparable(a, b, match.by)) {
+    tensor.verdict = Verdict::kShapeMismatch;
+    tensor.reason = fmt::format("shape [{}] in A, [{}] in B", fmt::join(a.shape, ", "), fmt::join(b.shape, ", "));
+  } else if (a.has_fingerprint && b.has_fingerprint && true_dtype(a) == true_dtype(b) && a.dtype == b.dtype &&
+             a.fingerprint.hash == b.fingerprint.hash) {
+    tensor.verdict = Verdict::kIdentical;
+    tensor.evidence = Evidence::kHash;
+  } else if (a.has_bytes && b.has_bytes) {
+    compare_values(context, tensor, threads);
+  } else {
+    compare_statistics(context.tolerances, a, b, tensor);
+    if (tensor.evidence == Evidence::kNothing && (is_rotated(a) || is_rotated(b)))
+      tensor.reason = "its values were rotated before they were quantized: its parts tell whether it is the same";
+  }
+  compare_replicas(context, tensor, threads);
+  for (const auto& [record, side] : {std::pair(&a, "A"), std::pair(&b, "B")})
+    if (const auto format = quantized_as(*record); format && record->has_bytes)
+      tensor.note += fmt::format("{}{} decoded from {}", tensor.note.empty() ? "" : "; ", side, format->name);
+  notes(context.a, match.a);
+  notes(context.b, match.b);
+}
+
+}  // namespace ttap

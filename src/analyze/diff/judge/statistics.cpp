@@ -1,0 +1,86 @@
+#include "analyze/diff/judge/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "analyze/diff/judge/compare_pair.h"
+
+namespace ttap {
+namespace {
+
+double distance(double a, double b) { return std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) : 0; }
+uint64_t distance(uint64_t a, uint64_t b) { return a < b ? b - a : a - b; }
+
+// Sums over the same values in another order, or with other signs, agree to this; rounding moves them further.
+constexpr double kSameValues = 1e-13;
+
+bool has_same_values(const Stats& a, const Stats& b) {
+  return distance(a.l1, b.l1) <= kSameValues * a.l1 && distance(a.l2, b.l2) <= kSameValues * a.l2;
+}
+
+bool is_compared_exactly(DType dtype) {
+  const DTypeKind kind = info(dtype).kind;
+  return kind != DTypeKind::kFloat && kind != DTypeKind::kComplex;
+}
+
+}  // namespace
+
+void compare_statistics(const Tolerances& tolerances, const TensorRecord& a, const TensorRecord& b,
+                        TensorDiff& tensor) {
+  tensor.verdict = Verdict::kInconclusive;
+  if (!a.has_fingerprint || !b.has_fingerprint) {
+    const char* side = !a.has_fingerprint && !b.has_fingerprint ? "both sides" : !a.has_fingerprint ? "A" : "B";
+    tensor.reason = std::string("only metadata was kept in ") + side + ": record at level fingerprint or full";
+    return;
+  }
+  const DType dtype_a = a.true_dtype.value_or(a.dtype), dtype_b = b.true_dtype.value_or(b.dtype);
+  const Stats &x = a.fingerprint.stats, &y = b.fingerprint.stats;
+  const double n = static_cast<double>(std::max<uint64_t>(x.finite(), 1));
+  tensor.evidence = dtype_a == dtype_b ? Evidence::kHash : Evidence::kStatistics;
+  const auto quant = quant_tolerance_of(a, b, &x, &y);
+  tensor.judge = std::make_unique<Judge>(
+      tolerances.judge(to_string(a.key()), dtype_a, dtype_b, x.l2 / std::sqrt(n), nullptr, quant ? &*quant : nullptr));
+  const Tolerance& tolerance = tensor.judge->tolerance;
+
+  tensor.measures = std::make_unique<Measures>();
+  Measures& least = *tensor.measures;
+  least.count = x.count;
+  least.finite = std::min(x.finite(), y.finite());
+  least.nan_mismatches = distance(x.nan, y.nan);
+  least.inf_mismatches = std::max(distance(x.pos_inf, y.pos_inf), distance(x.neg_inf, y.neg_inf));
+  least.max_abs = std::max(distance(x.min, y.min), distance(x.max, y.max));
+  least.mean_abs = distance(x.mean, y.mean);
+  least.rmse = std::max({distance(x.l2, y.l2) / std::sqrt(n), distance(x.l1, y.l1) / n, least.mean_abs});
+  least.max_abs = std::max(least.max_abs, least.rmse);
+  least.rms_a = x.l2 / std::sqrt(n);
+  least.rms_b = y.l2 / std::sqrt(static_cast<double>(std::max<uint64_t>(y.finite(), 1)));
+
+  // What elements within tolerance could differ by at most, each by its own sum; beyond it one of them must be outside.
+  const bool same_counts = least.nan_mismatches == 0 && least.inf_mismatches == 0;
+  const double slack = 1 + 1e-12;
+  const bool outside = least.max_abs > slack * (tolerance.atol + tolerance.rtol * x.max_abs) ||
+                       least.mean_abs > slack * (tolerance.atol + tolerance.rtol * x.l1 / n) ||
+                       distance(x.l2, y.l2) > slack * (tolerance.atol * std::sqrt(n) + tolerance.rtol * x.l2);
+  const bool too_much = least.rmse > slack * tensor.judge->most_relative * least.rms_a && x.max_abs < kSentinel;
+  if (tensor.judge->predicate) {
+    tensor.reason = "the bits differ; there are no bytes to judge by";
+  } else if (!same_counts || outside || too_much) {
+    tensor.verdict = Verdict::kDiverged;
+    tensor.evidence = Evidence::kStatistics;
+  } else if (dtype_a == dtype_b && is_compared_exactly(dtype_a)) {
+    tensor.verdict = Verdict::kDiverged;
+    tensor.reason = "the bits differ, and no bytes were kept to tell where";
+  } else if (dtype_a == dtype_b && has_same_values(x, y)) {
+    tensor.reason =
+        "the bits differ and the statistics do not: the same values in another order, or with other signs? There are "
+        "no bytes to tell";
+  } else {
+    tensor.like_rounding = true;
+    tensor.reason = dtype_a == dtype_b
+                        ? "the bits differ; the statistics agree within tolerance, and there are no bytes to tell more"
+                        : "other dtypes and no bytes: the statistics agree, which proves nothing";
+  }
+}
+
+}  // namespace ttap

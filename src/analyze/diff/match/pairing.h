@@ -1,0 +1,61 @@
+#pragma once
+
+#include <vector>
+
+#include "analyze/diff/match/name_map.h"
+#include "analyze/diff/result/match.h"
+#include "analyze/diff/sides/side.h"
+
+// Alignment on its way: the map, ops, keys, then structure each add to one Pairing.
+namespace ttap {
+
+// Who belongs to whom so far, seen from both sides.
+class Pairing {
+ public:
+  Pairing(size_t count_a, size_t count_b)
+      : of_a_(count_a), of_b_(count_b, kNoTensor), closed_a_(count_a), closed_b_(count_b), trivial_b_(count_b) {
+    for (size_t i = 0; i < count_a; ++i) of_a_[i].a = static_cast<uint32_t>(i);
+  }
+
+  size_t count_a() const { return of_a_.size(); }
+  size_t count_b() const { return of_b_.size(); }
+  const Match& of_a(size_t a) const { return of_a_[a]; }
+  bool has_a(size_t a) const { return of_a_[a].b != kNoTensor; }
+  bool has_b(size_t b) const { return of_b_[b] != kNoTensor; }
+  uint32_t a_of(size_t b) const { return of_b_[b]; }
+  // Neither has a partner nor is known to have none.
+  bool is_free_a(size_t a) const { return !has_a(a) && !closed_a_[a]; }
+  bool is_free_b(size_t b) const { return !has_b(b) && !closed_b_[b]; }
+
+  void join(size_t a, size_t b, MatchedBy by, float confidence = 1) {
+    of_a_[a] = {static_cast<uint32_t>(a), static_cast<uint32_t>(b), by, confidence};
+    of_b_[b] = static_cast<uint32_t>(a);
+  }
+  void unmatch(size_t a) {
+    of_b_[of_a_[a].b] = kNoTensor;
+    of_a_[a] = {.a = static_cast<uint32_t>(a)};
+  }
+  // It has no partner, and is none of those to look for one; `trivial` as in Match.
+  void close_a(size_t a, bool trivial) {
+    closed_a_[a] = true;
+    of_a_[a].trivial = trivial && !has_a(a);
+  }
+  void close_b(size_t b, bool trivial) {
+    closed_b_[b] = true;
+    trivial_b_[b] = trivial;
+  }
+  bool is_trivial_b(size_t b) const { return trivial_b_[b]; }
+
+ private:
+  std::vector<Match> of_a_;
+  std::vector<uint32_t> of_b_;
+  std::vector<bool> closed_a_, closed_b_, trivial_b_;
+};
+
+void match_by_key(const Side& a, const Side& b, Pairing& pairing);
+void match_by_map(const Side& a, const Side& b, const NameMap& map, Pairing& pairing);
+// Guesses at what is left, and leaves alone what it would be less sure of than kLeastConfidence.
+void match_by_structure(const Side& a, const Side& b, Pairing& pairing);
+inline constexpr float kLeastConfidence = 0.5F;
+
+}  // namespace ttap

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+
+// Which tensor of one side is which of the other.
+namespace ttap {
+
+enum class MatchedBy : uint8_t {
+  kKey,
+  kMap,
+  kStructure,
+  kOp,     // values of the same op, whatever its call number
+  kBits,   // values of ops that have the same bits, whatever made them
+  kPlace,  // values of different ops: what one side has where the other has this
+  kNothing,
+};
+
+inline constexpr uint32_t kNoTensor = 0xFFFFFFFF;
+
+// A tensor of A and its counterpart of B; one of them may be kNoTensor.
+struct Match {
+  uint32_t a = kNoTensor;
+  uint32_t b = kNoTensor;
+  MatchedBy by = MatchedBy::kNothing;
+  float confidence = 1;  // below 1 for kStructure only
+  // Of an op that only one side has, and that does not matter: a copy or view, or bits that the other side has
+  // elsewhere.
+  bool trivial = false;
+  // A part of a quantized tensor, which is compared as a whole; it has no partner.
+  bool part = false;
+};
+
+}  // namespace ttap

@@ -1,0 +1,45 @@
+#include "analyze/diff/result/verdict.h"
+
+namespace ttap {
+
+std::string_view to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kIdentical: return "identical";
+    case Verdict::kWithin: return "within tolerance";
+    case Verdict::kDiverged: return "diverged";
+    case Verdict::kInconclusive: return "inconclusive";
+    case Verdict::kMissing: return "missing";
+    case Verdict::kExtra: return "extra";
+    case Verdict::kShapeMismatch: return "shape mismatch";
+  }
+  return "";
+}
+
+std::string_view to_string(Cause cause) {
+  switch (cause) {
+    case Cause::kNone: return "";
+    case Cause::kIntroduced: return "introduced";
+    case Cause::kInherited: return "inherited";
+    case Cause::kUnknown: return "unknown";
+  }
+  return "";
+}
+
+std::string_view to_string(Evidence evidence) {
+  switch (evidence) {
+    case Evidence::kNothing: return "";
+    case Evidence::kValues: return "values";
+    case Evidence::kHash: return "hash";
+    case Evidence::kStatistics: return "statistics";
+  }
+  return "";
+}
+
+std::vector<uint32_t> positions_of(std::span<const TensorDiff> tensors, uint32_t Match::*side, size_t record_count) {
+  std::vector<uint32_t> positions(record_count, kNoTensor);
+  for (uint32_t i = 0; i < tensors.size(); ++i)
+    if (const uint32_t record = tensors[i].match.*side; record != kNoTensor) positions[record] = i;
+  return positions;
+}
+
+}  // namespace ttap

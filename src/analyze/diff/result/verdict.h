@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyze/compare/measures.h"
+#include "analyze/compare/tolerance.h"
+#include "analyze/diff/result/match.h"
+
+namespace ttap {
+
+enum class Verdict : uint8_t {
+  kIdentical,      // the same bits
+  kWithin,         // within tolerance
+  kDiverged,       // out of tolerance
+  kInconclusive,   // the bits differ, or one side kept nothing to compare, and there are no bytes to tell how far
+  kMissing,        // only A has it
+  kExtra,          // only B has it
+  kShapeMismatch,  // nothing to compare element by element
+};
+inline constexpr int kVerdicts = 7;
+std::string_view to_string(Verdict verdict);  // "identical", "within tolerance", …
+
+enum class Cause : uint8_t { kNone, kIntroduced, kInherited, kUnknown };
+std::string_view to_string(Cause cause);  // "", "introduced", "inherited", "unknown"
+
+// What a verdict rests on.
+enum class Evidence : uint8_t { kNothing, kValues, kHash, kStatistics };
+std::string_view to_string(Evidence evidence);
+
+// The entry of an axis that carries most of the error.
+struct AxisWorst {
+  uint32_t axis = 0;
+  uint64_t first = 0;  // index, or the first of `width`
+  uint64_t width = 1;
+  double max_abs = 0;
+  double share = 0;  // of the whole squared error
+};
+
+// A tensor of both sides, or of one.
+struct TensorDiff {
+  Match match = {};
+  Verdict verdict = Verdict::kIdentical;
+  Evidence evidence = Evidence::kNothing;
+  bool like_rounding = false;  // inconclusive, and the statistics differ no more than by rounding
+  // Within tolerance only beside what was summed to make it: how much of it may be rounding, as a share of its size.
+  double rounding = 0;
+  Cause cause = Cause::kNone;
+  bool is_wrong = false;                    // whatever the verdict: see find_wrong_gradients()
+  uint32_t source = kNoTensor;              // kInherited: position, in the same list, of where the error came from
+  std::string reason = {};                  // of the cause, or why it is inconclusive
+  std::unique_ptr<Measures> measures = {};  // without their axes; null when no bytes were compared
+  std::unique_ptr<Judge> judge = {};        // null when none was needed
+  std::vector<AxisWorst> axes = {};
+  std::vector<uint32_t> ranks = {};  // of a tensor put together: whose part is out of tolerance
+  std::string note = {};
+};
+
+// Whether the two sides are known not to agree here. What only metadata was kept of tells nothing.
+inline bool differs(const TensorDiff& tensor) {
+  return tensor.verdict == Verdict::kDiverged || tensor.verdict == Verdict::kShapeMismatch ||
+         (tensor.verdict == Verdict::kInconclusive && tensor.evidence != Evidence::kNothing);
+}
+
+// The error as a whole beside what it is an error of; NaN when it was not measured.
+inline double relative_error(const TensorDiff& tensor) {
+  if (tensor.measures == nullptr) return std::numeric_limits<double>::quiet_NaN();
+  const bool scaled = tensor.judge != nullptr && tensor.judge->scale == tensor.judge->scale;
+  return tensor.measures->rmse / (scaled ? tensor.judge->scale : tensor.measures->rms_a);
+}
+
+// Where each tensor record of one side (&Match::a, &Match::b) stands among the tensors; kNoTensor: it was not compared.
+std::vector<uint32_t> positions_of(std::span<const TensorDiff> tensors, uint32_t Match::*side, size_t record_count);
+
+}  // namespace ttap

@@ -1,0 +1,63 @@
+#include "analyze/diff/sides/side.h"
+
+#include <fmt/format.h>
+
+#include "store/graph/graph_names.h"
+#include "store/sources/run_layout.h"
+#include "ttap/group.h"
+
+namespace ttap {
+namespace {
+
+class PassSide final : public Side {
+ public:
+  PassSide(Pass pass, uint32_t rank) : pass_(std::move(pass)), rank_(rank) {
+    for (size_t i = 0; i < pass_.tensor_count(); ++i)
+      if (const TensorRecord record = pass_.tensor(i); !record.group.empty() && has_values(pass_, i)) {
+        decodable_.resize(pass_.tensor_count());
+        decodable_[i] = true;
+      }
+  }
+
+  size_t tensor_count() const override { return pass_.tensor_count(); }
+  TensorRecord tensor(size_t index) const override {
+    TensorRecord record = pass_.tensor(index);
+    if (!decodable_.empty() && decodable_[index]) record.has_bytes = true;
+    return record;
+  }
+  size_t event_count() const override { return pass_.event_count(); }
+  EventRecord event(size_t index) const override { return pass_.event(index); }
+  UseRecord use(size_t event, size_t index) const override { return pass_.use(event, index); }
+  const PassInfo& info() const override { return pass_.info(); }
+
+  Result<SideBytes> read(size_t index) const override {
+    TTAP_ASSIGN(Values values, read_values(pass_, index));
+    return SideBytes{.view = values.view, .shape = std::move(values.shape), .decoded = std::move(values.owned)};
+  }
+
+  Result<QuantPicture> picture(size_t index, const TensorView* twin) const override {
+    TTAP_ASSIGN(const GroupParts parts, group_of(pass_, index));
+    TTAP_ASSIGN(const QuantGroup group, read_group(pass_, parts));
+    return quant_picture(group, twin);
+  }
+
+  // A file that TensorTap did not name has no rank and no number.
+  std::string place() const override {
+    const auto& path = pass_.info().path;
+    std::error_code ignored;
+    if (!parse_pass_name(path, std::filesystem::is_directory(path, ignored)) && !parse_step_folder(path))
+      return path.filename().string();
+    return fmt::format("rank {}, pass {}", rank_, pass_.info().number);
+  }
+
+ private:
+  Pass pass_;
+  uint32_t rank_;
+  std::vector<bool> decodable_;  // quantized tensors that can be read; empty when there is none
+};
+
+}  // namespace
+
+std::unique_ptr<Side> make_side(Pass pass, uint32_t rank) { return std::make_unique<PassSide>(std::move(pass), rank); }
+
+}  // namespace ttap

@@ -1,0 +1,211 @@
+#include "analyze/ops/op_facts.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <unordered_map>
+
+#include "core/op_name.h"
+
+namespace ttap {
+namespace {
+
+enum Fact : uint16_t {
+  kView = 1,            // its result shows the memory of its argument
+  kSame = 2,            // its one value is its first argument in every way
+  kReshapes = 4,        // its values are those of its argument, in another shape or order
+  kConverts = 8,        // the same values, perhaps in another dtype
+  kUninitialised = 16,  // its result is memory that nothing was written to
+  kOverwrites = 32,     // it gives every value of the argument that it writes to anew
+  kRandom = 64,         // it draws random numbers
+  kFromNothing = 128,   // its result depends on no value of its arguments
+};
+
+int facts_of(std::string_view name) {
+  static const std::unordered_map<std::string_view, int> kFacts = {
+      // clang-format off
+      {"alias", kView | kSame},
+      {"alpha_dropout", kRandom},
+      {"arange", kFromNothing},
+      {"as_strided", kView},
+      {"bernoulli", kOverwrites | kRandom},
+      {"binomial", kRandom},
+      {"cauchy", kOverwrites | kRandom},
+      {"chunk", kView},
+      {"clone", kSame},
+      {"_conj", kView},
+      {"contiguous", kSame},
+      {"copy", kOverwrites},
+      {"detach", kView | kSame},
+      {"diagonal", kView},
+      {"dropout", kRandom},
+      {"empty", kUninitialised},
+      {"empty_like", kUninitialised},
+      {"empty_permuted", kUninitialised},
+      {"empty_strided", kUninitialised},
+      {"expand", kView | kReshapes},
+      {"expand_as", kView},
+      {"exponential", kOverwrites | kRandom},
+      {"eye", kFromNothing},
+      {"feature_dropout", kRandom},
+      {"fill", kOverwrites},
+      {"flatten", kView | kReshapes},
+      {"_foreach_copy", kOverwrites},
+      {"_foreach_zero", kOverwrites | kFromNothing},
+      {"full", kFromNothing},
+      {"full_like", kFromNothing},
+      {"_fused_dropout", kRandom},
+      {"geometric", kOverwrites | kRandom},
+      {"imag", kView},
+      {"inductor_randint", kRandom | kFromNothing},
+      {"inductor_random", kRandom | kFromNothing},
+      {"inductor_seed", kFromNothing},
+      {"inductor_seeds", kFromNothing},
+      {"iota", kFromNothing},
+      {"lift_fresh", kView | kSame},
+      {"lift_fresh_copy", kSame},
+      {"linspace", kFromNothing},
+      {"log_normal", kOverwrites | kRandom},
+      {"logspace", kFromNothing},
+      {"movedim", kView},
+      {"multinomial", kRandom},
+      {"narrow", kView},
+      {"native_dropout", kRandom},
+      {"_neg_view", kView},
+      {"new_empty", kUninitialised},
+      {"new_empty_strided", kUninitialised},
+      {"new_full", kFromNothing},
+      {"new_ones", kFromNothing},
+      {"new_zeros", kFromNothing},
+      {"normal", kOverwrites | kRandom},
+      {"normal_functional", kRandom},
+      {"ones", kFromNothing},
+      {"ones_like", kFromNothing},
+      {"permute", kView | kReshapes},
+      {"poisson", kRandom},
+      {"rand", kRandom | kFromNothing},
+      {"rand_like", kRandom | kFromNothing},
+      {"randint", kRandom | kFromNothing},
+      {"randint_like", kRandom | kFromNothing},
+      {"randn", kRandom | kFromNothing},
+      {"randn_like", kRandom | kFromNothing},
+      {"random", kOverwrites | kRandom},
+      {"randperm", kRandom | kFromNothing},
+      {"real", kView},
+      {"reshape", kView | kReshapes},
+      {"_reshape_alias", kView | kReshapes},
+      {"reshape_alias", kReshapes},
+      {"resize", kUninitialised},
+      {"_resize_output", kUninitialised},
+      {"rrelu_with_noise", kRandom},
+      {"_sample_dirichlet", kRandom},
+      {"scalar_tensor", kFromNothing},
+      {"select", kView},
+      {"set", kOverwrites},
+      {"slice", kView},
+      {"split", kView},
+      {"split_with_sizes", kView},
+      {"squeeze", kView | kReshapes},
+      {"_standard_gamma", kRandom},
+      {"swapaxes", kView},
+      {"t", kView | kReshapes},
+      {"tensor_split", kView},
+      {"to", kConverts},
+      {"to_copy", kConverts},
+      {"_to_copy", kConverts},
+      {"transpose", kView | kReshapes},
+      {"tril_indices", kFromNothing},
+      {"triu_indices", kFromNothing},
+      {"unbind", kView},
+      {"unflatten", kView | kReshapes},
+      {"unfold", kView},
+      {"uniform", kOverwrites | kRandom},
+      {"unsafe_view", kView | kReshapes},
+      {"_unsafe_view", kView | kReshapes},
+      {"unsqueeze", kView | kReshapes},
+      {"view", kView | kReshapes},
+      {"view_as", kReshapes},
+      {"view_as_complex", kView},
+      {"view_as_real", kView},
+      {"view_copy", kReshapes},
+      {"wait_tensor", kSame},
+      {"zero", kOverwrites | kFromNothing},
+      {"zeros", kFromNothing},
+      {"zeros_like", kFromNothing},
+      // clang-format on
+  };
+  const auto found = kFacts.find(name);
+  return found == kFacts.end() ? 0 : found->second;
+}
+
+bool has_fact(std::string_view name, int facts) { return (facts_of(name) & facts) != 0; }
+
+// Of those that inductor writes into the names of its kernels.
+constexpr std::string_view kRandomParts[] = {"bernoulli", "native_dropout", "rand", "randint", "randn", "random"};
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; }
+
+}  // namespace
+
+std::string_view plain_op(std::string_view op) {
+  std::string_view name = split_operator(op).name;
+  if (name.size() > 1 && name.ends_with('_')) name.remove_suffix(1);
+  return name;
+}
+
+bool is_view_op(std::string_view op) { return has_fact(plain_op(op), kView); }
+
+bool is_same_op(std::string_view op) { return has_fact(plain_op(op), kSame); }
+
+bool leaves_values_alone(std::string_view op) { return has_fact(plain_op(op), kSame | kReshapes | kConverts); }
+
+bool leaves_uninitialised(std::string_view op) { return has_fact(plain_op(op), kUninitialised); }
+
+bool overwrites_what_it_writes(std::string_view op) {
+  const std::string_view overload = split_operator(op).overload;
+  return overload == "out" || overload.ends_with("_out") || has_fact(plain_op(op), kOverwrites);
+}
+
+bool draws_random_numbers(std::string_view op) {
+  const std::string_view name = plain_op(op);
+  if (has_fact(name, kRandom)) return true;
+  if (name.find("fused_") == std::string_view::npos) return false;
+  return std::ranges::any_of(kRandomParts, [&](std::string_view part) {
+    for (size_t at = name.find(part); at != std::string_view::npos; at = name.find(part, at + 1)) {
+      const std::string_view rest = name.substr(at + part.size());
+      const bool is_whole = at > 0 && name[at - 1] == '_' && (rest.empty() || rest[0] == '_');
+      if (is_whole && !rest.starts_with("_backward")) return true;
+    }
+    return false;
+  });
+}
+
+bool makes_from_nothing(std::string_view op) { return has_fact(plain_op(op), kFromNothing | kUninitialised); }
+
+bool is_collective(std::string_view op) {
+  const size_t end = op.find("::");
+  const std::string_view library = end == std::string_view::npos ? std::string_view() : op.substr(0, end);
+  return library == "c10d" || library == "c10d_functional" || library == "_c10d_functional" ||
+         library == "_c10d_functional_autograd";
+}
+
+NonfiniteLiterals nonfinite_literals(std::string_view arguments) {
+  NonfiniteLiterals found;
+  for (size_t i = 0; i < arguments.size();) {
+    if (const char quote = arguments[i]; quote == '\'' || quote == '"') {
+      for (++i; i < arguments.size() && arguments[i] != quote; ++i) i += arguments[i] == '\\';
+      ++i;
+      continue;
+    }
+    size_t end = i;
+    while (end < arguments.size() && is_word(arguments[end])) ++end;
+    const std::string_view word = arguments.substr(i, end - i);
+    const bool is_name = end < arguments.size() && arguments[end] == '=';  // nan_to_num(nan=0.0)
+    if (!is_name && (word == "inf" || word == "infj")) found.inf = true;
+    if (!is_name && (word == "nan" || word == "nanj")) found.nan = true;
+    i = std::max(end, i + 1);
+  }
+  return found;
+}
+
+}  // namespace ttap

@@ -1,0 +1,263 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "analyze/diff/blame/cause.h"
+#include "report/diff/diff_report.h"
+#include "report/log/call_text.h"
+#include "report/text/table.h"
+#include "report/text/text.h"
+
+namespace ttap {
+namespace {
+
+Style style_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kIdentical:
+    case Verdict::kWithin: return Style::kGreen;
+    case Verdict::kDiverged:
+    case Verdict::kShapeMismatch: return Style::kRed;
+    default: return Style::kYellow;
+  }
+}
+
+std::string error_text(double value, bool at_least = false) {
+  if (std::isnan(value)) return "";
+  return fmt::format("{}{:.3g}", at_least ? ">= " : "", value);
+}
+
+void fact(Output& out, std::string_view name, std::string_view text) {
+  out.write(Style::kDim, fmt::format("  {:<10} ", name));
+  out.print("{}\n", text);
+}
+
+std::string shapes_text(const PassDiff& pass, const TensorDiff& tensor) {
+  const TensorRecord record = record_of(pass, tensor);
+  std::string text = fmt::format("{} {}", dtype_text(record), shape_text(record.shape));
+  if (tensor.match.a == kNoTensor || tensor.match.b == kNoTensor) return text;
+  const TensorRecord b = pass.b->tensor(tensor.match.b);
+  const bool same = dtype_text(record) == dtype_text(b) && std::ranges::equal(record.shape, b.shape);
+  return same ? text : fmt::format("{} against {} {}", text, dtype_text(b), shape_text(b.shape));
+}
+
+void draw_measures(const PassDiff& pass, const TensorDiff& tensor, Output& out) {
+  const Measures& m = *tensor.measures;
+  const TensorRecord record = record_of(pass, tensor);
+  const bool least = tensor.evidence != Evidence::kValues;
+  fact(out, "error",
+       fmt::format("max {}, mean {}, rmse {}, relative {}{}", error_text(m.max_abs), error_text(m.mean_abs),
+                   error_text(m.rmse), error_text(relative_error(tensor)),
+                   least ? "  (at least: by the statistics)" : ""));
+  if (least) return;
+  std::string more = fmt::format("cosine {:.9g}, SQNR {:.4g} dB", m.cosine, m.sqnr_db);
+  if (m.max_ulp) more += fmt::format(", ULP max {}, 99 % within {}", *m.max_ulp, *m.p99_ulp);
+  fact(out, "", more);
+  if (m.worst) {
+    const Located place{m.worst->element, m.worst->part, m.worst->a};
+    fact(out, "worst at",
+         fmt::format("{}: A {}, B {}", place_text(place, record.dtype, record.shape), number_text(m.worst->a, 6),
+                     number_text(m.worst->b, 6)));
+  }
+}
+
+std::string tolerance_text(const Judge& judge) {
+  if (judge.predicate) return fmt::format("{} ({})", judge.predicate->text(), judge.source);
+  std::string text = fmt::format("rtol {:.3g}, atol {:.3g}", judge.tolerance.rtol, judge.tolerance.atol);
+  if (std::isfinite(judge.most_relative)) text += fmt::format(", relative {:.3g}", judge.most_relative);
+  return fmt::format("{} ({})", text, judge.source);
+}
+
+std::string_view other_name_text(MatchedBy by) {
+  switch (by) {
+    case MatchedBy::kMap: return "matched by the map";
+    case MatchedBy::kStructure: return "matched by structure";
+    case MatchedBy::kOp: return "matched as the same op";
+    case MatchedBy::kBits: return "it has the same bits";
+    case MatchedBy::kPlace: return "it stands in its place";
+    case MatchedBy::kKey:
+    case MatchedBy::kNothing: return "";
+  }
+  return "";
+}
+
+// The call that made a tensor, where the recording says it, and the line of the program.
+void draw_calls(const PassDiff& pass, const TensorDiff& tensor, Output& out) {
+  std::string line_a;
+  for (const auto& [side, index, name] :
+       {std::tuple(pass.a.get(), tensor.match.a, "A"), std::tuple(pass.b.get(), tensor.match.b, "B")}) {
+    if (index == kNoTensor) continue;
+    const TensorRecord record = side->tensor(index);
+    if (record.event >= side->event_count()) continue;
+    const std::string call = call_text(*side, record.event);
+    if (!call.empty()) fact(out, fmt::format("call in {}", name), printable(call));
+    std::string line = user_line(side->event(record.event).stack);
+    if (line.empty() || line == line_a) continue;
+    fact(out, call.empty() ? "line" : fmt::format("line in {}", name), printable(line));
+    line_a = std::move(line);
+  }
+}
+
+void draw_first(const DiffReport& report, Output& out) {
+  const auto place = report.first();
+  if (!place) return;
+  const PassDiff& pass = report.passes[place->pass];
+  const TensorDiff& tensor = report.at(*place);
+  const TensorRecord record = record_of(pass, tensor);
+  for (const std::string& line : evidence_lines(report)) out.print("  {}\n", line);
+  out.write("\n");
+  fact(out, "where",
+       fmt::format("{} of A against {} of B, tensor {} of {}", pass.a->place(), pass.b->place(), place->tensor + 1,
+                   pass.tensors.size()));
+  if (const std::string_view by = other_name_text(tensor.match.by); !by.empty())
+    if (const std::string key = to_string(pass.b->tensor(tensor.match.b).key()); key != to_string(record.key()))
+      fact(out, "B calls it",
+           fmt::format("{} ({}{})", printable(key), by,
+                       tensor.match.by == MatchedBy::kStructure
+                           ? fmt::format(", confidence {:.0f} %", 100 * tensor.match.confidence)
+                           : ""));
+  fact(out, "tensor", shapes_text(pass, tensor));
+  if (tensor.measures != nullptr) draw_measures(pass, tensor, out);
+  if (tensor.judge != nullptr) fact(out, "tolerance", tolerance_text(*tensor.judge));
+  if (!tensor.note.empty()) fact(out, "note", printable(tensor.note));
+  draw_calls(pass, tensor, out);
+  out.write("\n");
+}
+
+void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output& out) {
+  using enum Table::Align;
+  Table table({{"pass", kRight, 5},
+               {"order", kRight, 4},
+               {"key", kLeft, 0, true},
+               {"verdict"},
+               {"cause"},
+               {"max abs", kRight, 1},
+               {"relative", kRight},
+               {"cosine", kRight, 3},
+               {"outside", kRight, 2},
+               {"NaN/Inf", kRight, 2}});
+  size_t left_out = 0;
+  for (uint32_t p = 0; p < report.passes.size(); ++p) {
+    const PassDiff& pass = report.passes[p];
+    for (uint32_t i = 0; i < pass.tensors.size(); ++i) {
+      const TensorDiff& tensor = pass.tensors[i];
+      // An input that differs is somebody's output: it has a row of its own only where that was not recorded.
+      const bool explained = is_input(record_of(pass, tensor).role) && tensor.cause == Cause::kInherited;
+      if (!options.all && ((!differs(tensor) && tensor.cause != Cause::kIntroduced) || explained)) continue;
+      // An introduced one is never left out.
+      if (!options.all && table.rows() >= options.rows && tensor.cause != Cause::kIntroduced) {
+        ++left_out;
+        continue;
+      }
+      const Measures* m = tensor.measures.get();
+      const bool least = tensor.evidence != Evidence::kValues;
+      table.add(report.passes.size() > 1 ? fmt::format("{}", pass.a->info().number) : "");
+      table.add(fmt::format("{}", i + 1));
+      table.add(printable(key_of(pass, tensor)), tensor.cause == Cause::kIntroduced ? Style::kBold : Style::kPlain);
+      table.add(to_string(tensor.verdict), style_of(tensor.verdict));
+      table.add(to_string(tensor.cause), tensor.cause == Cause::kIntroduced ? Style::kRed : Style::kPlain);
+      table.add(m ? error_text(m->max_abs, least) : "");
+      table.add(m ? error_text(relative_error(tensor), least) : "");
+      table.add(m && !std::isnan(m->cosine) ? fmt::format("{:.6f}", m->cosine) : "");
+      table.add(m && !least ? share_text(m->outside, m->count) : "");
+      const uint64_t mismatches = m ? m->nan_mismatches + m->inf_mismatches : 0;
+      table.add(mismatches > 0 ? fmt::format("{}", mismatches) : "", Style::kRed);
+    }
+  }
+  if (table.rows() == 0) return;
+  table.draw(out);
+  if (left_out > 0) out.print("... and {} more that differ (--all, --json, --csv and --html have all)\n", left_out);
+  out.write("\n");
+}
+
+// What was compared as something else than it is stored as.
+void draw_quantized(const DiffReport& report, Output& out) {
+  if (report.decoded > 0)
+    out.print("{} quantized in A or B: decoded values were compared\n",
+              count_text(report.decoded, "tensor is", "tensors are"));
+  if (const uint64_t parts = report.parts_a + report.parts_b; parts > 0)
+    out.print("{} of quantized tensors, which are compared as a whole\n", count_text(parts, "part", "parts"));
+}
+
+void draw_unmatched(const DiffReport& report, const DrawDiffOptions& options, Output& out) {
+  for (const auto& [verdict, side] : {std::pair(Verdict::kMissing, "A"), std::pair(Verdict::kExtra, "B")}) {
+    size_t shown = 0;
+    const uint64_t trivial = verdict == Verdict::kMissing ? report.trivial_a : report.trivial_b;
+    const uint64_t count = report.count(verdict) - (options.all ? 0 : trivial);
+    if (report.count(verdict) == 0) continue;
+    out.write(Style::kYellow, fmt::format("only in {}", side));
+    out.print(": {}{}\n", count_text(report.count(verdict) - trivial, "tensor", "tensors"),
+              trivial > 0
+                  ? fmt::format(", and {} of ops that only copy or view, or that the other has elsewhere", trivial)
+                  : "");
+    for (const PassDiff& pass : report.passes)
+      for (const TensorDiff& tensor : pass.tensors)
+        if (tensor.verdict == verdict && (options.all || (shown < 8 && !tensor.match.trivial))) {
+          ++shown;
+          out.print("  {}\n", printable(key_of(pass, tensor)));
+        }
+    if (shown < count) out.print("  ... and {} more (--all)\n", count - shown);
+  }
+  for (const auto& [only, side] : {std::pair(&report.only_a, "A"), std::pair(&report.only_b, "B")}) {
+    if (only->empty()) continue;
+    out.write(Style::kYellow, fmt::format("only in {}", side));
+    out.print(": {}\n", only->size() <= 4 ? fmt::format("{}", fmt::join(*only, "; "))
+                                          : fmt::format("{} and {} more", only->front(), only->size() - 1));
+  }
+}
+
+void draw_not_compared(const DiffReport& report, Output& out) {
+  if (report.not_compared == 0) return;
+  out.write(Style::kYellow, "not compared");
+  out.print(": {}\n", count_text(report.not_compared, "tensor", "tensors"));
+  size_t shown = 0;
+  for (const PassDiff& pass : report.passes)
+    for (const TensorDiff& tensor : pass.tensors)
+      if (tensor.verdict == Verdict::kInconclusive && !differs(tensor) && ++shown <= 4)
+        out.print("  {}: {}\n", printable(key_of(pass, tensor)), printable(tensor.reason));
+  if (report.not_compared > 4) out.print("  ... and {} more (--all)\n", report.not_compared - 4);
+}
+
+void draw_guesses(const DiffReport& report, Output& out) {
+  uint64_t guessed = 0;
+  float least = 1;
+  for (const PassDiff& pass : report.passes)
+    for (const TensorDiff& tensor : pass.tensors)
+      if (tensor.match.by == MatchedBy::kStructure) {
+        ++guessed;
+        least = std::min(least, tensor.match.confidence);
+      }
+  if (guessed == 0) return;
+  out.write(Style::kYellow, "guessed");
+  out.print(": {} matched by structure, confidence {:.0f} % or better; --map FILE settles it\n",
+            count_text(guessed, "tensor was", "tensors were"), std::floor(100 * least));
+}
+
+}  // namespace
+
+void draw_diff(const DiffReport& report, const DrawDiffOptions& options, Output& out) {
+  const std::string sentence = verdict_sentence(report);
+  const size_t colon = sentence.find(':');
+  out.write(style_of(report.verdict), sentence.substr(0, colon));
+  out.print("{}\n", sentence.substr(colon));
+  draw_first(report, out);
+  draw_table(report, options, out);
+  draw_quantized(report, out);
+  draw_unmatched(report, options, out);
+  draw_not_compared(report, out);
+  draw_guesses(report, out);
+  for (const std::string& warning : report.warnings) {
+    out.write(Style::kYellow, "warning");
+    out.print(": {}\n", printable(warning));
+  }
+  std::string counts;
+  for (int v = 0; v < kVerdicts; ++v)
+    if (report.counts[v] > 0)
+      counts +=
+          fmt::format("{}{} {}", counts.empty() ? "" : ", ", report.counts[v], to_string(static_cast<Verdict>(v)));
+  out.print("{} compared: {}\n", count_text(report.passes.size(), "pass", "passes"),
+            counts.empty() ? "nothing" : counts);
+}
+
+}  // namespace ttap

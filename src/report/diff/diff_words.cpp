@@ -1,0 +1,249 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "analyze/diff/blame/cause.h"
+#include "analyze/ops/event_op.h"
+#include "analyze/ops/op_facts.h"
+#include "report/diff/diff_report.h"
+#include "report/text/text.h"
+
+namespace ttap {
+namespace {
+
+std::string key_text_at(const DiffReport& report, DiffPlace place) {
+  return printable(key_of(report.passes[place.pass], report.at(place)));
+}
+
+// The key; and, where something else stands in B in its place, what that is.
+std::string key_and_other_at(const DiffReport& report, DiffPlace place) {
+  const TensorDiff& tensor = report.at(place);
+  const std::string key = key_text_at(report, place);
+  if (tensor.match.by != MatchedBy::kPlace) return key;
+  return fmt::format("{} (in B {})", key,
+                     printable(to_string(report.passes[place.pass].b->tensor(tensor.match.b).key())));
+}
+
+bool both_nan(const Measures& found) {
+  if (!found.worst) return false;
+  const double a = to_double(found.worst->a), b = to_double(found.worst->b);
+  return a != a && b != b;
+}
+
+uint64_t compared(const DiffReport& report) {
+  uint64_t total = 0;
+  for (const uint64_t count : report.counts) total += count;
+  return total - report.count(Verdict::kMissing) - report.count(Verdict::kExtra) - report.not_compared;
+}
+
+// The pair that is furthest apart among those within tolerance.
+std::optional<DiffPlace> largest_error(const DiffReport& report, double& error) {
+  std::optional<DiffPlace> largest;
+  for (uint32_t p = 0; p < report.passes.size(); ++p)
+    for (uint32_t i = 0; i < report.passes[p].tensors.size(); ++i) {
+      const auto& measures = report.passes[p].tensors[i].measures;
+      const double relative = measures == nullptr ? 0 : relative_error(report.passes[p].tensors[i]);
+      if (!(relative > error) || !std::isfinite(relative)) continue;
+      error = relative;
+      largest = DiffPlace{p, i};
+    }
+  return largest;
+}
+
+std::string unmatched_text(const DiffReport& report) {
+  const uint64_t missing = report.count(Verdict::kMissing) - report.trivial_a;
+  const uint64_t extra = report.count(Verdict::kExtra) - report.trivial_b;
+  std::string text;
+  if (missing > 0) text += fmt::format("; {} only in A", count_text(missing, "tensor is", "tensors are"));
+  if (extra > 0) text += fmt::format("; {} only in B", count_text(extra, "tensor is", "tensors are"));
+  const auto passes = [&](const std::vector<std::string>& only, std::string_view side) {
+    if (!only.empty()) text += fmt::format("; {} only in {}", count_text(only.size(), "pass is", "passes are"), side);
+  };
+  passes(report.only_a, "A");
+  passes(report.only_b, "B");
+  if (report.not_compared > 0) text += fmt::format("; {} could not be compared", report.not_compared);
+  return text;
+}
+
+uint64_t differing_count(const DiffReport& report) {
+  uint64_t count = 0;
+  for (const PassDiff& pass : report.passes)
+    count += std::ranges::count_if(pass.tensors, [](const TensorDiff& tensor) { return differs(tensor); });
+  return count;
+}
+
+std::string divergence_sentence(const DiffReport& report) {
+  const DiffPlace place = *report.first();
+  const TensorDiff& tensor = report.at(place);
+  const std::string key = key_and_other_at(report, place);
+  const std::string where =
+      report.passes.size() > 1 ? fmt::format(" in {}", report.passes[place.pass].a->place()) : std::string();
+  const bool sure = report.verdict == Verdict::kDiverged;
+  const std::string_view word = sure ? "diverged" : "inconclusive";
+  if (tensor.cause == Cause::kIntroduced) {
+    const bool only_one_has_it = tensor.verdict == Verdict::kMissing || tensor.verdict == Verdict::kExtra;
+    if ((only_one_has_it || tensor.is_wrong) && differing_count(report) == 0)
+      return fmt::format("{}: {}{}", word, printable(tensor.reason), where);
+    if (only_one_has_it)
+      return fmt::format("{}: the error begins at {}{}, which only {} has", word, key, where,
+                         tensor.verdict == Verdict::kMissing ? "A" : "B");
+    return tensor.verdict == Verdict::kInconclusive
+               ? fmt::format("{}: the bits part at {}{}, which introduced the difference", word, key, where)
+               : fmt::format("{}: {} introduced the error{}", word, key, where);
+  }
+  if (is_input(record_of(report.passes[place.pass], tensor).role))
+    return fmt::format("{}: {} came in different{}; no recorded operator introduced it", word, key, where);
+  if (tensor.cause == Cause::kInherited)
+    return fmt::format("{}: an error that was within tolerance grew past it at {}{}", word, key, where);
+  if (report.passes[place.pass].a->info().format != Format::kSegment)
+    return fmt::format("{}: {} of the tensors differ; the first in the file is {}{}", word,
+                       share_text(differing_count(report), compared(report)), key, where);
+  return fmt::format("{}: the runs first differ at {}{}; whether it introduced the error is unknown", word, key, where);
+}
+
+// What cannot be measured does not pass for small: other shapes, and NaN unless the predicate speaks of it.
+bool fails(const TensorDiff& tensor, const Predicate& predicate) {
+  if (tensor.verdict == Verdict::kShapeMismatch) return true;
+  if (tensor.verdict == Verdict::kInconclusive) return differs(tensor);
+  if (tensor.measures == nullptr) return false;
+  return predicate.holds(*tensor.measures) || (tensor.measures->nan_mismatches > 0 && !predicate.judges_nan()) ||
+         (tensor.measures->inf_mismatches > 0 && !predicate.judges_inf());
+}
+
+}  // namespace
+
+std::string verdict_sentence(const DiffReport& report) {
+  const uint64_t pairs = compared(report);
+  if (report.earliest) return divergence_sentence(report);
+  if (pairs == 0)
+    return (report.not_compared > 0 ? "inconclusive: nothing could be compared"
+                                    : "inconclusive: no tensor of A has a counterpart in B") +
+           unmatched_text(report);
+  if (report.verdict == Verdict::kIdentical)
+    return fmt::format("identical: {} the same bits{}", count_text(pairs, "tensor has", "tensors have"),
+                       unmatched_text(report));
+  double error = 0;
+  const auto largest = largest_error(report, error);
+  const std::string most =
+      largest ? fmt::format("; the largest relative error is {:.2g}, in {}", error, key_text_at(report, *largest))
+              : std::string();
+  const std::string part =
+      report.first_unequal ? fmt::format("; the bits part first at {}", key_and_other_at(report, *report.first_unequal))
+                           : std::string();
+  const std::string by =
+      report.by_statistics > 0 ? fmt::format(", {} by their statistics only", report.by_statistics) : std::string();
+  return fmt::format("within tolerance: {} compared, {} of them identical{}{}{}{}",
+                     count_text(pairs, "tensor", "tensors"), report.count(Verdict::kIdentical), by, most, part,
+                     unmatched_text(report));
+}
+
+// Whether the call that the tensor is of draws random numbers.
+static bool is_random(const Side& side, uint32_t tensor) {
+  if (tensor == kNoTensor) return false;
+  const uint32_t event = side.tensor(tensor).event;
+  return event < side.event_count() && is_call_of_operator(side.event(event)) &&
+         draws_random_numbers(operator_of(side.event(event)));
+}
+
+std::vector<std::string> evidence_lines(const DiffReport& report) {
+  std::vector<std::string> lines;
+  const auto place = report.first();
+  if (!place) return lines;
+  const PassDiff& pass = report.passes[place->pass];
+  const TensorDiff& tensor = report.at(*place);
+  // Of an end the sentence itself says it.
+  if (tensor.cause != Cause::kNone && !tensor.reason.empty() && differing_count(report) > 0)
+    lines.push_back(printable(tensor.reason));
+  if (is_random(*pass.a, tensor.match.a) || is_random(*pass.b, tensor.match.b))
+    lines.push_back(
+        "random numbers are drawn there: both runs need the same seed, and compiled code draws others unless "
+        "torch._inductor.config.fallback_random is set");
+
+  uint64_t identical = 0, within = 0;
+  for (uint32_t i = 0; i < place->tensor; ++i) {
+    identical += pass.tensors[i].verdict == Verdict::kIdentical;
+    within += pass.tensors[i].verdict == Verdict::kWithin;
+  }
+  if (place->tensor > 0)
+    lines.push_back(fmt::format("of the {} before it, {} identical and {} within tolerance",
+                                count_text(place->tensor, "tensor", "tensors"), identical, within));
+  if (const Measures* found = tensor.measures.get(); found != nullptr && tensor.evidence == Evidence::kValues) {
+    if (found->outside > 0)
+      lines.push_back(fmt::format("{} of its values are out of tolerance ({})",
+                                  share_text(found->outside, found->count), tensor.judge->source));
+    if (relative_error(tensor) > tensor.judge->most_relative)
+      lines.push_back(fmt::format("its error as a whole is {:.2g} of its size, more than {:.2g} ({})",
+                                  relative_error(tensor), tensor.judge->most_relative, tensor.judge->source));
+    if (found->nan_mismatches + found->inf_mismatches > 0)
+      lines.push_back(fmt::format("{} NaN and {} infinities do not match{}", found->nan_mismatches,
+                                  found->inf_mismatches,
+                                  both_nan(*found) ? " (NaN on both sides: --equal-nan lets it agree)" : ""));
+  }
+  for (const AxisWorst& axis : tensor.axes) {
+    // Half of it in one of two halves says nothing.
+    const auto entries =
+        static_cast<double>(record_of(pass, tensor).shape[axis.axis]) / static_cast<double>(axis.width);
+    if (axis.share < 0.5 || axis.share < 3 / entries) continue;
+    const std::string which = axis.width == 1 ? fmt::format("index {} of axis {} holds", axis.first, axis.axis)
+                                              : fmt::format("indices {} to {} of axis {} hold", axis.first,
+                                                            axis.first + axis.width - 1, axis.axis);
+    lines.push_back(fmt::format("{} {:.0f} % of the squared error", which, 100 * axis.share));
+  }
+  for (const uint32_t rank : tensor.ranks) lines.push_back(fmt::format("it is rank {}'s part", rank));
+  if (report.earliest && *report.earliest != *place)
+    lines.push_back(fmt::format("first seen at {}{}", key_text_at(report, *report.earliest),
+                                report.earliest->pass == place->pass
+                                    ? std::string()
+                                    : fmt::format(" in {}", report.passes[report.earliest->pass].a->place())));
+  std::set<std::string_view> names;
+  for (const DiffPlace each : report.introduced)
+    names.insert(record_of(report.passes[each.pass], report.at(each)).name);
+  if (names.size() > 1) lines.push_back(fmt::format("{} operators introduced an error", names.size()));
+  return lines;
+}
+
+Result<FailOn> FailOn::parse(const std::vector<std::string>& texts) {
+  constexpr std::array kWords{"identical", "within tolerance", "diverged",   "inconclusive", "missing",
+                              "extra",     "shape mismatch",   "introduced", "inherited",    "unknown"};
+  FailOn fail_on;
+  for (const std::string& text : texts) {
+    if (std::ranges::find(kWords, text) != kWords.end()) {
+      fail_on.words_.push_back(text);
+      continue;
+    }
+    auto predicate = Predicate::parse(text);
+    if (!predicate.ok()) {
+      Error error = std::move(predicate).error();
+      error.hint = fmt::format("{}{}or one of {}", error.hint, error.hint.empty() ? "" : "; ", fmt::join(kWords, ", "));
+      return error;
+    }
+    fail_on.predicates_.push_back(std::move(predicate).value());
+  }
+  return fail_on;
+}
+
+bool FailOn::holds(const DiffReport& report) const {
+  const auto asks = [&](Verdict verdict) { return std::ranges::find(words_, to_string(verdict)) != words_.end(); };
+  if (asks(Verdict::kMissing) && !report.only_a.empty()) return true;
+  if (asks(Verdict::kExtra) && !report.only_b.empty()) return true;
+  bool compared = false;
+  for (const PassDiff& pass : report.passes)
+    for (const TensorDiff& tensor : pass.tensors) {
+      compared |= tensor.verdict == Verdict::kIdentical || tensor.evidence != Evidence::kNothing;
+      for (const std::string& word : words_)
+        if (word == to_string(tensor.verdict) || word == to_string(tensor.cause)) return true;
+      for (const Predicate& predicate : predicates_)
+        if (fails(tensor, predicate)) return true;
+    }
+  return !compared;  // nothing was shown to be well
+}
+
+bool is_same(const DiffReport& report, const FailOn& fail_on) {
+  if (!fail_on.empty()) return !fail_on.holds(report);
+  return report.verdict == Verdict::kIdentical || report.verdict == Verdict::kWithin;
+}
+
+}  // namespace ttap

@@ -1,0 +1,67 @@
+#include "report/log/call_text.h"
+
+#include <charconv>
+
+#include "report/log/event_text.h"
+#include "report/log/node_text.h"
+#include "report/log/stack_text.h"
+
+namespace ttap {
+namespace {
+
+// The text of arguments or results with each `%N` as the type of that tensor.
+std::string with_types(const Side& side, uint32_t event, uint32_t use_count, std::string_view text) {
+  std::string result;
+  for (size_t at = 0; at < text.size();) {
+    const size_t mark = text.find('%', at);
+    result += text.substr(at, mark - at);
+    if (mark == std::string_view::npos) break;
+    uint32_t number = 0;
+    const auto [end, error] = std::from_chars(text.data() + mark + 1, text.data() + text.size(), number);
+    if (error != std::errc{}) {  // `%%`
+      result += '%';
+      at = mark + 2;
+      continue;
+    }
+    at = static_cast<size_t>(end - text.data());
+    const uint32_t record = number < use_count ? side.use(event, number).record : kNoNumber;
+    if (record < side.tensor_count()) {
+      append_type(result, side.tensor(record));
+    } else {
+      result += "tensor";
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string call_text(const Side& side, uint32_t index) {
+  if (index >= side.event_count()) return {};
+  const EventRecord event = side.event(index);
+  if (!event.returned) return {};
+  std::string text(event.name);
+  if (event.kind == kNodeKind) text += " = " + called_text(read_node_notes(event.notes));
+  text += '(' + with_types(side, index, event.use_count, event.arguments) + ')';
+  if (!event.results.empty()) text += " -> " + with_types(side, index, event.use_count, event.results);
+  return text;
+}
+
+std::string user_line(std::string_view stack) {
+  std::string_view innermost;
+  while (!stack.empty()) {
+    const size_t line = stack.find_last_of('\n');
+    const std::string_view frame = stack.substr(line + 1);  // npos + 1 is 0
+    stack = line == std::string_view::npos ? std::string_view() : stack.substr(0, line);
+    if (innermost.empty()) innermost = frame;
+    if (!is_user_frame(frame)) continue;
+    innermost = frame;
+    break;
+  }
+  const size_t tab = innermost.find('\t');
+  std::string text(innermost.substr(0, tab));
+  if (tab != std::string_view::npos) text.append(": ").append(innermost.substr(tab + 1));
+  return text;
+}
+
+}  // namespace ttap
