@@ -43,15 +43,26 @@ def settled(text, folder):
     text = re.sub(r"^ *\.\.\. and \d+ more frames.*\n", "", text, flags=re.M)
     text = re.sub(r"(?<=\.py:)\d+", "12", text)
     text = re.sub(r"(?<=graph[ _])[0-9a-f]{12}", "777a677eefa2", text)  # PyTorch's graphs differ by version
-    # The last bits are the processor's.
-    text = re.sub(r"ULP max \d+, 99 % within \d+", "ULP max 700000, 99 % within 30000", text)
-    text = re.sub(r"(cosine 0\.0370407)\d+", r"\g<1>543", text)
-    text = re.sub(r"(B 0\.87586)\d", r"\g<1>1", text)
-    text = re.sub(r"(largest relative error is )[\d.e-]+, in blocks\.\S+", r"\g<1>0.004, in blocks.2.down", text)
-    text = re.sub(r"(error grew )[\d.e+]+ times", r"\g<1>3 times", text)
     text = re.sub(r"thread \d+, [\d.]+ \w+ into the pass", "thread 4711, 1.20 ms into the pass", text)
     # A file knows its command line.
     return re.sub(r"( events?, )[\d.]+ \w+(?=$|, \.npy$)", r"\g<1>2.9 KiB", text, flags=re.M)
+
+
+# Numbers whose last bits are the processor's: documents show those of one machine.
+VARYING = [
+    r"(ULP max )\d+(, 99 % within )\d+",
+    r"(cosine 0\.0370407)\d+()",
+    r"(B 0\.87586)\d()",
+    r"(largest relative error is )[\d.e-]+(, in blocks\.)\S+",
+    r"(error grew )[\d.e+]+( times)",
+]
+
+
+def same_everywhere(text):
+    """Without the numbers that another processor computes otherwise."""
+    for pattern in VARYING:
+        text = re.sub(pattern, r"\1…\2…", text)
+    return text
 
 
 def run_python(code, line, module):
@@ -112,7 +123,7 @@ def test_the_blocks_run_and_print_what_the_document_says(document, tmp_path, mon
         count += 1
         _, language, code, shown = block.groups()
         expected = code.partition("\n")[2] if language == "console" else shown or ""
-        assert printed == expected, code
+        assert same_everywhere(printed) == same_everywhere(expected), code
     assert count >= 10 or "<!-- needs a GPU -->" in document.read_text()
 
 
