@@ -63,7 +63,11 @@ Option Verb::add_option(const std::string& name, uint64_t& to, const std::string
 
 Option Verb::add_option(const std::string& name, ColorChoice& to, const std::map<std::string, ColorChoice>& choices,
                         const std::string& help) {
-  return Option(app_->add_option(name, to, help)->transform(CLI::CheckedTransformer(choices).description("")));
+  const auto choose = [&to, choices](const std::string& chosen) { to = choices.at(chosen); };
+  std::vector<std::string> names;
+  for (const auto& [each, value] : choices) names.push_back(each);
+  return Option(
+      app_->add_option_function<std::string>(name, choose, help)->check(CLI::IsMember(names).description("")));
 }
 
 Option Verb::add_flag(const std::string& name, bool& to, const std::string& help) {

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tensortap import literals
 from tensortap.comparing import Diff, TensorDiff, diff
+from tensortap.converting import ExportedPass, RecoveredPass, export, recover
 from tensortap.lazy_import import importer
 from tensortap.reading import FormatError, Pass, Passes, Rank, Run, load_pass, open
 from tensortap.records import EventRecord, TensorRecord, Use
@@ -57,6 +58,7 @@ __all__ = [
     "CompareFailed",
     "Diff",
     "EventRecord",
+    "ExportedPass",
     "FormatError",
     "GraphBackend",
     "GraphMismatch",
@@ -69,6 +71,7 @@ __all__ = [
     "Rank",
     "RecordAction",
     "Recording",
+    "RecoveredPass",
     "Run",
     "SearchLimits",
     "Snapshot",
@@ -81,11 +84,13 @@ __all__ = [
     "capture_quantized",
     "diff",
     "drain_records",
+    "export",
     "graph_backend",
     "literals",
     "load_pass",
     "open",
     "quant",
     "record",
+    "recover",
     "trace",
 ]

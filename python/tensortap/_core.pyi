@@ -1,6 +1,6 @@
 # Types of the extension that records, reads, compares and quantizes. Its sources are in src/python.
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, TypedDict
 
 from tensortap.literals import (
@@ -254,6 +254,11 @@ class Pass:
     def find(self, key: str) -> int | None: ...
     def decoded(self, index: int, out: _Tensor) -> None: ...
     def bytes(self, index: int) -> _Bytes: ...
+    def export_to(
+        self, format: str, directory: str, wanted: Callable[[str], bool] | None = None
+    ) -> tuple[str, int, int, int]: ...
+
+def recover_pass(path: str) -> tuple[str, int, int]: ...
 
 # ---- comparing ----
 

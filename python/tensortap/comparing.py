@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tensortap import _core
+from tensortap.html_table import ROWS_SHOWN, html_table
 from tensortap.literals import Cause, Evidence, MatchedBy, RunVerdict, Verdict
 from tensortap.typed_dicts import AxisError, CallOfTensor, Comparable, Measures, UsedTolerance, WorstElement
 
@@ -149,6 +150,13 @@ class Diff:
     def __str__(self) -> str:
         return self._core.text(all=False, rows=20)
 
+    def _repr_html_(self) -> str:
+        found = [tensor for tensor in self.tensors if tensor.verdict not in ("identical", "within tolerance")]
+        rows = [
+            (tensor.order, tensor.key, tensor.verdict, tensor.cause, *_errors(tensor)) for tensor in found[:ROWS_SHOWN]
+        ]
+        return html_table(self.sentence, ("order", "key", "verdict", "cause", "max abs", "relative"), rows, len(found))
+
     def fails_on(self, *predicates: str) -> bool:
         """Whether a tensor is so: a verdict, a cause, or a predicate such as "max_abs>1e-3"."""
         return not self._core.is_same(list(predicates)) if predicates else not self.same
@@ -236,6 +244,10 @@ def diff(
                 threads=threads,
             )
         )
+
+
+def _errors(tensor: TensorDiff) -> tuple[object, object]:
+    return ("", "") if tensor.measures is None else (tensor.max_abs, tensor.relative)
 
 
 def _one_pattern(filter: str | Sequence[str] | None) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tensortap import _core
+from tensortap.html_table import ROWS_SHOWN, html_table
 from tensortap.literals import Ending
 from tensortap.records import EventRecord, TensorRecord, Use, notes_of
 from tensortap.session.filters import nearest_names
@@ -92,6 +93,13 @@ class Pass(Mapping[str, "torch.Tensor | Group"]):
         record = self._record(index)
         return self._group(record) if record.group else self._tensor(index)
 
+    def get(self, key: str, default: Any = None) -> Any:
+        """The tensor of this key; the default where there is none, or no bytes of it were kept."""
+        try:
+            return self[key]
+        except LookupError:
+            return default
+
     def __iter__(self) -> Iterator[str]:
         return (self._core.key(index) for index in range(self._core.tensor_count))
 
@@ -103,6 +111,14 @@ class Pass(Mapping[str, "torch.Tensor | Group"]):
 
     def __repr__(self) -> str:
         return f"<Pass {self.number} of {len(self)} tensors, {self.ending}, {self.path}>"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for record in map(self._record, range(min(len(self), ROWS_SHOWN))):
+            stats = record.stats
+            numbers = (stats["mean"], stats["max_abs"], stats["nan"]) if stats is not None else ("", "", "")
+            rows.append((record.key, record.dtype, list(record.shape), record.level, *numbers))
+        return html_table(repr(self), ("key", "dtype", "shape", "level", "mean", "max abs", "NaN"), rows, len(self))
 
     def _find(self, key: str) -> int:
         index = self._core.find(key)
@@ -210,6 +226,11 @@ class Passes(Mapping[int, Pass]):
     def __contains__(self, number: object) -> bool:
         return number in self._files  # opens no file
 
+    @property
+    def paths(self) -> list[Path]:
+        """Where they lie; none of them is opened."""
+        return [Path(path) for path in self._files.values()]
+
     def __iter__(self) -> Iterator[int]:
         return iter(self._files)
 
@@ -273,6 +294,10 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {self.path} with {len(self.ranks)} ranks>"
+
+    def _repr_html_(self) -> str:
+        rows = [(rank.number, rank.pid, len(rank.passes), rank.path) for rank in self.ranks]
+        return html_table(repr(self), ("rank", "pid", "passes", "path"), rows[:ROWS_SHOWN], len(rows))
 
     def __getitem__(self, key: str) -> torch.Tensor | Group:
         """The tensor of this key in the first pass that has it, of the first rank that does."""

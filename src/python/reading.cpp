@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -144,6 +145,31 @@ void decode_tensor_into(const Pass& pass, size_t index, nb::handle out) {
   raise_if_failed(status);
 }
 
+// Another format of the pass, in a directory: (path, tensors, without_bytes, missing).
+nb::tuple export_to(const Pass& pass, const std::string& format, nb::str directory, nb::object wanted) {
+  const auto chosen = format_from_name(format);
+  if (!chosen) throw nb::value_error(("there is no format " + format).c_str());
+  std::function<bool(const TensorRecord&)> filter;
+  if (!wanted.is_none())
+    filter = [&](const TensorRecord& record) {
+      const nb::gil_scoped_acquire held;
+      return nb::cast<bool>(wanted(text(to_string(record.key()))));
+    };
+  const std::string to = bytes_of(directory);
+  auto exported = [&] {
+    const nb::gil_scoped_release released;
+    return export_pass(pass, *chosen, to, filter);
+  }();
+  const Exported made = value_or_raise(std::move(exported));
+  return nb::make_tuple(text(made.path.string()), made.tensors, made.without_bytes, made.missing);
+}
+
+// What a dead process left, finished: (path, tensors, cut_bytes).
+nb::tuple recover(nb::str path) {
+  const Recovered made = value_or_raise(recover_pass(bytes_of(path)));
+  return nb::make_tuple(text(made.path.string()), made.tensors, made.cut_bytes);
+}
+
 }  // namespace
 
 void init_reading(nb::module_& m) {
@@ -178,7 +204,9 @@ void init_reading(nb::module_& m) {
       .def("find", &find_key, "key"_a)
       .def("decoded", &decode_tensor_into, "index"_a, "out"_a,
            "The values of a quantized tensor into `out`, a contiguous CPU tensor whose dtype they get.")
-      .def("bytes", &tensor_bytes, "index"_a, "The bytes of a tensor in C order, as a uint8 array of its own.");
+      .def("bytes", &tensor_bytes, "index"_a, "The bytes of a tensor in C order, as a uint8 array of its own.")
+      .def("export_to", &export_to, "format"_a, "directory"_a, "wanted"_a = nb::none());
+  m.def("recover_pass", &recover, "path"_a);
 }
 
 }  // namespace ttap::python

@@ -39,6 +39,7 @@ PYTHON_USES = {
     "records": [],
     "reading": ["records", "session"],
     "comparing": [],
+    "converting": ["reading"],
     "recording": ["modules"],
     "tracing": ["ops", "comparing", "reading"],
     "probe": ["recording", "reading"],
@@ -48,7 +49,7 @@ PYTHON_USES = {
     "quant.dump": ["modules"],
     "launch": ["recording"],
 }
-FOR_ALL = {"literals", "typed_dicts", "lazy_import"}
+FOR_ALL = {"literals", "typed_dicts", "lazy_import", "html_table"}
 PACKAGE = ROOT / "python/tensortap"
 
 # Public headers stand alone but for these.

@@ -1,4 +1,4 @@
-"""`mypy --strict` and `pyright` pass on the examples and on typed_calls.py, a snippet of every documented call.
+"""`mypy --strict` and `pyright` pass on the examples and on typed_*.py, a snippet of every documented call.
 
 Both checkers treat the package as installed: they use its types and do not report errors inside it. Configuration and
 caches are in build/types.
@@ -20,8 +20,8 @@ import tensortap as tap
 from ttap_command import ROOT
 
 PACKAGE = ROOT / "python"
-SNIPPETS = ROOT / "tests/python/typed_calls.py"
-CHECKED = [SNIPPETS, *sorted((ROOT / "examples/python").glob("*.py"))]
+SNIPPETS = [ROOT / "tests/python/typed_calls.py", ROOT / "tests/python/typed_probes_and_graphs.py"]
+CHECKED = [*SNIPPETS, *sorted((ROOT / "examples/python").glob("*.py"))]
 FOLDER = ROOT / "build/types"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -98,7 +98,7 @@ def attributes(tree):
     return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
 
 
-SNIPPET_TREE = ast.parse(SNIPPETS.read_text())
+SNIPPET_TREE = ast.parse("\n".join(path.read_text().replace("from __future__", "# ") for path in SNIPPETS))
 CALLED = {
     "tap.Compare": tap.Compare,
     "tap.Print": tap.Print,
@@ -109,11 +109,13 @@ CALLED = {
     "tap.capture_quantized": tap.capture_quantized,
     "tap.diff": tap.diff,
     "tap.drain_records": tap.drain_records,
+    "tap.export": tap.export,
     "tap.graph_backend": tap.graph_backend,
     "tap.load_pass": tap.load_pass,
     "tap.quant.Group": tap.quant.Group,
     "tap.quant.record": tap.quant.record,
     "tap.record": tap.record,
+    "tap.recover": tap.recover,
     "tap.trace": tap.trace,
 }
 

@@ -189,7 +189,9 @@ class Writer {
 
   std::string tensors(const IValue& value) {
     std::string out = "[";
-    for (const at::Tensor& tensor : value.toTensorList()) {
+    const c10::List<at::Tensor> list = value.toTensorList();
+    for (size_t i = 0; i < list.size(); ++i) {
+      const at::Tensor tensor = list.get(i);
       if (out.size() > 1) out += ", ";
       out += tensor.defined() ? fmt::format("%{}", use_++) : "None";
     }
@@ -256,7 +258,8 @@ size_t tensors_in(const IValue& value) {
 template <class Add>
 void add_tensors(const IValue& value, int32_t& item, const Add& add) {
   if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorList()) add(tensor, item++);
+    const c10::List<at::Tensor> list = value.toTensorList();
+    for (size_t i = 0; i < list.size(); ++i) add(list.get(i), item++);
   } else if (is_mixed_list(value)) {
     for_each_item(value, [&](const IValue& each) {
       if (each.isTensor()) {

@@ -146,12 +146,13 @@ std::string TensorTable::sizes_text(const at::Tensor& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   const auto* nested = dynamic_cast<const at::native::NestedTensorImpl*>(&impl);
   const int64_t dimensions = nested != nullptr ? nested->dim() : static_cast<int64_t>(impl.sym_sizes_default().size());
+  const c10::SymIntArrayRef sizes = nested != nullptr ? c10::SymIntArrayRef() : impl.sym_sizes_default();
   std::string text;
   for (int64_t i = 0; i < dimensions; ++i) {
     std::optional<int64_t> size;
     if (nested != nullptr)
       size = nested->opt_size(i);
-    else if (const c10::SymInt& each = impl.sym_sizes_default()[static_cast<size_t>(i)]; !each.is_symbolic())
+    else if (const c10::SymInt& each = sizes[static_cast<size_t>(i)]; !each.is_symbolic())
       size = each.as_int_unchecked();
     text += (i == 0 ? "[" : ", ") + (size ? std::to_string(*size) : "?");
   }

@@ -1,0 +1,99 @@
+"""tap.export() and tap.recover(): the files of a run in another format, and what a killed process left of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tensortap import _core
+from tensortap.reading import Pass, open
+from tensortap.session.filters import patterns_of
+
+
+@dataclass(frozen=True)
+class ExportedPass:
+    """One pass in another format.
+
+    Attributes
+    ----------
+    source, path
+        The file it was, and the file or folder it became.
+    tensors
+        How many it holds.
+    without_bytes
+        How many were left out because no bytes of them were recorded, or because they are `missing`.
+    missing
+        How many have their bytes in another pass, and were not found there.
+    """
+
+    source: Path
+    path: Path
+    tensors: int
+    without_bytes: int
+    missing: int
+
+
+@dataclass(frozen=True)
+class RecoveredPass:
+    """A pass that a killed process left, finished: `cut_bytes` of its torn tail are gone."""
+
+    source: Path
+    path: Path
+    tensors: int
+    cut_bytes: int
+
+
+def export(
+    run: str | os.PathLike[str],
+    directory: str | os.PathLike[str],
+    format: Literal["pt", "safetensors", "npy"] = "safetensors",
+    *,
+    filter: str | Sequence[str] | Callable[[str], object] | None = None,
+) -> list[ExportedPass]:
+    """Writes the passes of a run in another format, as `ttap export` does.
+
+    Parameters
+    ----------
+    run
+        A run, a rank, a pass, or where one lies.
+    directory
+        Where to; made if missing. Each rank gets a directory of its own in it.
+    format
+        `pt`, `safetensors` or `npy`.
+    filter
+        Only tensors in whose key this pattern, or one of them, is found; or a function of the key.
+    """
+    wanted = None if filter is None else _selector(filter)
+    done = []
+    for rank in open(run).ranks:
+        folder = Path(directory) / f"rank{rank.number}_pid{rank.pid}"
+        for each in rank.passes.values():
+            path, *counts = each._core.export_to(format, os.fspath(folder), wanted)
+            done.append(ExportedPass(each.path, Path(path), *counts))
+    return done
+
+
+def recover(run: str | os.PathLike[str]) -> list[RecoveredPass]:
+    """Finishes what a killed process left of a run, as `ttap recover` does: whatever was written before is readable.
+
+    Passes that a live process still writes are left alone.
+    """
+    done = []
+    for rank in open(run).ranks:
+        for path in rank.passes.paths:
+            if path.suffix != ".incomplete" or Pass(path).info["being_written"]:
+                continue
+            made, *counts = _core.recover_pass(os.fspath(path))
+            done.append(RecoveredPass(path, Path(made), *counts))
+    return done
+
+
+def _selector(filter: str | Sequence[str] | Callable[[str], object]) -> Callable[[str], bool]:
+    if callable(filter):
+        chosen = filter
+        return lambda key: bool(chosen(key))
+    patterns = patterns_of(filter)
+    return lambda key: any(pattern.search(key) for pattern in patterns)
