@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 failed=0
 say "the C++ tests"
-ctest --preset dev --no-tests=error --progress -j "$(nproc)" || failed=1
+ctest --preset dev --no-tests=error --progress -j "$((2 * $(nproc)))" || failed=1  # the longest wait more than they compute
 say "the Python tests"
 .venv/bin/python -m pytest tests/python -q -n "$(nproc)" --dist loadfile --no-loadscope-reorder --durations 20 || failed=1
 exit $failed

@@ -91,7 +91,7 @@ std::string divergence_sentence(const DiffReport& report) {
       return fmt::format("{}: the error begins at {}{}, which only {} has", word, key, where,
                          tensor.verdict == Verdict::kMissing ? "A" : "B");
     return tensor.verdict == Verdict::kInconclusive
-               ? fmt::format("{}: the bits part at {}{}, which introduced the difference", word, key, where)
+               ? fmt::format("{}: the bits first differ at {}{}, which introduced the difference", word, key, where)
                : fmt::format("{}: {} introduced the error{}", word, key, where);
   }
   if (is_input(record_of(report.passes[place.pass], tensor).role))
@@ -131,7 +131,7 @@ std::string verdict_sentence(const DiffReport& report) {
       largest ? fmt::format("; the largest relative error is {:.2g}, in {}", error, key_text_at(report, *largest))
               : std::string();
   const std::string part =
-      report.first_unequal ? fmt::format("; the bits part first at {}", key_and_other_at(report, *report.first_unequal))
+      report.first_unequal ? fmt::format("; the bits first differ at {}", key_and_other_at(report, *report.first_unequal))
                            : std::string();
   const std::string by =
       report.by_statistics > 0 ? fmt::format(", {} by their statistics only", report.by_statistics) : std::string();

@@ -6,7 +6,7 @@
 
 namespace ttap::torch_source {
 
-// The steady clock in nanoseconds, for some 8 ns a reading where the processor counts evenly.
+// The steady clock in nanoseconds, read from the processor's counter where that counts evenly: cheaper than a call.
 class Ticks {
  public:
   Ticks();
