@@ -130,9 +130,9 @@ std::string verdict_sentence(const DiffReport& report) {
   const std::string most =
       largest ? fmt::format("; the largest relative error is {:.2g}, in {}", error, key_text_at(report, *largest))
               : std::string();
-  const std::string part =
-      report.first_unequal ? fmt::format("; the bits first differ at {}", key_and_other_at(report, *report.first_unequal))
-                           : std::string();
+  const std::string part = report.first_unequal ? fmt::format("; the bits first differ at {}",
+                                                              key_and_other_at(report, *report.first_unequal))
+                                                : std::string();
   const std::string by =
       report.by_statistics > 0 ? fmt::format(", {} by their statistics only", report.by_statistics) : std::string();
   return fmt::format("within tolerance: {} compared, {} of them identical{}{}{}{}",
