@@ -14,7 +14,7 @@ Importing the package does not import PyTorch; recording and loading do.
 
 from typing import TYPE_CHECKING
 
-from tensortap import literals
+from tensortap import literals, quant
 from tensortap.comparing import Diff, TensorDiff, diff
 from tensortap.converting import ExportedPass, RecoveredPass, export, recover
 from tensortap.lazy_import import importer
@@ -22,7 +22,6 @@ from tensortap.reading import FormatError, Pass, Passes, Rank, Run, load_pass, o
 from tensortap.records import EventRecord, TensorRecord, Use
 
 if TYPE_CHECKING:
-    from tensortap import quant
     from tensortap.graph.backend import GraphBackend, graph_backend
     from tensortap.graph.check.difference import SearchLimits, Tolerance
     from tensortap.graph.check.mismatch import GraphMismatch, Mismatch
@@ -37,7 +36,6 @@ else:
     __getattr__ = importer(
         "tensortap",
         {
-            "tensortap.quant": (),
             "tensortap.graph.backend": ("GraphBackend", "graph_backend"),
             "tensortap.graph.check.difference": ("SearchLimits", "Tolerance"),
             "tensortap.graph.check.mismatch": ("GraphMismatch", "Mismatch"),
@@ -94,3 +92,7 @@ __all__ = [
     "recover",
     "trace",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__  # also what was not asked for yet

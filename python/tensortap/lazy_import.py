@@ -9,21 +9,17 @@ from typing import Any
 
 
 def importer(package: str, names_of: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
-    """A package's `__getattr__`, for public names by the module that has them; a module without names is one itself.
+    """A package's `__getattr__`, for public names by the module that has them.
 
     The names stand under `if TYPE_CHECKING:` as well, for type checkers and editors.
     """
     module_of = {name: module for module, names in names_of.items() for name in names}
-    modules = {module.rpartition(".")[2]: module for module, names in names_of.items() if not names}
 
     def find(name: str) -> Any:
-        if name not in module_of and name not in modules:
+        if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         try:
-            if name in modules:
-                found = importlib.import_module(modules[name])
-            else:
-                found = getattr(importlib.import_module(module_of[name]), name)
+            found = getattr(importlib.import_module(module_of[name]), name)
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != "torch":
                 raise

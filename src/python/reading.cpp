@@ -17,6 +17,7 @@
 #include "python/tensor_access.h"
 #include "python/tensor_bytes.h"
 #include "report/log/event_notes.h"
+#include "store/sources/run_layout.h"
 #include "ttap/group.h"
 #include "ttap/run.h"
 
@@ -207,6 +208,7 @@ void init_reading(nb::module_& m) {
       .def("bytes", &tensor_bytes, "index"_a, "The bytes of a tensor in C order, as a uint8 array of its own.")
       .def("export_to", &export_to, "format"_a, "directory"_a, "wanted"_a = nb::none());
   m.def("recover_pass", &recover, "path"_a);
+  m.def("rank_directory_name", &rank_directory_name, "rank"_a, "pid"_a);
 }
 
 }  // namespace ttap::python

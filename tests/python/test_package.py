@@ -3,6 +3,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import tensortap
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,3 +32,11 @@ def test_the_library_says_why_it_reads_no_gpu():
     from tensortap import _core
 
     assert _core.cuda_available() == (_core.cuda_reason() == "")
+
+
+@pytest.mark.parametrize("package", [tensortap, tensortap.quant], ids=lambda package: package.__name__)
+def test_every_public_name_is_there_and_is_listed(package):
+    assert [name for name in package.__all__ if not hasattr(package, name)] == []
+    assert dir(package) == sorted(package.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'recrod'"):
+        package.recrod  # noqa: B018

@@ -33,3 +33,7 @@ else:
     )
 
 __all__ = ["ConfigError", "Dump", "Group", "groups_of", "groups_of_module", "record"]
+
+
+def __dir__() -> list[str]:
+    return __all__  # also what was not asked for yet

@@ -6,13 +6,14 @@
 #include <string>
 #include <string_view>
 
+#include "ttap/api.h"
 #include "ttap/run.h"
 
 // The names inside a run directory.
 namespace ttap {
 
-std::string rank_directory_name(uint32_t rank, int64_t pid);  // rank0_pid7
-std::string pass_stem(uint32_t number);                       // pass00003
+TTAP_API std::string rank_directory_name(uint32_t rank, int64_t pid);  // rank0_pid7
+std::string pass_stem(uint32_t number);                                // pass00003
 // worldsize8_global_rank3: of graphs that are recorded as .npy. Where another process is at work there, with its pid:
 // worldsize8_global_rank3_pid7.
 std::string graph_rank_directory_name(uint32_t world_size, uint32_t rank, std::optional<int64_t> pid = {});
