@@ -164,13 +164,13 @@ std::string large(Bench& bench) {
       for (uint64_t size : {256 * kMiB, 1024 * kMiB}) {
         const double ours = bench.fingerprint(dtype, size);
         const double plain = bench.plain(size);
-        std::printf("%-10s %9llu %-10s %16.0f %16.0f %6.3f\n", std::string(name(dtype)).c_str(),
+        std::printf("%-10s %9llu %-10s %16.0f %16.0f %6.3f\n", std::string(dtype_name(dtype)).c_str(),
                     static_cast<unsigned long long>(size / kMiB), half_zeros ? "half zeros" : "normal",
                     static_cast<double>(size) / ours / 1000, static_cast<double>(size) / plain / 1000, plain / ours);
         if (half_zeros || size != 1024 * kMiB) continue;
         char ratio[32];
         std::snprintf(ratio, sizeof ratio, " %.3f", plain / ours);
-        summary += " " + std::string(name(dtype)) + ratio;
+        summary += " " + std::string(dtype_name(dtype)) + ratio;
       }
     }
   return summary;
@@ -184,7 +184,7 @@ void small(Bench& bench) {
   std::printf("%-34s %10.2f\n", "an empty kernel", empty);
   for (DType dtype : {DType::kBF16, DType::kF32, DType::kU8, DType::kI32, DType::kF64, DType::kI64}) {
     fill_dtype(dtype, bench.pool, bench.pool_bytes, false);
-    const std::string of = std::string(name(dtype)) + ", ";
+    const std::string of = std::string(dtype_name(dtype)) + ", ";
     for (uint64_t size : {uint64_t{4096}, 64 * kMiB / 1024, kMiB / 4, kMiB, 4 * kMiB, 16 * kMiB, 64 * kMiB})
       std::printf("%-34s %10.2f\n", (of + std::to_string(size / 1024) + " KiB").c_str(),
                   bench.fingerprint(dtype, size, 1, 200));

@@ -113,12 +113,12 @@ void transposed(benchmark::State& state) {
 
 void add_all() {
   for (DType dtype : kAllDTypes) {
-    const std::string base = std::string(name(dtype));
+    const std::string base = std::string(dtype_name(dtype));
     benchmark::RegisterBenchmark(("large/" + base).c_str(), large, dtype, FingerprintOptions{})
         ->Unit(benchmark::kMillisecond);
   }
   for (DType dtype : {DType::kBF16, DType::kF32, DType::kF64, DType::kF8E4M3FN}) {
-    const std::string base = std::string(name(dtype));
+    const std::string base = std::string(dtype_name(dtype));
     if (simd_path_name(SimdPath::kAvx2) == "avx2")
       benchmark::RegisterBenchmark(("avx2/" + base).c_str(), large, dtype, FingerprintOptions{1, SimdPath::kAvx2})
           ->Unit(benchmark::kMillisecond);

@@ -83,7 +83,7 @@ void add_all() {
   const std::vector<int64_t> matrix = {kPairs / 4096, 4096};
   for (DType dtype :
        {DType::kF32, DType::kBF16, DType::kF16, DType::kF64, DType::kF8E4M3FN, DType::kI64, DType::kI32}) {
-    const std::string base(name(dtype));
+    const std::string base(dtype_name(dtype));
     add("same/" + base, dtype, dtype, Apart::kSame, matrix);
     add("close/" + base, dtype, dtype, Apart::kClose, matrix);
     add("far/" + base, dtype, dtype, Apart::kFar, matrix);

@@ -173,7 +173,7 @@ void bench_fingerprint() {
           std::memcpy(target.data(), data.data(), kBytes);
           sink = static_cast<uint64_t>(target[kBytes / 2]);
         });
-    print(fmt::format("fingerprint {}", name(dtype)), pair.ours, pair.peer, kBytes);
+    print(fmt::format("fingerprint {}", dtype_name(dtype)), pair.ours, pair.peer, kBytes);
   }
 }
 

@@ -45,14 +45,6 @@ struct Arguments {
   bool keys_only = false;
 };
 
-Error as_unwritable(Error error, const std::string& path) {
-  if (error.code != ErrorCode::kUnsupported) {
-    error.path = path;
-    error.hint = kWritable;
-  }
-  return error;
-}
-
 Result<ExitCode> run_diff(Arguments& arguments, Output& out) {
   TTAP_ASSIGN(const FailOn fail_on, FailOn::parse(arguments.fail_on));
   arguments.diff.structure = !arguments.keys_only;

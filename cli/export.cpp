@@ -2,9 +2,9 @@
 
 #include "cli/arguments/command.h"
 #include "cli/arguments/command_line.h"
-#include "cli/messages/describe.h"
 #include "cli/messages/error_text.h"
 #include "cli/messages/progress.h"
+#include "report/run/describe.h"
 #include "report/text/text.h"
 #include "store/sources/run_layout.h"
 

@@ -4,10 +4,10 @@
 
 #include "cli/arguments/command.h"
 #include "cli/arguments/command_line.h"
-#include "cli/messages/describe.h"
 #include "cli/messages/error_text.h"
 #include "cli/model_file.h"
 #include "report/log/log_json.h"
+#include "report/run/describe.h"
 #include "report/text/output_file.h"
 
 namespace ttap::cli {

@@ -2,9 +2,9 @@
 
 #include "cli/arguments/command.h"
 #include "cli/arguments/command_line.h"
-#include "cli/messages/describe.h"
 #include "cli/messages/error_text.h"
 #include "cli/messages/progress.h"
+#include "report/run/describe.h"
 #include "report/text/text.h"
 #include "store/segment/segment_writer.h"
 
@@ -21,6 +21,9 @@ Examples:
   ttap recover out/run
   ttap recover out/run/rank0_pid7/pass00003.ttap.incomplete)";
 
+struct Arguments : SelectionOptions {
+  bool force = false;
+};
 struct Failed {
   std::string path;
   Error error;
@@ -31,7 +34,7 @@ struct Outcome {
   std::vector<Failed> failed;
 };
 
-Outcome recover_all(const Selection& selection) {
+Outcome recover_all(const Selection& selection, bool force) {
   Outcome outcome;
   Progress progress("recovering", selection.passes.size());
   for (const SelectedPass& selected : selection.passes) {
@@ -40,7 +43,7 @@ Outcome recover_all(const Selection& selection) {
     if (!path.ends_with(kIncompleteSuffix)) continue;
     if (const auto pass = Pass::open(path); pass.ok() && pass->info().being_written) {
       outcome.still_written.push_back(path);
-    } else if (auto recovered = recover_pass(path); recovered.ok()) {
+    } else if (auto recovered = recover_pass(path, force); recovered.ok()) {
       outcome.recovered.emplace_back(path, std::move(recovered).value());
     } else {
       outcome.failed.push_back({path, std::move(recovered).error()});
@@ -86,15 +89,17 @@ void print_json(const Outcome& outcome, const std::string& path, Output& out) {
 }  // namespace
 
 void add_recover(CommandLine& line, Command& command) {
-  auto options = std::make_shared<SelectionOptions>();
+  auto options = std::make_shared<Arguments>();
   Verb verb = line.add_verb("recover", "Makes finished files of what a killed process left");
   add_run_argument(verb, *options);
   add_pass_and_rank(verb, *options);
+  verb.add_flag("--force", options->force,
+                "Also where it cannot be told whether a process still writes: on a file system without locks");
   verb.footer(kHelp);
   verb.callback([options, &command] {
     command = {"recover", options.get(), [options](Output& out) -> Result<ExitCode> {
                  TTAP_ASSIGN(const Selection selection, select_passes(*options));
-                 const Outcome outcome = recover_all(selection);
+                 const Outcome outcome = recover_all(selection, options->force);
                  options->json ? print_json(outcome, selection.run->path.string(), out) : print_text(outcome, out);
                  out.flush();
                  for (const Failed& failed : outcome.failed) print_error("recover", failed.error);

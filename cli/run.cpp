@@ -8,11 +8,11 @@
 
 #include "cli/arguments/command.h"
 #include "cli/arguments/command_line.h"
-#include "cli/messages/describe.h"
 #include "cli/messages/error_text.h"
 #include "cli/run/child_process.h"
 #include "cli/run/environment.h"
 #include "cli/run/report.h"
+#include "report/run/describe.h"
 #include "report/text/text.h"
 #include "store/files/posix_file.h"
 

@@ -118,7 +118,7 @@ void decode_all(const QuantGroup& group) {
     TTAP_CHECK(std::memcmp(a.data(), b.data(), columns * sizeof(float)) == 0);
   }
   if (const auto encoded = encode({values.data(), DType::kF32, group.shape, {}}, group.format); encoded.ok())
-    TTAP_CHECK(check(encoded->group()).ok());
+    TTAP_CHECK(validate(encoded->group()).ok());
 }
 
 void decode_group(Input& input) {
@@ -146,7 +146,7 @@ void decode_group(Input& input) {
   group.scale = scale->view();
   group.global = global->view();
   group.zero_point = zeros->view();
-  if (check(group).ok()) decode_all(group);
+  if (validate(group).ok()) decode_all(group);
 }
 
 void read_description(std::string_view text) {
@@ -160,7 +160,7 @@ void read_description(std::string_view text) {
 }  // namespace ttap
 
 // The description of a quantized tensor, or a group of any shapes and bytes: the first byte says which. Neither may
-// crash who reads it, and what check() finds sound must decode.
+// crash who reads it, and what validate() finds sound must decode.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   ttap::Input input(data + 1, size - 1);

@@ -57,7 +57,7 @@ inline std::vector<std::byte> sample_bytes(DType dtype, size_t elements, uint64_
 }
 
 inline SampleTensor sample_tensor(DType dtype, const SampleLayout& layout) {
-  return {std::string(name(dtype)) + "." + layout.name,
+  return {std::string(dtype_name(dtype)) + "." + layout.name,
           dtype,
           layout.shape,
           layout.strides,

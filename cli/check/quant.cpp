@@ -114,13 +114,6 @@ Status write_quant_page(const QuantReport& report, const std::string& path) {
   return write_page(json, fmt::format("ttap check {} --quant", report.path), path);
 }
 
-Error as_unwritable(Error error, const std::string& path) {
-  if (error.code == ErrorCode::kUnsupported) return error;
-  error.path = path;
-  error.hint = kWritable;
-  return error;
-}
-
 }  // namespace
 
 uint64_t QuantReport::suffering() const {

@@ -7,7 +7,8 @@
 
 #include "analyze/check/quant_check.h"
 #include "analyze/compare/quant_picture.h"
-#include "cli/check/report.h"
+#include "cli/arguments/command.h"
+#include "report/check/check_report.h"
 
 // `ttap check --quant`: which tensors would suffer in which format.
 namespace ttap::cli {

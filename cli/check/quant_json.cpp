@@ -3,7 +3,7 @@
 #include <span>
 
 #include "cli/check/quant.h"
-#include "cli/messages/describe.h"
+#include "report/run/describe.h"
 #include "report/tensor/quant_picture_report.h"
 #include "report/tensor/quant_words.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "cli/coverage/file.h"
-#include "cli/messages/describe.h"
 #include "cli/messages/error_text.h"
+#include "report/run/describe.h"
 #include "report/text/table.h"
 #include "report/text/text.h"
 

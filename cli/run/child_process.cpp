@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,9 +43,58 @@ sigset_t heard_signals() {
 
 bool has_terminal() { return FileDescriptor::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC).ok(); }
 
+// A process that does nothing but stay in our process group and keep the signals that it gets: a signal that it has got
+// too was sent to the whole group (scancel, systemd, `kill -- -PGID`), so the program has it already.
+class GroupWitness {
+ public:
+  GroupWitness() {
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends_.data()) != 0) return;
+    const pid_t parent = ::getpid();
+    pid_ = ::fork();
+    if (pid_ == 0) watch(ends_[1], parent);
+    (void)::close(ends_[1]);
+  }
+  ~GroupWitness() {
+    if (pid_ < 0) return;
+    (void)::close(ends_[0]);
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+  GroupWitness(const GroupWitness&) = delete;
+  GroupWitness& operator=(const GroupWitness&) = delete;
+
+  bool has_got(int signal) const {
+    constexpr int kPatienceMs = 200;  // it may have been stopped
+    pollfd answers{ends_[0], POLLIN, 0};
+    int answer = 0;
+    return pid_ > 0 && ::send(ends_[0], &signal, sizeof signal, MSG_NOSIGNAL) == sizeof signal &&
+           ::poll(&answers, 1, kPatienceMs) == 1 && ::recv(ends_[0], &answer, sizeof answer, 0) == sizeof answer &&
+           answer == signal;
+  }
+
+ private:
+  // In the new process, in which all of these signals are blocked: they wait to be asked for.
+  [[noreturn]] static void watch(int end, pid_t parent) {
+    (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (int other = 0; other < 1024; ++other)  // whoever reads our output waits until all that hold it have ended
+      if (other != end) (void)::close(other);
+    int signal = 0;
+    while (::getppid() == parent && ::recv(end, &signal, sizeof signal, 0) == sizeof signal) {
+      const sigset_t asked = set_of({signal});
+      const timespec now{};
+      const int got = ::sigtimedwait(&asked, nullptr, &now) == signal ? signal : 0;
+      (void)::send(end, &got, sizeof got, MSG_NOSIGNAL);
+    }
+    ::_exit(0);
+  }
+
+  pid_t pid_ = -1;
+  std::array<int, 2> ends_{};
+};
+
 class Child {
  public:
-  explicit Child(pid_t pid) : pid_(pid) {}
+  Child(pid_t pid, const GroupWitness& witness) : pid_(pid), witness_(witness) {}
 
   ProgramEnd wait() {
     const sigset_t heard = heard_signals();
@@ -54,7 +105,8 @@ class Child {
         if (const auto end = look()) return *end;
       } else if (signal > 0) {
         if (signal == SIGTSTP) suspended_ = true;
-        if (is_to_be_passed_on(info)) (void)::kill(pid_, signal);
+        const bool to_group = witness_.has_got(signal) && ::getpgid(pid_) == ::getpgrp();
+        if (!to_group && is_to_be_passed_on(info)) (void)::kill(pid_, signal);
       }
     }
   }
@@ -88,6 +140,7 @@ class Child {
   }
 
   pid_t pid_;
+  const GroupWitness& witness_;
   bool suspended_ = false;  // a SIGTSTP has come since the program was last stopped
 };
 
@@ -130,6 +183,7 @@ Result<ProgramEnd> run_program(const Program& program) {
   sigset_t given_mask;
   (void)::sigprocmask(SIG_BLOCK, &heard, &given_mask);
 
+  const GroupWitness witness;
   const pid_t pid = ::fork();
   if (pid == 0) become(program, environment.data(), given_sigchld, given_mask, report[1]);
   const int fork_error = errno;
@@ -144,7 +198,7 @@ Result<ProgramEnd> run_program(const Program& program) {
   do got = ::read(report[0], &exec_error, sizeof exec_error);
   while (got < 0 && errno == EINTR);
   (void)::close(report[0]);
-  ProgramEnd end = Child(pid).wait();
+  ProgramEnd end = Child(pid, witness).wait();
   if (got == sizeof exec_error) end.exec_error = exec_error;
   return end;
 }

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 
-#include "cli/arguments/number_set.h"
+#include "core/byte_size.h"
+#include "core/number_set.h"
 #include "core/pattern.h"
+#include "core/utf8.h"
 #include "report/text/json_reader.h"
-#include "report/text/utf8.h"
 #include "ttap/record.h"
 
 namespace ttap::cli {
@@ -29,11 +29,7 @@ Error bad_value(std::string_view option, std::string_view value, std::string hin
 }
 
 Status check_pattern(std::string_view option, const std::string& pattern) {
-  for (std::string_view rest = pattern; !rest.empty();) {
-    const Utf8Character c = decode_utf8(rest);
-    if (!c.valid) return bad_value(option, pattern, "write the pattern in UTF-8");
-    rest.remove_prefix(c.bytes);
-  }
+  if (!is_utf8(pattern)) return bad_value(option, pattern, "write the pattern in UTF-8");
   if (const auto compiled = Pattern::compile(pattern); !compiled.ok())
     return Error{.code = ErrorCode::kInvalidArgument,
                  .message = fmt::format("{}: {}", option, compiled.error().message),
@@ -105,15 +101,9 @@ Status check_roles(const std::string& text) {
 }
 
 Status check_size(std::string_view option, std::string_view text, uint64_t least) {
-  constexpr std::string_view kUnits = "KMGT";
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
-  const size_t which = unit.empty() ? 0 : kUnits.find(static_cast<char>(unit[0] & ~0x20));
-  const unsigned shift = unit.empty() ? 0 : static_cast<unsigned>(10 * (which + 1));
-  if (error != std::errc{} || unit.size() > 1 || which == std::string_view::npos || number > (UINT64_MAX >> shift))
-    return bad_value(option, text, "give a number of bytes, or one with K, M, G or T: 256M");
-  if (number << shift < least) return bad_value(option, text, fmt::format("give {}K at least", least / 1024));
+  const auto size = parse_byte_size(text);
+  if (!size) return bad_value(option, text, "give a number of bytes, or one with K, M, G or T: 256M");
+  if (*size < least) return bad_value(option, text, fmt::format("give {}K at least", least / 1024));
   return {};
 }
 
@@ -217,8 +207,11 @@ std::vector<std::string> environment_with(const fs::path& directory, const fs::p
     const bool is_in_front = path == python_path || path.starts_with(python_path + ":");  // a run within a run
     python_path = is_in_front ? std::string(path) : fmt::format("{}:{}", python_path, path);
   }
-  std::vector<Variable> all = {
-      {"TTAP_DIR", directory.string()}, {"TTAP_RUN", "1"}, {"TTAP_REPORT", "0"}, {"PYTHONPATH", python_path}};
+  std::vector<Variable> all = {{"TTAP_DIR", directory.string()},
+                               {"TTAP_OVERRIDE", "1"},
+                               {"TTAP_RUN", "1"},
+                               {"TTAP_REPORT", "0"},
+                               {"PYTHONPATH", python_path}};
   all.insert(all.end(), variables.begin(), variables.end());
 
   std::vector<std::string> environment;

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "cli/coverage/file.h"
-#include "cli/messages/describe.h"
 #include "cli/messages/progress.h"
 #include "cli/run/child_process.h"
+#include "report/run/describe.h"
 #include "report/text/text.h"
 
 namespace ttap::cli {

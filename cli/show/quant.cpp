@@ -45,7 +45,7 @@ Status add_what_if(TensorReport& report, const ShowQuantOptions& options, const 
   }
   if (!is_real(view.dtype))
     return Error{.code = ErrorCode::kInvalidArgument,
-                 .message = fmt::format("--quant: a tensor of {} is not quantized", name(view.dtype)),
+                 .message = fmt::format("--quant: a tensor of {} is not quantized", dtype_name(view.dtype)),
                  .hint = "f16, bf16, f32 and f64 are"};
   TTAP_ASSIGN(report.quant, quant_picture(view, *format, picture_options(report, worst)));
   report.what_if = true;

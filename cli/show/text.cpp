@@ -6,10 +6,11 @@
 #include <array>
 #include <cmath>
 
-#include "cli/arguments/number_set.h"
-#include "cli/messages/describe.h"
+#include "core/number_set.h"
+#include "report/run/describe.h"
 #include "report/tensor/quant_picture_report.h"
 #include "report/text/bar.h"
+#include "report/text/table.h"
 #include "report/text/text.h"
 #include "ttap/group.h"
 
@@ -25,25 +26,20 @@ void heading(Output& out, std::string_view title, std::string_view detail = {}) 
   out.write("\n");
 }
 
-void fact(Output& out, std::string_view name, std::string_view text, Style style = Style::kPlain) {
-  out.write(Style::kDim, fmt::format("  {:<9} ", name));
-  out.write(style, text);
-  out.write("\n");
-}
-
 void draw_event(const TensorReport& report, Output& out) {
   const uint32_t number = report.tensor.event;
   if (number >= report.pass.event_count()) return;
   const EventRecord event = report.pass.event(number);
-  fact(out, "event",
-       fmt::format("{} {}, call {}, thread {}, {} into the pass", printable(event.kind),
-                   event.name.empty() ? "(lost)" : printable(event.name), event.call, event.thread,
-                   duration_text(event.time_ns)));
-  if (const std::string parents = parents_text(report.pass, number); !parents.empty()) fact(out, "inside", parents);
+  write_fact(out, 9, "event",
+             fmt::format("{} {}, call {}, thread {}, {} into the pass", printable(event.kind),
+                         event.name.empty() ? "(lost)" : printable(event.name), event.call, event.thread,
+                         duration_text(event.time_ns)));
+  if (const std::string parents = parents_text(report.pass, number); !parents.empty())
+    write_fact(out, 9, "inside", parents);
   std::string_view rest = event.stack;
   for (std::string_view name = "stack"; !rest.empty(); name = "") {
     const size_t end = std::min(rest.find('\n'), rest.size());
-    fact(out, name, printable(rest.substr(0, end)));
+    write_fact(out, 9, name, printable(rest.substr(0, end)));
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
 }
@@ -59,23 +55,25 @@ void draw_facts(const TensorReport& report, Output& out) {
   const PassInfo& info = report.pass.info();
   out.write(Style::kBold, key_text(tensor));
   out.write("\n");
-  fact(out, "pass", fmt::format("{} of {}, {}", info.number, rank_text(*report.selected.rank), ending_text(info)));
-  fact(out, "file", printable(info.path.string()));
+  write_fact(out, 9, "pass",
+             fmt::format("{} of {}, {}", info.number, rank_text(*report.selected.rank), ending_text(info)));
+  write_fact(out, 9, "file", printable(info.path.string()));
   const bool widened = tensor.true_dtype && *tensor.true_dtype != tensor.dtype;
-  fact(out, "dtype",
-       fmt::format("{}{}", dtype_text(tensor), widened ? fmt::format(", stored as {}", name(tensor.dtype)) : ""));
-  if (!tensor.group.empty()) fact(out, "quantized", quantized_text(report));
-  fact(out, "shape", fmt::format("{}, {}", shape_text(tensor.shape), bytes_text(tensor.byte_count)));
+  write_fact(
+      out, 9, "dtype",
+      fmt::format("{}{}", dtype_text(tensor), widened ? fmt::format(", stored as {}", dtype_name(tensor.dtype)) : ""));
+  if (!tensor.group.empty()) write_fact(out, 9, "quantized", quantized_text(report));
+  write_fact(out, 9, "shape", fmt::format("{}, {}", shape_text(tensor.shape), bytes_text(tensor.byte_count)));
   if (!tensor.strides.empty() && !std::ranges::equal(tensor.strides, contiguous_strides(tensor.shape)))
-    fact(out, "strides", fmt::format("{} as captured", shape_text(tensor.strides)));
-  fact(out, "device", printable(tensor.device));
-  fact(out, "level", to_string(tensor.level));
+    write_fact(out, 9, "strides", fmt::format("{} as captured", shape_text(tensor.strides)));
+  write_fact(out, 9, "device", printable(tensor.device));
+  write_fact(out, 9, "level", to_string(tensor.level));
   draw_event(report, out);
-  if (tensor.has_fingerprint) fact(out, "hash", to_string(tensor.fingerprint.hash));
+  if (tensor.has_fingerprint) write_fact(out, 9, "hash", to_string(tensor.fingerprint.hash));
   if (!report.also_in.empty() || report.not_looked_at > 0) {
     std::string text = report.also_in.empty() ? "no other pass" : fmt::format("pass {}", ranges_text(report.also_in));
     if (report.not_looked_at > 0) text += fmt::format("; {} more not looked at", report.not_looked_at);
-    fact(out, "also in", fmt::format("{} (choose with --pass)", text));
+    write_fact(out, 9, "also in", fmt::format("{} (choose with --pass)", text));
   }
 }
 

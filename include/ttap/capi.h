@@ -47,17 +47,27 @@ typedef enum ttap_dtype {
 
 typedef enum ttap_level { TTAP_LEVEL_META = 0, TTAP_LEVEL_FINGERPRINT = 1, TTAP_LEVEL_FULL = 2 } ttap_level;
 
+/* Names in which the pattern is found are recorded at this level. */
+typedef struct ttap_level_rule {
+  const char* pattern;
+  int32_t level; /* a ttap_level */
+} ttap_level_rule;
+
+/* Members are only ever added at the end: a program built against an older header has a smaller struct_size, and the
+ * members that it does not know have their defaults. */
 typedef struct ttap_options {
   size_t struct_size;        /* sizeof(ttap_options); set by ttap_options_init() */
   const char* directory;     /* of the run; NULL: only TTAP_DIR can switch recording on */
   int64_t rank;              /* -1: from the environment */
   const char* const* filter; /* patterns; NULL: every name */
   size_t filter_count;
-  int32_t level;             /* a ttap_level */
-  uint64_t staging_bytes;    /* 0: the default */
-  int drop_when_full;        /* 0: wait */
-  uint64_t quota_bytes;      /* 0: no limit */
-  const char* metadata_json; /* NULL, or an object */
+  int32_t level;                      /* a ttap_level */
+  uint64_t staging_bytes;             /* 0: the default */
+  int drop_when_full;                 /* 0: wait */
+  uint64_t quota_bytes;               /* 0: no limit */
+  const char* metadata_json;          /* NULL, or an object */
+  const ttap_level_rule* level_rules; /* the first that matches a name overrides `level` */
+  size_t level_rule_count;
 } ttap_options;
 
 typedef struct ttap_tensor {
@@ -73,9 +83,14 @@ TTAP_CAPI const char* ttap_version(void);
 /* What went wrong in this thread's last call that returned non-zero. */
 TTAP_CAPI const char* ttap_last_error(void);
 
-TTAP_CAPI void ttap_options_init(ttap_options* options);
+#define ttap_options_init(options) ttap_options_init_sized(options, sizeof(ttap_options))
+TTAP_CAPI void ttap_options_init_sized(ttap_options* options, size_t struct_size);
 
-/* The environment (TTAP_*) is laid over `options`. With no directory from either, *recorder is NULL and the result 0:
+/* "meta", "fingerprint" or "full" as a ttap_level; -1 for another word. */
+TTAP_CAPI int32_t ttap_level_from_name(const char* name);
+
+/* What `options` leaves at its default is taken from the environment (TTAP_*); with TTAP_OVERRIDE=1 the environment
+ * comes before `options`. With no directory from either, *recorder is NULL and the result 0:
  * recording is off. */
 TTAP_CAPI int ttap_recorder_create(const ttap_options* options, ttap_recorder** recorder);
 
@@ -89,6 +104,11 @@ TTAP_CAPI int ttap_wants(ttap_recorder* recorder, const char* name);
  * program may ignore it, the run's coverage counts it (unless the arguments themselves made no sense). */
 TTAP_CAPI int ttap_capture(ttap_recorder* recorder, const char* name, const ttap_tensor* tensor, const char* role,
                            const char* path);
+
+/* The same for a tensor in the memory of a GPU, whose `data` is a device pointer. It is read in the order of `stream`
+ * (a cudaStream_t; NULL is the legacy default stream): nothing waits, and what is enqueued later changes nothing. */
+TTAP_CAPI int ttap_capture_gpu(ttap_recorder* recorder, const char* name, const ttap_tensor* tensor, const char* role,
+                               const char* path, int device, void* stream);
 
 TTAP_CAPI int ttap_flush(ttap_recorder* recorder);
 

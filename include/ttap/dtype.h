@@ -49,9 +49,9 @@ struct DTypeInfo {
   uint8_t values;  // real values in one element: 2 for complex and for packed f4, else 1
 };
 
-TTAP_API const DTypeInfo& info(DType dtype);
-inline std::string_view name(DType dtype) { return info(dtype).name; }
-inline size_t size_of(DType dtype) { return info(dtype).size; }
+TTAP_API const DTypeInfo& dtype_info(DType dtype);
+inline std::string_view dtype_name(DType dtype) { return dtype_info(dtype).name; }
+inline size_t size_of(DType dtype) { return dtype_info(dtype).size; }
 
 // From its TensorTap name; nothing for an unknown one.
 TTAP_API std::optional<DType> dtype_from_name(std::string_view name);

@@ -61,7 +61,7 @@ struct FingerprintOptions {
   SimdPath path = SimdPath::kBest;
 };
 
-// The view must pass check().
+// The view must pass validate().
 TTAP_API Fingerprint fingerprint(const TensorView& view, const FingerprintOptions& options = {});
 
 // The path that `wanted` gives on this CPU, by name ("scalar", "avx2", "avx512", "neon").

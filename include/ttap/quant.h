@@ -124,7 +124,7 @@ struct QuantGroup {
 };
 
 // Whether shapes, dtypes and format fit together; what is missing or too small is named.
-TTAP_API Status check(const QuantGroup& group);
+TTAP_API Status validate(const QuantGroup& group);
 
 // The values of a group in C order of its shape, as `dtype`: f32, bf16, f16, or f64. Computed in f32 and rounded once
 // more for a narrower dtype; f64 computes in double. `target` has room for all of them. Whether they are the values

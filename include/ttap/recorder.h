@@ -71,19 +71,17 @@ struct RecorderOptions {
   bool strict = false;               // capture() throws instead of counting
   std::string metadata_json = "{}";  // an object about the program, kept in the run and in every pass
 
-  // `base` overlaid with TTAP_DIR, TTAP_LEVEL (a level, or a JSON object {pattern: level} in place of `level_rules`),
-  // TTAP_FILTER (a JSON list, or one pattern), TTAP_FORMAT (ttap, pt, safetensors, npy), TTAP_STAGING_BYTES,
-  // TTAP_DEVICE_STAGING_BYTES, TTAP_WHEN_FULL (block, drop), TTAP_WRITE (auto, direct, buffered), TTAP_QUOTA_BYTES,
-  // TTAP_STRICT (0, 1). Sizes take K, M, G, T (powers of 1024).
+  // `base` with variables of the environment in place of what has its default value: TTAP_DIR, TTAP_LEVEL (a level, or
+  // a JSON object {pattern: level} in place of `level_rules`), TTAP_FILTER (a JSON list, or one pattern), TTAP_FORMAT
+  // (ttap, pt, safetensors, npy), TTAP_STAGING_BYTES, TTAP_DEVICE_STAGING_BYTES, TTAP_WHEN_FULL (block, drop),
+  // TTAP_WRITE (auto, direct, buffered), TTAP_QUOTA_BYTES, TTAP_STRICT (0, 1). Sizes take K, M, G, T (powers of 1024).
+  // With TTAP_OVERRIDE=1, which `ttap run` sets, they replace what the program has chosen too.
   TTAP_API static Result<RecorderOptions> from_environment(RecorderOptions base);
 };
 
-namespace cuda {
-struct PendingResult;
-}
-class GraphPass;  // see Recorder::graph_pass()
+struct TensorOnGpu;
 class GraphPasses;
-inline constexpr uint32_t kNoTap = UINT32_MAX;
+class RecorderOpSink;
 
 // Where a tensor in the memory of a GPU was made. It is read in stream order: what is enqueued there after capture()
 // cannot change what is recorded, the memory may be given back in stream order as soon as capture() has returned, and
@@ -109,11 +107,8 @@ struct Place {
   // Its fingerprint, when the source has taken it already; read at level kFingerprint, where the data is then not.
   const Fingerprint* known = nullptr;
   std::optional<OnGpu> gpu = {};  // set: the tensor's data is there
-  // A fingerprint on its way from a GPU, which is awaited in the background, and then the recorder's: read at level
-  // kFingerprint, where the data is then not.
-  const cuda::PendingResult* later = nullptr;
-  // For a tensor of a captured graph that the source has tapped already: the tap's number (GraphPass).
-  uint32_t tap = kNoTap;
+  // For TensorTap's own sources: what they have begun with a tensor on a GPU, whose data is then not read here.
+  const TensorOnGpu* on_gpu = nullptr;
   // It is the same in most passes (a parameter): bytes that a segment of this recorder holds since a pass that has
   // ended well are not stored again, and the row says in which pass they are. Without effect when `deduplicate` is off.
   bool stable = false;
@@ -128,9 +123,10 @@ struct Event {
   uint32_t call = 0;
   uint32_t pass = 0;
   const void* name = nullptr;  // the recorder's; null when the filter rejects the name, or its pass is not open
+  uint64_t recorder = 0;       // whose it is, unique in the process: another one refuses it
   Level level = Level::kFull;  // of its tensors
   uint64_t start_ns = 0;       // on the recorder's clock
-  GraphPass* graph = nullptr;  // it was captured into this graph
+  uint64_t graph = 0;          // the CUDA graph that it was captured into; 0: none
 
   bool wanted() const { return name != nullptr; }
 };
@@ -145,9 +141,10 @@ struct EventInfo {
   // A call that is done again (activation checkpointing): numbered apart from the others, so its tensors need roles of
   // their own.
   bool again = false;
-  // The call happens while this graph is captured: its tensors have values when the graph is replayed. The event is in
-  // the pass as always, its tensors there at level kMeta, and both are in the pass that each replay makes.
-  GraphPass* graph = nullptr;
+  // What captured_graph() gave: the call happens while that graph is captured, and its tensors have values when it is
+  // replayed. The event is in the pass as always, its tensors there at level kMeta, and both are in the pass that each
+  // replay makes.
+  uint64_t graph = 0;
 };
 
 // The end of a call; see EventRecord.
@@ -234,10 +231,10 @@ class TTAP_API Recorder {
   // program: what cannot be recorded is counted, as an event.
   void end_event(const Event& event, const CallInfo& call);
 
-  // While a CUDA graph is captured on a stream: the taps of this recorder in that graph, each replay of which is a pass
-  // of its own, with the keys of the capture. kUnsupported when nothing is captured there.
-  Result<GraphPass*> graph_pass(int device, void* stream);
-  // The capture on this stream is about to end: the last node is added. Nothing when there are no taps in it.
+  // While a CUDA graph is captured on a stream: its number, for EventInfo::graph. Each replay of it is a pass of its
+  // own, with the keys of the capture. kUnsupported when nothing is captured there.
+  Result<uint64_t> captured_graph(int device, void* stream);
+  // The capture on this stream is about to end: the last node is added. Nothing when nothing was recorded in it.
   Status end_capture(void* stream);
 
   // A source saw a tensor that it cannot hand over (sparse, fake, …): counted as DropCounts::unsupported in the pass,
@@ -257,8 +254,8 @@ class TTAP_API Recorder {
 
  private:
   class Impl;
+  friend class RecorderOpSink;
   Recorder(std::unique_ptr<Impl> impl, std::unique_ptr<GraphPasses> graphs);
-  Status capture_in_graph(const Event& event, const TensorView& tensor, const Place& place);
   void raise_if_strict(const Status& status) const;
   std::unique_ptr<Impl> impl_;
   std::unique_ptr<GraphPasses> graphs_;

@@ -95,13 +95,14 @@ struct TTAP_API Run {
 };
 
 // Makes a finished file of what a dead process left: cuts the torn tail, adds the index, takes `.incomplete` off the
-// name. How the pass ended stays `incomplete`. Refuses while the process still writes.
+// name. How the pass ended stays `incomplete`. Refuses while the process still writes, and unless `force` where that
+// cannot be told, on a file system without locks.
 struct Recovered {
   std::filesystem::path path;
   uint64_t tensors = 0;
   uint64_t cut_bytes = 0;
 };
-TTAP_API Result<Recovered> recover_pass(const std::filesystem::path& path);
+TTAP_API Result<Recovered> recover_pass(const std::filesystem::path& path, bool force = false);
 
 // Writes a pass in another format as `directory/pass00003.pt`, `.safetensors`, or for kNpy a folder `pass00003`; a pass
 // of graphs for kNpy as folders `graph_{id}/{step}`, whose index.json holds everything else that is known of it.

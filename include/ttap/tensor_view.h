@@ -15,7 +15,7 @@ inline constexpr size_t kMaxDims = 64;
 
 // A tensor in somebody else's memory: nothing is owned, neither the bytes nor the shape. Strides count
 // elements and may be zero or negative (`data` is element [0, 0, …]); no strides means C order. A 0-d
-// tensor has an empty shape and one element. A view that came from outside must pass check() before use.
+// tensor has an empty shape and one element. A view that came from outside must pass validate() before use.
 struct TensorView {
   const void* data = nullptr;
   DType dtype = DType::kF32;
@@ -26,11 +26,11 @@ struct TensorView {
 };
 
 // Whether the view can be read at all: dimensions, overflow, null data, strides.
-TTAP_API Status check(const TensorView& view);
+TTAP_API Status validate(const TensorView& view);
 // The same without its data, which may be missing.
-TTAP_API Status check_layout(const TensorView& view);
+TTAP_API Status validate_layout(const TensorView& view);
 
-// Of a view that passed check().
+// Of a view that passed validate().
 TTAP_API uint64_t element_count(const TensorView& view);
 inline uint64_t byte_count(const TensorView& view) { return element_count(view) * size_of(view.dtype); }
 TTAP_API bool is_contiguous(const TensorView& view);

@@ -15,6 +15,7 @@ Importing the package does not import PyTorch; recording and loading do.
 from typing import TYPE_CHECKING
 
 from tensortap import literals, quant
+from tensortap.checking import Check, FirstNonfinite, NonfiniteTensor, Unjudged, check
 from tensortap.comparing import Diff, TensorDiff, diff
 from tensortap.converting import ExportedPass, RecoveredPass, export, recover
 from tensortap.lazy_import import importer
@@ -52,16 +53,19 @@ else:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Check",
     "Compare",
     "CompareFailed",
     "Diff",
     "EventRecord",
     "ExportedPass",
+    "FirstNonfinite",
     "FormatError",
     "GraphBackend",
     "GraphMismatch",
     "GraphSeen",
     "Mismatch",
+    "NonfiniteTensor",
     "Pass",
     "Passes",
     "Print",
@@ -77,9 +81,11 @@ __all__ = [
     "TensorRecord",
     "Tolerance",
     "Trace",
+    "Unjudged",
     "Use",
     "__version__",
     "capture_quantized",
+    "check",
     "diff",
     "drain_records",
     "export",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tensortap import _core
 from tensortap.html_table import ROWS_SHOWN, html_table
 from tensortap.literals import Cause, Evidence, MatchedBy, RunVerdict, Verdict
+from tensortap.session.filters import one_pattern
 from tensortap.typed_dicts import AxisError, CallOfTensor, Comparable, Measures, UsedTolerance, WorstElement
 
 
@@ -180,7 +181,7 @@ def diff(
     *,
     passes: str | None = None,
     ranks: str | None = None,
-    filter: str | Sequence[str] | None = None,
+    filter: str | Sequence[str] | Callable[[str], object] | None = None,
     map: str | os.PathLike[str] | Mapping[str, str] | None = None,
     shards: str | os.PathLike[str] | Mapping[str, str] | None = None,
     rtol: float | None = None,
@@ -200,8 +201,8 @@ def diff(
         A run, a rank, a pass, or one file of any format that can be read.
     passes, ranks : str, optional
         Which to compare: "3"; "3:0" for a's 3 with b's 0.
-    filter : str or sequence of str, optional
-        Only tensors in whose key this pattern, or one of them, is found.
+    filter : str, sequence of str or function, optional
+        Only tensors in whose key this pattern, or one of them, is found; or for whose key the function says so.
     map : path or mapping, optional
         Regexes and replacements that turn b's keys into a's.
     shards : path or mapping, optional
@@ -231,7 +232,8 @@ def diff(
                 _path(b, stack),
                 passes=passes or "",
                 ranks=ranks or "",
-                filter=_one_pattern(filter),
+                filter="" if callable(filter) else one_pattern(filter),
+                wanted=filter if callable(filter) else None,
                 map=_rules_file(map, stack),
                 shards=_rules_file(shards, stack),
                 noise="" if noise is None else _path(noise, stack),
@@ -248,12 +250,6 @@ def diff(
 
 def _errors(tensor: TensorDiff) -> tuple[object, object]:
     return ("", "") if tensor.measures is None else (tensor.max_abs, tensor.relative)
-
-
-def _one_pattern(filter: str | Sequence[str] | None) -> str:
-    if filter is None or isinstance(filter, str):
-        return filter or ""
-    return "|".join(f"(?:{pattern})" for pattern in filter)
 
 
 def _tolerance(value: str | Sequence[float]) -> str:

@@ -76,17 +76,18 @@ def export(
     return done
 
 
-def recover(run: str | os.PathLike[str]) -> list[RecoveredPass]:
+def recover(run: str | os.PathLike[str], *, force: bool = False) -> list[RecoveredPass]:
     """Finishes what a killed process left of a run, as `ttap recover` does: whatever was written before is readable.
 
-    Passes that a live process still writes are left alone.
+    Passes that a live process still writes are left alone. On a file system without locks that cannot be told: it is an
+    error there, unless `force` says that no process writes any more.
     """
     done = []
     for rank in open(run).ranks:
         for path in rank.passes.paths:
             if path.suffix != ".incomplete" or Pass(path).info["being_written"]:
                 continue
-            made, *counts = _core.recover_pass(os.fspath(path))
+            made, *counts = _core.recover_pass(os.fspath(path), force)
             done.append(RecoveredPass(path, Path(made), *counts))
     return done
 

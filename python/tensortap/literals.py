@@ -54,6 +54,10 @@ Cause = Literal["", "introduced", "inherited", "unknown"]
 Evidence = Literal["", "values", "hash", "statistics"]
 MatchedBy = Literal["", "key", "map", "structure", "op", "bits", "place"]
 
+# ---- where NaN and Inf come from ----
+
+Origin = Literal["made", "nan_from_inf", "came_in", "unknown", "uninitialised", "on_purpose"]
+
 # ---- quantized formats ----
 
 QuantElement = Literal[

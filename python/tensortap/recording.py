@@ -21,6 +21,7 @@ from tensortap.session.passes import PassTracker
 from tensortap.session.program import program_records
 from tensortap.session.session import Session
 from tensortap.session.writer import Writer, tell_of_forks
+from tensortap.torch_glue import op_extension
 from tensortap.torch_glue.cuda_graphs import CudaGraphs, OfRecording
 from tensortap.typed_dicts import QuantizedPieces
 
@@ -37,7 +38,7 @@ class Recording(Session):
     def __init__(
         self, models: Mapping[str, nn.Module] | None, options: Options, *, whole_program: bool = False
     ) -> None:
-        super().__init__(options)
+        super().__init__(options, op_extension.load().suppress_recording if options.ops else None)
         self._described: list[dict[str, Any]] = []
         self._finder: RootFinder | None = None
         self.ops: OpTap | None = None
@@ -82,7 +83,7 @@ class Recording(Session):
         if self._writer is not None and not self._closed:
             if self.ops is not None:
                 self.ops.launch_waiting()
-            self._writer.core.flush()
+            self._flush_writer()
 
     def close(self) -> None:
         """Takes the hooks off, ends the passes, writes the coverage report. Closing twice is no error."""
@@ -105,9 +106,9 @@ class Recording(Session):
 
     def capture_quantized(self, name: str, *, role: TensorRole = "out", **pieces: Unpack[QuantizedPieces]) -> None:
         """As tensortap.capture_quantized(), into this recording only."""
-        if self._closed or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or self._closed:
             return
-        self._source.guarded(capture_pieces, self._source, name, role, pieces)
+        self.guarded(capture_pieces, self._source, name, role, pieces)
 
     def __repr__(self) -> str:
         return f"<Recording into {self.options.directory}, {'on' if self.recording else 'off'}>"
@@ -122,7 +123,7 @@ class Recording(Session):
     def _watch_operators(self) -> None:
         if self.ops is not None and self._whole_program:
             tell_of_forks(self)
-            self.ops.watch(lambda: self._source.guarded(self.tracker.begin_early))
+            self.ops.watch(lambda: self.guarded(self.tracker.begin_early))
 
     def _writer_made(self, writer: Writer) -> None:
         if self.ops is not None:
@@ -175,31 +176,32 @@ def record(
     directory: str | os.PathLike[str] | None = None,
     *,
     filter: str | Sequence[str] | Callable[[str, nn.Module], bool] | None = None,
-    level: Level | Mapping[str, Level] = "full",
-    roles: str | Iterable[Role] = ("out",),
-    modules: Modules = "leaf",
-    ops: bool = False,
-    stacks: bool = False,
-    step: Step = "auto",
+    level: Level | Mapping[str, Level] | None = None,
+    roles: str | Iterable[Role] | None = None,
+    modules: Modules | None = None,
+    ops: bool | None = None,
+    stacks: bool | None = None,
+    step: Step | None = None,
     steps: str | int | Iterable[int] | None = None,
     ranks: str | int | Iterable[int] | None = None,
-    format: Format = "ttap",
+    format: Format | None = None,
     staging: int | str | None = None,
     device_staging: int | str | None = None,
     quota: int | str | None = None,
-    when_full: WhenFull = "block",
-    write: Write = "auto",
-    strict: bool = False,
-    deduplicate: bool = True,
-    sync: bool = False,
+    when_full: WhenFull | None = None,
+    write: Write | None = None,
+    strict: bool | None = None,
+    deduplicate: bool | None = None,
+    sync: bool | None = None,
     rows: int | torch.Tensor | None = None,
     padded: int | None = None,
-    report: bool = True,
+    report: bool | None = None,
 ) -> Recording:
     """Records what the modules of a model produce.
 
-    Every option can be given as an environment variable too (`TTAP_DIR`, `TTAP_FILTER`, `TTAP_LEVEL`, …), which then
-    outweighs what is passed here. Without a directory from either, nothing is recorded and nothing costs anything.
+    An option that is None is taken from its environment variable (`TTAP_DIR`, `TTAP_FILTER`, `TTAP_LEVEL`, …), else it
+    has its default. With `TTAP_OVERRIDE=1` the variables come before what is passed here. Without a directory from
+    either, nothing is recorded and nothing costs anything.
 
     Parameters
     ----------
@@ -209,29 +211,29 @@ def record(
     directory
         Where the run goes; made if missing. Each process writes into a directory of its own in it.
     filter
-        None for every module; a pattern, or several of which one must be found in a name; or a function of name and
+        Every module by default; a pattern, or several of which one must be found in a name; or a function of name and
         module.
     level
-        `full`, `fingerprint` (hash and statistics) or `meta`; or a level for each pattern, of which the first that is
-        found counts: `{"layers.0.": "full", ".*": "fingerprint"}`. A name that none is found in is kept in full.
+        `full` (default), `fingerprint` (hash and statistics) or `meta`; or a level for each pattern, of which the first
+        that is found counts: `{"layers.0.": "full", ".*": "fingerprint"}`. A name that none is found in is kept whole.
     roles
-        What of a call: `out`, `in`, `grad_out`, `grad_in`; `param`: the module's own parameters and buffers, in the
-        first pass and in every one before which they have changed.
+        What of a call: `out` (default), `in`, `grad_out`, `grad_in`; `param`: the module's own parameters and buffers,
+        in the first pass and in every one before which they have changed.
     modules
-        `leaf`: those without children. `all`: every one.
+        `leaf` (default): those without children. `all`: every one.
     ops
         Also every operator that PyTorch runs, forward and backward, beneath the modules: arguments, results, and who
         produced what. Filter and level count for their names too: `encoder.layer.0:aten::mm`.
     stacks
         The Python stack of every operator.
     step
-        `auto`: every outermost forward is one pass. `manual`: what is inside `with recording.step():`.
+        `auto` (default): every outermost forward is one pass. `manual`: what is inside `with recording.step():`.
     steps
         Which steps to record, counted from 0: `"0,3-5,10-"`.
     ranks
         Which ranks record.
     format
-        `ttap`, or as what to write each pass when it ends: `pt`, `safetensors`, `npy`.
+        `ttap` (default), or as what to write each pass when it ends: `pt`, `safetensors`, `npy`.
     staging
         Memory between the model and the disk: bytes, or text like `"256M"`. As much again is pinned when bytes of
         tensors on a GPU are kept.
@@ -241,21 +243,21 @@ def record(
     quota
         How much this process may write.
     when_full
-        What happens when the staging memory is full: `block` waits, `drop` goes on and counts.
+        What happens when the staging memory is full: `block` (default) waits, `drop` goes on and counts.
     write
         How large tensors get to the disk: `direct` goes round the page cache, which spares the processor; `buffered`
-        goes through it; `auto` goes round it as long as the disk is fast.
+        goes through it; `auto` (default) goes round it as long as the disk is fast.
     strict
         Raise what cannot be recorded into the model, instead of counting it.
     deduplicate
-        Store the same bytes once per pass.
+        Store the same bytes once per pass; on by default.
     sync
         Wait until each pass is on the disk before it gets its final name.
     rows, padded
         Of tensors whose first axis is `padded` long only `rows` are alive and recorded: a number, or a CUDA tensor of
         one integer that holds it when the GPU gets there.
     report
-        Print a short report to stderr at the end.
+        Print a short report to stderr at the end; on by default.
 
     Returns
     -------

@@ -30,6 +30,7 @@ from tensortap.tensors.live_rows import LiveRows, row_options
 from tensortap.torch_glue import op_extension
 from tensortap.torch_glue.compiling import Compiling
 from tensortap.torch_glue.cuda_graphs import CudaGraphs, OfTrace, free_device_memory, wait_for_devices
+from tensortap.torch_glue.program_errors import raise_if_of_program
 from tensortap.torch_glue.swapping import Swapping
 from tensortap.typed_dicts import Comparable, DiffOptions, TraceCounts
 
@@ -212,6 +213,7 @@ def _guarded_filter(wanted: Callable[[str], Any], level: int) -> Callable[[str],
         try:
             return level if wanted(name) else None
         except Exception as error:
+            raise_if_of_program(error)
             if not failed:
                 said = f"{type(error).__name__}: {error}; what it fails at is recorded"
                 print(f"tensortap: the filter failed at {name}: {said}", file=sys.stderr)

@@ -60,7 +60,8 @@ Result<bool> make_locked(const std::filesystem::path& directory, RankStart& star
                  .path = directory.string(),
                  .hint = "choose a directory this user may write to"};
   TTAP_ASSIGN(start.lock, FileDescriptor::open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  return lock_exclusively(start.lock.get(), LockWait::kNo, directory).ok();
+  const Status lock = lock_exclusively(start.lock.get(), LockWait::kNo, directory);
+  return lock.ok() || lock.error().code == ErrorCode::kUnsupported;
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdlib>
 
+#include "core/byte_size.h"
 #include "core/json.h"
 #include "ttap/recorder.h"
 
@@ -18,23 +18,6 @@ Error bad_value(std::string_view name, std::string_view text, std::string_view e
   return {.code = ErrorCode::kInvalidArgument,
           .message = fmt::format("{}='{}'", name, text),
           .hint = fmt::format("expected {}", expected)};
-}
-
-Result<uint64_t> parse_size(const char* name, std::string_view text) {
-  constexpr std::string_view kUnits = "KMGT";
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  unsigned shift = 0;
-  if (!unit.empty()) {
-    const size_t which = kUnits.find(static_cast<char>(unit[0] & ~0x20));
-    shift = which == std::string_view::npos ? 0 : static_cast<unsigned>(10 * (which + 1));
-    unit.remove_prefix(1);
-  }
-  const bool unit_ok = shift > 0 ? unit.empty() : end == text.data() + text.size();
-  if (error != std::errc{} || !unit_ok || number > (UINT64_MAX >> shift))
-    return bad_value(name, text, "a number of bytes, or one with K, M, G or T");
-  return number << shift;
 }
 
 // A JSON list of strings, a JSON string, or bare text: one pattern. Blank text selects nothing.
@@ -74,40 +57,52 @@ Status parse_level(std::string_view text, RecorderOptions& options) {
 }  // namespace
 
 Result<RecorderOptions> RecorderOptions::from_environment(RecorderOptions base) {
-  if (const char* text = variable("TTAP_DIR")) base.directory = text;
-  if (const char* text = variable("TTAP_LEVEL")) {
+  const char* override = variable("TTAP_OVERRIDE");
+  if (override != nullptr && override != std::string_view("0") && override != std::string_view("1"))
+    return bad_value("TTAP_OVERRIDE", override, "0 or 1");
+  const bool wins = override != nullptr && override == std::string_view("1");
+  const RecorderOptions plain;
+  // The text of a variable, unless the program has chosen something else than the default.
+  const auto text_for = [&](const char* name, auto RecorderOptions::*member) {
+    return wins || base.*member == plain.*member ? variable(name) : nullptr;
+  };
+  const auto read_size = [&](const char* name, uint64_t RecorderOptions::*member) -> Status {
+    const char* text = text_for(name, member);
+    if (text == nullptr) return {};
+    const auto size = parse_byte_size(text);
+    if (!size) return bad_value(name, text, "a number of bytes, or one with K, M, G or T");
+    base.*member = *size;
+    return {};
+  };
+
+  if (const char* text = text_for("TTAP_DIR", &RecorderOptions::directory)) base.directory = text;
+  if (const char* text = text_for("TTAP_LEVEL", &RecorderOptions::level); text && (wins || base.level_rules.empty())) {
     TTAP_TRY(parse_level(text, base));
   }
-  if (const char* text = variable("TTAP_FORMAT")) {
+  if (const char* text = text_for("TTAP_FORMAT", &RecorderOptions::format)) {
     const auto format = format_from_name(text);
     if (!format) return bad_value("TTAP_FORMAT", text, "ttap, pt, safetensors or npy");
     base.format = *format;
   }
   // A blank filter says something: record nothing.
-  if (const char* text = std::getenv("TTAP_FILTER")) {
+  if (const char* text = std::getenv("TTAP_FILTER"); text != nullptr && (wins || !base.filter)) {
     TTAP_ASSIGN(base.filter, parse_filter(text));
   }
-  if (const char* text = variable("TTAP_STAGING_BYTES")) {
-    TTAP_ASSIGN(base.staging_bytes, parse_size("TTAP_STAGING_BYTES", text));
-  }
-  if (const char* text = variable("TTAP_DEVICE_STAGING_BYTES")) {
-    TTAP_ASSIGN(base.device_staging_bytes, parse_size("TTAP_DEVICE_STAGING_BYTES", text));
-  }
-  if (const char* text = variable("TTAP_QUOTA_BYTES")) {
-    TTAP_ASSIGN(base.quota_bytes, parse_size("TTAP_QUOTA_BYTES", text));
-  }
-  if (const char* text = variable("TTAP_WHEN_FULL")) {
+  TTAP_TRY(read_size("TTAP_STAGING_BYTES", &RecorderOptions::staging_bytes));
+  TTAP_TRY(read_size("TTAP_DEVICE_STAGING_BYTES", &RecorderOptions::device_staging_bytes));
+  TTAP_TRY(read_size("TTAP_QUOTA_BYTES", &RecorderOptions::quota_bytes));
+  if (const char* text = text_for("TTAP_WHEN_FULL", &RecorderOptions::when_full)) {
     const std::string_view value = text;
     if (value != "block" && value != "drop") return bad_value("TTAP_WHEN_FULL", value, "block or drop");
     base.when_full = value == "drop" ? WhenFull::kDrop : WhenFull::kBlock;
   }
-  if (const char* text = variable("TTAP_WRITE")) {
+  if (const char* text = text_for("TTAP_WRITE", &RecorderOptions::write)) {
     const std::string_view value = text;
     if (value != "auto" && value != "direct" && value != "buffered")
       return bad_value("TTAP_WRITE", value, "auto, direct or buffered");
     base.write = value == "auto" ? WriteMode::kAuto : value == "direct" ? WriteMode::kDirect : WriteMode::kBuffered;
   }
-  if (const char* text = variable("TTAP_STRICT")) {
+  if (const char* text = text_for("TTAP_STRICT", &RecorderOptions::strict)) {
     const std::string_view value = text;
     if (value != "0" && value != "1") return bad_value("TTAP_STRICT", value, "0 or 1");
     base.strict = value == "1";

@@ -11,9 +11,18 @@
 #include <vector>
 
 #include "cuda/graph_memory.h"
+#include "cuda/result_pool.h"
 #include "ttap/recorder.h"
 
 namespace ttap {
+
+inline constexpr uint32_t kNoTap = UINT32_MAX;
+
+// What a source has begun with a tensor on a GPU before it hands it over. One of the two is set.
+struct TensorOnGpu {
+  cuda::PendingResult later = {};  // its fingerprint is on its way, and then the recorder's
+  uint32_t tap = kNoTap;           // it is tapped in the graph of its call (GraphPass): each replay has a fingerprint
+};
 
 // What a recorder tapped in one captured CUDA graph: the calls as they were captured, which every replay repeats with
 // other values. Filled by the threads that capture, under their recorder's lock for it; read by the one that takes

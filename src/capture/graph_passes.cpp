@@ -27,9 +27,12 @@ Result<GraphPass*> GraphPasses::of_capture(int device, cuda::Stream stream) {
   return pass.get();
 }
 
-bool GraphPasses::is_under_way(const GraphPass* pass) const {
+GraphPass* GraphPasses::under_way(uint64_t number) const {
+  if (number == 0) return nullptr;
   const std::lock_guard lock(mutex_);
-  return std::any_of(captures_.begin(), captures_.end(), [&](const auto& each) { return each.second.get() == pass; });
+  for (const auto& [key, pass] : captures_)
+    if (pass != nullptr && pass->number() == number) return pass.get();
+  return nullptr;
 }
 
 Status GraphPasses::end_capture(cuda::Stream stream) {

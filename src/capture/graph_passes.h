@@ -26,8 +26,8 @@ class GraphPasses {
 
   Result<GraphPass*> of_capture(int device, cuda::Stream stream);
   Status end_capture(cuda::Stream stream);
-  // Whether calls can still be captured into it; else it may be gone.
-  bool is_under_way(const GraphPass* pass) const;
+  // By its number, while calls can still be captured into it; then null.
+  GraphPass* under_way(uint64_t number) const;
 
   // Takes the replays that have come so far.
   void drain();

@@ -16,6 +16,11 @@ namespace {
 
 constexpr uint64_t kMinStaging = 64 << 10;
 
+uint64_t next_number() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
 // Helpers of whoever is in capture(). Beyond a few the memory is the limit.
 unsigned helper_count() { return std::clamp(std::thread::hardware_concurrency(), 1u, 4u) - 1; }
 
@@ -54,6 +59,7 @@ Recorder::Impl::Impl(const RecorderOptions& options, RankStart start, Filter fil
                      PassSink::Options sink)
     : rank_directory(start.directory),
       strict(options.strict),
+      id(next_number()),
       when_full_(options.when_full),
       staging_bytes_(options.staging_bytes),
       device_staging_bytes_(options.device_staging_bytes),
@@ -68,7 +74,7 @@ Recorder::Impl::Impl(const RecorderOptions& options, RankStart start, Filter fil
 
 Recorder::Impl::~Impl() {
   (void)close(Ending::kComplete);
-  keep_in_forked_child(directory_lock_.get());
+  if (directory_lock_.is_open()) keep_in_forked_child(directory_lock_.get());
 }
 
 Status Recorder::Impl::start_threads() {
@@ -81,6 +87,42 @@ Status Recorder::Impl::start_threads() {
     return Error{ErrorCode::kIo, fmt::format("cannot start the recorder's writer thread: {}", error.what())};
   }
   return {};
+}
+
+// The tensor has no value yet: it is tapped, and this pass has its shape.
+Status Recorder::Impl::capture_in_graph(GraphPass& graph, const Event& event, const TensorView& tensor,
+                                        const Place& place) {
+  if (!alive() || !event.wanted()) return {};
+  const Level level = level_at(place, event.level);
+  uint32_t tap = place.on_gpu != nullptr ? place.on_gpu->tap : kNoTap;
+  Level kept = tap == kNoTap ? Level::kMeta : level;
+  Status failed;
+  if (tap == kNoTap && level != Level::kMeta && place.gpu) {
+    Status sound = validate(tensor);
+    if (sound.ok()) {
+      const auto made = graph.tap(tensor, *place.gpu, level);
+      if (made.ok()) {
+        tap = made->place.number;
+        kept = made->level;
+      } else {
+        failed = made.error();
+      }
+    } else {
+      failed = std::move(sound);
+    }
+    if (!failed.ok()) (void)count_unsupported(name_of(event), failed.error().message, event.pass);
+  }
+  graph.add_tensor(event, tensor, place, kept, tap);
+  // A tensor of the host's is what it is now.
+  if (!place.gpu && tap == kNoTap) return capture(event, tensor, place);
+  const Place here{.role = place.role,
+                   .path = place.path,
+                   .device = place.device,
+                   .at_most = Level::kMeta,
+                   .value = place.value,
+                   .group = place.group};
+  Status status = capture(event, {nullptr, tensor.dtype, tensor.shape, tensor.strides}, here);
+  return failed.ok() ? status : failed;
 }
 
 // ---- the end ----
@@ -134,6 +176,9 @@ Status Recorder::Impl::close(Ending open_passes) {
   const Report last = report();
   const std::lock_guard source_lock(source_mutex_);
   const Status covered = write_coverage(rank_directory, last, source_json_);
+  // Whoever still holds the recorder, the directory is free for the next one.
+  keep_in_forked_child(directory_lock_.get());
+  directory_lock_ = {};
   if (close_status_.ok()) close_status_ = covered;
   return close_status_;
 }
@@ -221,69 +266,37 @@ Status Recorder::add_alias(std::string_view name, std::string_view alias) { retu
 
 Event Recorder::begin_event(const EventInfo& info) {
   Event event = impl_->begin_event(info);
-  if (info.graph != nullptr && event.wanted()) {
+  GraphPass* graph = event.wanted() ? graphs_->under_way(info.graph) : nullptr;
+  if (graph != nullptr) {
     event.graph = info.graph;
-    info.graph->add_event(info, event);
+    graph->add_event(info, event);
   }
   return event;
 }
 void Recorder::end_event(const Event& event, const CallInfo& call) {
   impl_->end_event(event, call);
-  if (event.graph != nullptr && graphs_->is_under_way(event.graph)) event.graph->end_event(event, call);
+  if (GraphPass* graph = graphs_->under_way(event.graph)) graph->end_event(event, call);
 }
 void Recorder::capture(const Event& event, const TensorView& tensor, const Place& place) {
   raise_if_strict(try_capture(event, tensor, place));
 }
 Status Recorder::try_capture(const Event& event, const TensorView& tensor, const Place& place) {
   // A gradient may come when the capture of its call is over.
-  const bool captured = event.graph != nullptr && graphs_->is_under_way(event.graph);
-  return captured ? capture_in_graph(event, tensor, place) : impl_->capture(event, tensor, place);
+  GraphPass* graph = graphs_->under_way(event.graph);
+  return graph != nullptr ? impl_->capture_in_graph(*graph, event, tensor, place)
+                          : impl_->capture(event, tensor, place);
 }
 
 // ---- graphs ----
 
-Result<GraphPass*> Recorder::graph_pass(int device, void* stream) {
+Result<uint64_t> Recorder::captured_graph(int device, void* stream) {
   if (!impl_->alive()) return Error{.code = ErrorCode::kInvalidArgument, .message = "the recorder is closed"};
-  return graphs_->of_capture(device, static_cast<cuda::Stream>(stream));
+  TTAP_ASSIGN(const GraphPass* graph, graphs_->of_capture(device, static_cast<cuda::Stream>(stream)));
+  return graph->number();
 }
 
 Status Recorder::end_capture(void* stream) {
   return impl_->alive() ? graphs_->end_capture(static_cast<cuda::Stream>(stream)) : Status{};
-}
-
-// The tensor has no value yet: it is tapped, and this pass has its shape.
-Status Recorder::capture_in_graph(const Event& event, const TensorView& tensor, const Place& place) {
-  if (!impl_->alive() || !event.wanted()) return {};
-  const Level level = level_at(place, event.level);
-  uint32_t tap = place.tap;
-  Level kept = tap == kNoTap ? Level::kMeta : level;
-  Status failed;
-  if (tap == kNoTap && level != Level::kMeta && place.gpu) {
-    Status sound = check(tensor);
-    if (sound.ok()) {
-      const auto made = event.graph->tap(tensor, *place.gpu, level);
-      if (made.ok()) {
-        tap = made->place.number;
-        kept = made->level;
-      } else {
-        failed = made.error();
-      }
-    } else {
-      failed = std::move(sound);
-    }
-    if (!failed.ok()) (void)impl_->count_unsupported(impl_->name_of(event), failed.error().message, event.pass);
-  }
-  event.graph->add_tensor(event, tensor, place, kept, tap);
-  // A tensor of the host's is what it is now.
-  if (!place.gpu && tap == kNoTap) return impl_->capture(event, tensor, place);
-  const Place here{.role = place.role,
-                   .path = place.path,
-                   .device = place.device,
-                   .at_most = Level::kMeta,
-                   .value = place.value,
-                   .group = place.group};
-  Status status = impl_->capture(event, {nullptr, tensor.dtype, tensor.shape, tensor.strides}, here);
-  return failed.ok() ? status : failed;
 }
 
 Status Recorder::count_unsupported(std::string_view name, std::string_view reason, std::optional<uint32_t> pass) {

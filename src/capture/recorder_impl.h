@@ -10,6 +10,7 @@
 
 #include "capture/copy_crew.h"
 #include "capture/coverage.h"
+#include "capture/graph_pass.h"
 #include "capture/name_table.h"
 #include "capture/open_passes.h"
 #include "capture/pass_sink.h"
@@ -20,7 +21,6 @@
 #include "core/function_ref.h"
 #include "core/logical_copy.h"
 #include "cuda/device_staging.h"
-#include "cuda/result_pool.h"
 #include "ttap/recorder.h"
 
 namespace ttap {
@@ -51,6 +51,8 @@ class Recorder::Impl {
   Status set_source_json(std::string json);
   Status capture(std::string_view name, const TensorView& tensor, const Place& place);
   Status capture(const Event& event, const TensorView& tensor, const Place& place);
+  // Of a call that is captured into a CUDA graph.
+  Status capture_in_graph(GraphPass& graph, const Event& event, const TensorView& tensor, const Place& place);
   Event begin_event(const EventInfo& info);
   void end_event(const Event& event, const CallInfo& call);
   Status flush();
@@ -61,6 +63,7 @@ class Recorder::Impl {
 
   const std::filesystem::path rank_directory;
   const bool strict;
+  const uint64_t id;  // unique in the process
   const unsigned forks_at_start_ = fork_count().load();
 
  private:
@@ -104,7 +107,8 @@ class Recorder::Impl {
   // A fingerprint that a source has handed over is ours, whatever becomes of its tensor.
   class Later {
    public:
-    explicit Later(const Place& place) : pending_(place.later != nullptr ? *place.later : cuda::PendingResult{}) {}
+    explicit Later(const Place& place)
+        : pending_(place.on_gpu != nullptr ? place.on_gpu->later : cuda::PendingResult{}) {}
     ~Later() {
       if (pending_) cuda::ResultPool::of_process().abandon(pending_);
     }

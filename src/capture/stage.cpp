@@ -43,6 +43,7 @@ Status Recorder::Impl::capture(const Event& event, const TensorView& tensor, con
   if (fork_count().load() != forks_at_start_) return {};
   Later later(place);
   if (!alive() || !event.wanted()) return {};
+  if (event.recorder != id) return Error{ErrorCode::kInvalidArgument, "the event is another recorder's"};
   return stage(*static_cast<NameEntry*>(const_cast<void*>(event.name)), &event, event.level, tensor, place, later);
 }
 
@@ -77,7 +78,7 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
   const WhichPass which = event == nullptr ? std::nullopt : std::optional(event->pass);
   level = level_at(place, level);
   const bool reads = level == Level::kFull || (level == Level::kFingerprint && place.known == nullptr && !later);
-  if (Status sound = reads ? check(tensor) : check_layout(tensor); !sound.ok())
+  if (Status sound = reads ? validate(tensor) : validate_layout(tensor); !sound.ok())
     return unsupported(which,
                        {.code = sound.error().code,
                         .message = fmt::format("'{}' cannot be recorded: {}", entry.name, sound.error().message)});
@@ -269,7 +270,7 @@ Event Recorder::Impl::begin_event(const EventInfo& info) {
                      .time_ns = 0,
                      .kind = {},
                      .stack = {}};
-  Event event{.name = &entry, .level = *level};
+  Event event{.name = &entry, .recorder = id, .level = *level};
   const auto number_call = [&](const OpenPasses::Found& found) {
     event.call = staged.call = found.pass->next_call(entry, info.again);
     event.pass = staged.head.pass = found.number;
@@ -298,7 +299,7 @@ Event Recorder::Impl::begin_event(const EventInfo& info) {
 }
 
 void Recorder::Impl::end_event(const Event& event, const CallInfo& call) {
-  if (!alive() || !event.wanted() || event.number == kNoEvent) return;
+  if (!alive() || !event.wanted() || event.number == kNoEvent || event.recorder != id) return;
   StagedCall staged{.head = {StagedKind::kCall, event.pass},
                     .event = event.number,
                     .forward = call.forward.pass == event.pass ? call.forward.number : kNoEvent,

@@ -22,7 +22,8 @@ struct Comparison {
   ElementBytes expected = {};
 };
 
-// Element by element, as difference_of() says. Both in the host's memory, of one dtype and shape, which passed check().
+// Element by element, as difference_of() says. Both in the host's memory, of one dtype and shape, which passed
+// validate().
 TTAP_API Comparison compare_tensors(const TensorView& actual, const TensorView& expected, const Tolerance& tolerance);
 
 }  // namespace ttap

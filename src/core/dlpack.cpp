@@ -66,7 +66,7 @@ Result<TensorView> view_of(const DLTensor& tensor) {
   view.dtype = *dtype;
   view.shape = {tensor.shape, ndim};
   if (tensor.strides != nullptr) view.strides = {tensor.strides, ndim};
-  TTAP_TRY(check(view));
+  TTAP_TRY(validate(view));
   return view;
 }
 

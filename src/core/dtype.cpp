@@ -34,14 +34,14 @@ static_assert(std::size(kInfos) == std::size(kAllDTypes) + 1);
 
 }  // namespace
 
-const DTypeInfo& info(DType dtype) {
+const DTypeInfo& dtype_info(DType dtype) {
   TTAP_CHECK(dtype_from_number(static_cast<uint8_t>(dtype)).has_value());
   return kInfos[static_cast<uint8_t>(dtype)];
 }
 
 std::optional<DType> dtype_from_name(std::string_view name) {
   for (DType dtype : kAllDTypes)
-    if (info(dtype).name == name) return dtype;
+    if (dtype_info(dtype).name == name) return dtype;
   return std::nullopt;
 }
 

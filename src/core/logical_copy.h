@@ -9,7 +9,7 @@
 namespace ttap {
 
 // Reads any range of a tensor's logical elements, C order, whatever its strides. Made once per tensor; copy()
-// may then be called from several threads. The view must have passed check() and outlive this.
+// may then be called from several threads. The view must have passed validate() and outlive this.
 class TTAP_API LogicalCopy {
  public:
   explicit LogicalCopy(const TensorView& view);

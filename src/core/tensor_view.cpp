@@ -47,7 +47,7 @@ Result<uint64_t> checked_element_count(std::span<const int64_t> shape, DType dty
   return empty ? 0 : product;
 }
 
-Status check_layout(const TensorView& view) {
+Status validate_layout(const TensorView& view) {
   if (!dtype_from_number(static_cast<uint8_t>(view.dtype))) return invalid("unknown dtype");
   TTAP_ASSIGN(uint64_t count, checked_element_count(view.shape, view.dtype));
   if (!view.strides.empty() && view.strides.size() != view.shape.size())
@@ -56,8 +56,8 @@ Status check_layout(const TensorView& view) {
   return {};
 }
 
-Status check(const TensorView& view) {
-  TTAP_TRY(check_layout(view));
+Status validate(const TensorView& view) {
+  TTAP_TRY(validate_layout(view));
   if (view.data == nullptr && element_count(view) > 0) return invalid("the tensor has elements but no data");
   return {};
 }

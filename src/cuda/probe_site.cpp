@@ -24,7 +24,7 @@ void keep_once(std::vector<std::shared_ptr<void>>& kept, std::shared_ptr<void> o
 }  // namespace
 
 Result<std::shared_ptr<ExpectedTensor>> expected_on_device(const TensorView& tensor, int device) {
-  TTAP_TRY(check(tensor));
+  TTAP_TRY(validate(tensor));
   const OnDevice on(device);
   const WhileCapturing allocating;
   auto expected = std::make_shared<ExpectedTensor>();
@@ -69,7 +69,7 @@ Result<std::shared_ptr<ProbeSite>> ProbeSite::create(const Options& options) {
 
 Status ProbeSite::enqueue(const TensorView& tensor, const Rows& rows, std::shared_ptr<void> rows_owner,
                           const Expectation* expectation, Stream stream) {
-  TTAP_TRY(check(tensor));
+  TTAP_TRY(validate(tensor));
   const uint64_t bytes = byte_count(tensor);
   if (bytes > options_.bytes) return too_small(bytes, options_.bytes);
   if (expectation != nullptr && (report_ == nullptr || expectation->tensor->bytes != bytes))

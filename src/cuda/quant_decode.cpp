@@ -111,8 +111,8 @@ void make_units(QuantJob& job) {
 
 Result<QuantJob> quant_job(const QuantGroup& group, DType dtype, void* target, bool by_units) {
   if (dtype != DType::kF32 && dtype != DType::kF64 && dtype != DType::kBF16 && dtype != DType::kF16)
-    return wrong_group("values decode to f32, f64, bf16 or f16, not to " + std::string(name(dtype)));
-  TTAP_TRY(check(group));
+    return wrong_group("values decode to f32, f64, bf16 or f16, not to " + std::string(dtype_name(dtype)));
+  TTAP_TRY(validate(group));
   const QuantFormat& format = group.format;
   TTAP_ASSIGN(const Geometry geometry, geometry_of(format, group.shape));
   TTAP_ASSIGN(const ScalePlaces places, ScalePlaces::create(format, geometry, group.scale->shape));

@@ -11,7 +11,7 @@ namespace ttap::cuda {
 // A tensor cut into views that follow one another in C order, none larger than a limit. Looks at no data.
 class TensorPieces {
  public:
-  // The view passes check(), and an element is no larger than the limit.
+  // The view passes validate(), and an element is no larger than the limit.
   TensorPieces(const TensorView& view, uint64_t limit_bytes);
 
   // The next piece, or nothing after the last. Its shape and strides are good until the next call.

@@ -12,7 +12,7 @@ ChunkWorker::ChunkWorker(DType dtype, const Kernels& kernels)
   if (stats_kernel_ == nullptr) {
     histogram_.emplace();
   } else {
-    const bool complex = info(dtype).kind == DTypeKind::kComplex;
+    const bool complex = dtype_info(dtype).kind == DTypeKind::kComplex;
     value_size_ = complex ? size_of(dtype) / 2 : size_of(dtype);
   }
 }

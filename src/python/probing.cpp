@@ -18,6 +18,7 @@
 #include "cuda/kept_by_graphs.h"
 #include "cuda/probe_site.h"
 #include "python/errors.h"
+#include "python/held_event.h"
 #include "python/stats_dict.h"
 #include "python/tensor_access.h"
 #include "ttap/recorder.h"
@@ -76,7 +77,7 @@ std::shared_ptr<void> kept(nb::handle object) {
 
 // One element as Python writes it: a truth value, a number, or the two of a packed one.
 nb::object element(DType dtype, const void* bytes) {
-  const DTypeInfo& known = info(dtype);
+  const DTypeInfo& known = dtype_info(dtype);
   const auto whole = [&](auto sample) {
     std::memcpy(&sample, bytes, sizeof sample);
     return nb::object(nb::int_(sample));
@@ -244,7 +245,7 @@ void init_probing(nb::module_& m) {
       [](nb::handle tensor) {
         const TensorAccess access(tensor);
         const TensorView view = access.view();
-        raise_if_failed(check(view));
+        raise_if_failed(validate(view));
         const nb::gil_scoped_release released;
         return fingerprint(view);
       },
@@ -256,8 +257,8 @@ void init_probing(nb::module_& m) {
         const TensorAccess theirs(expected);
         const TensorView a = ours.view();
         const TensorView b = theirs.view();
-        raise_if_failed(check(a));
-        raise_if_failed(check(b));
+        raise_if_failed(validate(a));
+        raise_if_failed(validate(b));
         if (a.dtype != b.dtype || !std::equal(a.shape.begin(), a.shape.end(), b.shape.begin(), b.shape.end()))
           raise({.message = "two tensors of different dtype or shape are compared"});
         Comparison found;
@@ -280,15 +281,15 @@ void init_probing(nb::module_& m) {
       "bytes"_a, "dtype"_a, "most"_a, "The first elements of a dtype in an array of bytes.");
   m.def(
       "capture_fingerprint",
-      [](Recorder& recorder, const Event& event, const Fingerprint& known, std::string_view dtype_name,
+      [](Recorder& recorder, const HeldEvent& held, const Fingerprint& known, std::string_view dtype_name,
          const std::vector<int64_t>& shape, std::string_view device) -> std::optional<std::string> {
         // What is known already is not read; a view without data would be taken for a mistake.
         const TensorView view{&known, dtype_named(dtype_name), shape, {}};
         Status status;
         {
           const nb::gil_scoped_release released;
-          status =
-              recorder.try_capture(event, view, {.device = device, .at_most = Level::kFingerprint, .known = &known});
+          status = recorder.try_capture(held.event, view,
+                                        {.device = device, .at_most = Level::kFingerprint, .known = &known});
         }
         if (status.ok()) return std::nullopt;
         return status.error().describe();

@@ -55,9 +55,9 @@ nb::dict tensor_as_dict(const Pass& pass, size_t index) {
   result["role"] = text(record.role);
   result["path"] = text(record.path);
   result["event"] = number_or_none(record.event);
-  result["dtype"] = name(record.dtype);
+  result["dtype"] = dtype_name(record.dtype);
   result["true_dtype"] =
-      record.true_dtype ? nb::object(nb::str(std::string(name(*record.true_dtype)).c_str())) : nb::none();
+      record.true_dtype ? nb::object(nb::str(std::string(dtype_name(*record.true_dtype)).c_str())) : nb::none();
   result["shape"] = numbers(record.shape);
   result["strides"] = record.strides.empty() ? nb::none() : nb::object(numbers(record.strides));
   result["device"] = text(record.device);
@@ -166,8 +166,8 @@ nb::tuple export_to(const Pass& pass, const std::string& format, nb::str directo
 }
 
 // What a dead process left, finished: (path, tensors, cut_bytes).
-nb::tuple recover(nb::str path) {
-  const Recovered made = value_or_raise(recover_pass(bytes_of(path)));
+nb::tuple recover(nb::str path, bool force) {
+  const Recovered made = value_or_raise(recover_pass(bytes_of(path), force));
   return nb::make_tuple(text(made.path.string()), made.tensors, made.cut_bytes);
 }
 
@@ -207,7 +207,7 @@ void init_reading(nb::module_& m) {
            "The values of a quantized tensor into `out`, a contiguous CPU tensor whose dtype they get.")
       .def("bytes", &tensor_bytes, "index"_a, "The bytes of a tensor in C order, as a uint8 array of its own.")
       .def("export_to", &export_to, "format"_a, "directory"_a, "wanted"_a = nb::none());
-  m.def("recover_pass", &recover, "path"_a);
+  m.def("recover_pass", &recover, "path"_a, "force"_a);
   m.def("rank_directory_name", &rank_directory_name, "rank"_a, "pid"_a);
 }
 

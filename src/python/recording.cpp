@@ -11,11 +11,14 @@
 #include <memory>
 #include <string>
 
+#include "core/byte_size.h"
+#include "core/number_set.h"
 #include "cuda/runtime/runtime.h"
 #include "python/call_texts.h"
 #include "python/drops.h"
 #include "python/errors.h"
 #include "python/gpu_rows.h"
+#include "python/held_event.h"
 #include "python/tensor_access.h"
 #include "ttap/recorder.h"
 #include "ttap/run.h"
@@ -125,7 +128,17 @@ void init_options(nb::module_& m) {
       .def(
           "overlay_environment",
           [](const RecorderOptions& o) { return value_or_raise(RecorderOptions::from_environment(o)); },
-          "These options with the TTAP_* variables laid over them.");
+          "These options, with TTAP_* variables where they have their defaults; see from_environment() in recorder.h.");
+  nb::class_<NumberSet>(m, "NumberSet", "Numbers as people write them: `0,3-5,10-`.")
+      .def(
+          "__init__",
+          [](NumberSet* self, std::string_view text) {
+            new (self) NumberSet(value_or_raise(NumberSet::parse(text, NumberSet::LastRange::kMayBeOpen)));
+          },
+          "text"_a)
+      .def("__contains__", &NumberSet::contains, "number"_a)
+      .def("__str__", &NumberSet::text);
+  m.def("parse_byte_size", &parse_byte_size, "text"_a, "Bytes, from text like `256M`; None when it is no size.");
 }
 
 }  // namespace
@@ -133,12 +146,12 @@ void init_options(nb::module_& m) {
 void init_recording(nb::module_& m) {
   init_options(m);
   init_call_texts(m);
-  nb::class_<Event>(m, "Event", "An event of an open pass, to hang tensors on.")
-      .def_ro("number", &Event::number)
-      .def_ro("call", &Event::call)
-      .def_ro("pass_number", &Event::pass)
+  nb::class_<HeldEvent>(m, "Event", "An event of an open pass, to hang tensors on.")
+      .def_prop_ro("number", [](const HeldEvent& held) { return held.event.number; })
+      .def_prop_ro("call", [](const HeldEvent& held) { return held.event.call; })
+      .def_prop_ro("pass_number", [](const HeldEvent& held) { return held.event.pass; })
       .def_prop_ro(
-          "level", [](const Event& event) { return static_cast<int>(event.level); },
+          "level", [](const HeldEvent& held) { return static_cast<int>(held.event.level); },
           "How much of its tensors is kept.");
 
   nb::class_<Recorder>(m, "Recorder", "Records tensors into a run directory; see include/ttap/recorder.h.")
@@ -153,29 +166,31 @@ void init_recording(nb::module_& m) {
       .def("skip_pass", &Recorder::skip_pass)
       .def(
           "begin_event",
-          [](Recorder& recorder, std::string_view name, std::string_view kind, uint32_t pass, int level,
-             const Event* parent, bool again, uintptr_t graph, std::string_view stack) {
+          [](const nb::handle_t<Recorder>& self, std::string_view name, std::string_view kind, uint32_t pass, int level,
+             const HeldEvent* parent, bool again, uint64_t graph, std::string_view stack) {
             const EventInfo info{.name = name,
                                  .kind = kind,
-                                 .parent = parent != nullptr ? *parent : Event{},
+                                 .parent = parent != nullptr ? parent->event : Event{},
                                  .stack = stack,
                                  .pass = pass,
                                  .level = static_cast<Level>(level),
                                  .again = again,
-                                 .graph = reinterpret_cast<GraphPass*>(graph)};
+                                 .graph = graph};
+            HeldEvent held{{}, nb::borrow(self)};
             const nb::gil_scoped_release released;
-            return recorder.begin_event(info);
+            held.event = nb::inst_ptr<Recorder>(self)->begin_event(info);
+            return held;
           },
           "name"_a, "kind"_a, "pass_number"_a, "level"_a, "parent"_a.none() = nb::none(), "again"_a = false,
           "graph"_a = 0, "stack"_a = "")
       .def(
-          "graph_pass",
-          [](Recorder& recorder, int device, uintptr_t stream) -> uintptr_t {
+          "captured_graph",
+          [](Recorder& recorder, int device, uintptr_t stream) -> uint64_t {
             const nb::gil_scoped_release released;
-            const auto pass = recorder.graph_pass(device, reinterpret_cast<void*>(stream));
-            return pass.ok() ? reinterpret_cast<uintptr_t>(*pass) : 0;
+            const auto number = recorder.captured_graph(device, reinterpret_cast<void*>(stream));
+            return number.ok() ? *number : 0;
           },
-          "device"_a, "stream"_a, "For begin_event(): the taps in the graph that is captured there, or 0.")
+          "device"_a, "stream"_a, "For begin_event(): the graph that is captured there, or 0.")
       .def(
           "end_capture",
           [](Recorder& recorder, uintptr_t stream) -> std::optional<std::string> {
@@ -190,11 +205,11 @@ void init_recording(nb::module_& m) {
           "stream"_a, "The capture there is about to end. Returns None, or what went wrong.")
       .def(
           "capture",
-          [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,
+          [](Recorder& recorder, const HeldEvent& held, nb::handle tensor, std::string_view role, std::string_view path,
              std::string_view device, uint32_t value, std::string_view group, bool stable) {
             const TensorAccess access(tensor);
             return captured(
-                recorder, event, access.view(),
+                recorder, held.event, access.view(),
                 {.role = role, .path = path, .device = device, .value = value, .stable = stable, .group = group});
           },
           "event"_a, "tensor"_a, "role"_a, "path"_a, "device"_a, nb::kw_only(), "value"_a = 0, "group"_a = "",
@@ -203,7 +218,7 @@ void init_recording(nb::module_& m) {
           "its fingerprint is taken. Returns None, or what went wrong.")
       .def(
           "capture_gpu",
-          [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,
+          [](Recorder& recorder, const HeldEvent& held, nb::handle tensor, std::string_view role, std::string_view path,
              std::string_view device, int device_index, uintptr_t stream, nb::handle rows, uint32_t value,
              std::string_view group, bool stable) {
             const TensorAccess access(tensor);
@@ -212,7 +227,7 @@ void init_recording(nb::module_& m) {
             live.limit(gpu);
             std::array<int64_t, kMaxDims> shape;
             const TensorView view = live.limit(access.view(), shape);
-            return captured(recorder, event, view,
+            return captured(recorder, held.event, view,
                             {.role = role,
                              .path = path,
                              .device = device,
@@ -227,10 +242,10 @@ void init_recording(nb::module_& m) {
           "tensor of one integer, limits its first axis. Returns None, or what went wrong.")
       .def(
           "capture_meta",
-          [](Recorder& recorder, const Event& event, nb::handle tensor, std::string_view role, std::string_view path,
+          [](Recorder& recorder, const HeldEvent& held, nb::handle tensor, std::string_view role, std::string_view path,
              std::string_view device, uint32_t value, std::string_view group) {
             const auto access = TensorAccess::without_bytes(tensor);
-            return captured(recorder, event, access.view(),
+            return captured(recorder, held.event, access.view(),
                             {.role = role,
                              .path = path,
                              .device = device,
@@ -256,15 +271,18 @@ void init_recording(nb::module_& m) {
           "set_source_json",
           [](Recorder& recorder, std::string json) { raise_if_failed(recorder.set_source_json(std::move(json))); },
           "json"_a)
-      .def("flush",
-           [](Recorder& recorder) {
-             Status status;
-             {
-               const nb::gil_scoped_release released;
-               status = recorder.flush();
-             }
-             raise_if_failed(status);
-           })
+      .def(
+          "flush",
+          [](Recorder& recorder) -> std::optional<std::string> {
+            Status status;
+            {
+              const nb::gil_scoped_release released;
+              status = recorder.flush();
+            }
+            if (status.ok()) return std::nullopt;
+            return status.error().describe();
+          },
+          "Returns None, or the first error of the background.")
       .def(
           "close",
           [](Recorder& recorder, bool aborted) -> std::optional<std::string> {
@@ -280,18 +298,18 @@ void init_recording(nb::module_& m) {
       .def("report", &report_as_dict)
       .def(
           "end_event",
-          [](Recorder& recorder, const Event& event, const CallTexts* texts, nb::handle numbers) {
+          [](Recorder& recorder, const HeldEvent& held, const CallTexts* texts, nb::handle numbers) {
             std::vector<Use> uses;
             const CallInfo call = texts != nullptr ? texts->with(numbers, uses) : CallInfo{};
             const nb::gil_scoped_release released;
-            recorder.end_event(event, call);
+            recorder.end_event(held.event, call);
           },
           "event"_a, "texts"_a.none() = nb::none(), "numbers"_a.none() = nb::none(),
           "The call is over: its duration is kept, and with `texts` what it was given and gave. `numbers` are of its "
           "uses, two for each: which tensor it was, and the number of the value.")
       .def(
           "end_event_with",
-          [](Recorder& recorder, const Event& event, nb::handle tensor, uint32_t value, const CallTexts& texts,
+          [](Recorder& recorder, const HeldEvent& held, nb::handle tensor, uint32_t value, const CallTexts& texts,
              nb::handle numbers, bool stable) -> std::optional<std::string> {
             const TensorAccess access(tensor);
             std::vector<Use> uses;
@@ -299,8 +317,8 @@ void init_recording(nb::module_& m) {
             Status status;
             {
               const nb::gil_scoped_release released;
-              status = recorder.try_capture(event, access.view(), {.value = value, .stable = stable});
-              recorder.end_event(event, call);
+              status = recorder.try_capture(held.event, access.view(), {.value = value, .stable = stable});
+              recorder.end_event(held.event, call);
             }
             if (status.ok()) return std::nullopt;
             return status.error().describe();

@@ -77,7 +77,7 @@ nb::object tensor_bytes(const Pass& pass, size_t index) {
       view = *read;
       size = byte_count(view);
       const auto offset = pass.file_offset(index);
-      if (offset && size >= kMappedBytes && !pass.info().being_written)
+      if (offset && size >= kMappedBytes && pass.info().path.extension() != ".incomplete")
         mapping = PrivateMapping::make(pass.info().path.c_str(), *offset, size, mapped);
       if (!mapping) {
         copy = static_cast<std::byte*>(::operator new(size + 1, kAlignment));

@@ -43,8 +43,8 @@ void decode_transposed(RowDecoder& decoder, DType dtype, void* target) {
 
 Status decode(const QuantGroup& group, DType dtype, void* target) {
   if (dtype != DType::kF32 && dtype != DType::kF64 && dtype != DType::kBF16 && dtype != DType::kF16)
-    return wrong_group("values decode to f32, f64, bf16 or f16, not to " + std::string(name(dtype)));
-  TTAP_TRY(check(group));
+    return wrong_group("values decode to f32, f64, bf16 or f16, not to " + std::string(dtype_name(dtype)));
+  TTAP_TRY(validate(group));
   TTAP_ASSIGN(const Geometry geometry, geometry_of(group.format, group.shape));
   if (geometry.empty()) return {};
   const DefaultFloatMode mode;
@@ -62,7 +62,7 @@ Status decode(const QuantGroup& group, DType dtype, void* target) {
 }
 
 Result<DecodedScales> decode_scales(const QuantGroup& group) {
-  TTAP_TRY(check(group));
+  TTAP_TRY(validate(group));
   const DefaultFloatMode mode;
   TTAP_ASSIGN(const Geometry geometry, geometry_of(group.format, group.shape));
   if (geometry.empty()) return DecodedScales();

@@ -95,7 +95,7 @@ QuantGroup EncodedTensor::group() const {
 }
 
 Result<EncodedTensor> encode(const TensorView& tensor, const QuantFormat& format, const EncodeOptions& options) {
-  TTAP_TRY(check(tensor));
+  TTAP_TRY(validate(tensor));
   TTAP_TRY(RowReader::check_dtype(tensor.dtype));
   TTAP_ASSIGN(const Geometry geometry, geometry_of(format, tensor.shape));
   TTAP_ASSIGN(Quantizer quantizer,

@@ -16,9 +16,9 @@ namespace {
 int64_t blocks(int64_t length, int64_t block) { return length == 0 ? 0 : (length + block - 1) / block; }
 
 Status check_payload(const QuantFormat& format, const TensorView& payload, const Geometry& geometry) {
-  TTAP_TRY(check(payload));
+  TTAP_TRY(validate(payload));
   if (format.packing == QuantPacking::kNone && size_of(payload.dtype) != 1) {
-    return wrong_group(fmt::format("a payload of {} does not hold a code a byte", name(payload.dtype)),
+    return wrong_group(fmt::format("a payload of {} does not hold a code a byte", dtype_name(payload.dtype)),
                        "packed codes need a format with a packing");
   }
   const struct {
@@ -31,7 +31,7 @@ Status check_payload(const QuantFormat& format, const TensorView& payload, const
                {DType::kF4E2M1FNx2, QuantElement::kE2M1}};
   for (const auto& [dtype, element] : typed)
     if (payload.dtype == dtype && format.element != element)
-      return wrong_group(fmt::format("a payload of {} is not what format '{}' holds", name(dtype), format.name));
+      return wrong_group(fmt::format("a payload of {} is not what format '{}' holds", dtype_name(dtype), format.name));
   const uint64_t needed = geometry.row_bytes * static_cast<uint64_t>(geometry.rows);
   if (byte_count(payload) != needed) {
     return wrong_group(fmt::format("the payload has {} bytes; {} × {} codes of {} bits{} have {}", byte_count(payload),
@@ -47,7 +47,7 @@ Status check_global(const QuantGroup& group, const Geometry& geometry) {
     return wrong_group(fmt::format("format '{}' has a global scale, and none was given", group.format.name),
                        "a tensor scaled by blocks alone has GlobalScale::kNone");
   }
-  TTAP_TRY(check(*group.global));
+  TTAP_TRY(validate(*group.global));
   if (geometry.empty()) return {};
   const auto count = static_cast<int64_t>(element_count(*group.global));
   if (count != 1 && (count < 1 || geometry.rows % count != 0)) {
@@ -61,7 +61,7 @@ Status check_zero_point(const QuantGroup& group, const Geometry& geometry) {
   if (!is_integer(group.format.element)) return wrong_group("only integers have zero points");
   if (group.format.zero_point == ZeroPoint::kMiddle) return {};
   if (!group.zero_point) return wrong_group(fmt::format("format '{}' needs its zero points", group.format.name));
-  TTAP_TRY(check(*group.zero_point));
+  TTAP_TRY(validate(*group.zero_point));
   if (geometry.empty()) return {};
   const uint64_t needed = static_cast<uint64_t>(geometry.grid_rows * geometry.grid_columns);
   if (element_count(*group.zero_point) != needed) {
@@ -112,13 +112,13 @@ Result<Geometry> geometry_of(const QuantFormat& format, std::span<const int64_t>
   return geometry;
 }
 
-Status check(const QuantGroup& group) {
+Status validate(const QuantGroup& group) {
   TTAP_ASSIGN(const Geometry geometry, geometry_of(group.format, group.shape));
   TTAP_TRY(check_payload(group.format, group.payload, geometry));
   TTAP_TRY(check_global(group, geometry));
   TTAP_TRY(check_zero_point(group, geometry));
   if (!group.scale) return wrong_group("the scales are missing");
-  TTAP_TRY(check(*group.scale));
+  TTAP_TRY(validate(*group.scale));
   TTAP_TRY(ScaleGrid::create(group, geometry, false));
   return {};
 }

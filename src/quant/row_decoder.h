@@ -11,7 +11,7 @@ namespace ttap {
 // The values of a group row by row of the matrix as it is stored.
 class RowDecoder {
  public:
-  // The group must have passed check(), and outlive this.
+  // The group must have passed validate(), and outlive this.
   static Result<RowDecoder> create(const QuantGroup& group, const RowKernels& kernels = row_kernels());
 
   const Geometry& geometry() const { return geometry_; }

@@ -8,7 +8,7 @@ namespace ttap {
 Status RowReader::check_dtype(DType dtype) {
   if (dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16) return {};
   return Error{ErrorCode::kUnsupported,
-               "a tensor of " + std::string(name(dtype)) + " is not quantized; f32, bf16 and f16 are"};
+               "a tensor of " + std::string(dtype_name(dtype)) + " is not quantized; f32, bf16 and f16 are"};
 }
 
 RowReader::RowReader(const TensorView& view, bool transposed, const RowKernels& kernels)

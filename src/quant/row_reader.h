@@ -10,8 +10,8 @@ namespace ttap {
 // The rows of a tensor of f32, bf16 or f16 as f32, one after the other in any order.
 class RowReader {
  public:
-  // With `transposed` the columns, for which the whole tensor is turned round first. The view must have passed check()
-  // and outlive this.
+  // With `transposed` the columns, for which the whole tensor is turned round first. The view must have passed
+  // validate() and outlive this.
   RowReader(const TensorView& view, bool transposed, const RowKernels& kernels = row_kernels());
 
   static Status check_dtype(DType dtype);

@@ -96,8 +96,8 @@ Result<ScaleGrid> ScaleGrid::create(const QuantGroup& group, const Geometry& geo
   const TensorView& scale = *group.scale;
   const DType dtype = dtype_of(format.scale_type);
   if (!may_be(scale.dtype, dtype)) {
-    return wrong_group(
-        fmt::format("scales of {}; format '{}' has scales of {}", name(scale.dtype), format.name, name(dtype)));
+    return wrong_group(fmt::format("scales of {}; format '{}' has scales of {}", dtype_name(scale.dtype), format.name,
+                                   dtype_name(dtype)));
   }
   TTAP_ASSIGN(const ScalePlaces places, ScalePlaces::create(format, geometry, scale.shape));
   ScaleGrid grid(geometry);

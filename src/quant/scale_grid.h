@@ -49,7 +49,7 @@ class ScalePlaces {
 // The scales of a group as floats, the global one taken in, and its zero points.
 class ScaleGrid {
  public:
-  // The group must have passed check(). Without `with_values` only shapes are looked at.
+  // The group must have passed validate(). Without `with_values` only shapes are looked at.
   static Result<ScaleGrid> create(const QuantGroup& group, const Geometry& geometry, bool with_values = true);
 
   // Of the blocks that stored row `row` runs through.

@@ -81,7 +81,7 @@ Status check_recipe(const QuantFormat& recipe) {
 
 Result<std::vector<QuantStats>> quant_statistics(const TensorView& tensor, std::span<const QuantFormat> formats,
                                                  const QuantStatsOptions& options) {
-  TTAP_TRY(check(tensor));
+  TTAP_TRY(validate(tensor));
   TTAP_TRY(RowReader::check_dtype(tensor.dtype));
   const DefaultFloatMode mode;
   std::vector<Recipe> recipes;
@@ -139,9 +139,9 @@ Result<std::vector<QuantStats>> quant_statistics(const TensorView& tensor, std::
 }
 
 Result<QuantStats> quant_statistics(const TensorView& tensor, const QuantGroup& group, bool block_amax) {
-  TTAP_TRY(check(tensor));
+  TTAP_TRY(validate(tensor));
   TTAP_TRY(RowReader::check_dtype(tensor.dtype));
-  TTAP_TRY(check(group));
+  TTAP_TRY(validate(group));
   if (!std::equal(tensor.shape.begin(), tensor.shape.end(), group.shape.begin(), group.shape.end()))
     return wrong_group("the tensor and its quantized form differ in shape");
   if (group.format.rotated)

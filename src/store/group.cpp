@@ -24,7 +24,7 @@ Result<TensorView> read_part(const Pass& pass, size_t index) {
   if (record.true_dtype)
     return in_pass(pass, {.code = ErrorCode::kUnsupported,
                           .message = fmt::format("'{}' was widened from {} when it was exported: its codes are gone",
-                                                 key_text(record), name(*record.true_dtype)),
+                                                 key_text(record), dtype_name(*record.true_dtype)),
                           .hint = "read the segment, or export to safetensors"});
   return pass.read(index);
 }
@@ -101,7 +101,7 @@ Result<QuantGroup> read_group(const Pass& pass, const GroupParts& parts) {
   TTAP_TRY(read(parts.scale, group.scale));
   TTAP_TRY(read(parts.global, group.global));
   TTAP_TRY(read(parts.zero_point, group.zero_point));
-  if (Status sound = check(group); !sound.ok()) {
+  if (Status sound = validate(group); !sound.ok()) {
     Error error = std::move(sound).error();
     error.message = fmt::format("'{}': {}", key_text(pass.tensor(parts.payload)), error.message);
     return in_pass(pass, std::move(error));

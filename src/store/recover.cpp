@@ -29,7 +29,7 @@ std::vector<format::IndexRow> list_frames(std::span<const std::byte> bytes, uint
 
 }  // namespace
 
-Result<Recovered> recover_pass(const std::filesystem::path& path) {
+Result<Recovered> recover_pass(const std::filesystem::path& path, bool force) {
   const std::string name = path.string();
   if (!name.ends_with(kIncompleteSuffix))
     return Error{.code = ErrorCode::kInvalidArgument,
@@ -37,8 +37,14 @@ Result<Recovered> recover_pass(const std::filesystem::path& path) {
                  .path = name,
                  .hint = fmt::format("only files that end in {} need recovery", kIncompleteSuffix)};
   const std::filesystem::path target = name.substr(0, name.size() - kIncompleteSuffix.size());
-  TTAP_ASSIGN(FileDescriptor file, FileDescriptor::open(path, O_RDWR | O_CLOEXEC));
-  if (!lock_exclusively(file.get(), LockWait::kNo, path).ok())
+  TTAP_ASSIGN(FileDescriptor file, FileDescriptor::open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  const Status lock = lock_exclusively(file.get(), LockWait::kNo, path);
+  if (!lock.ok() && lock.error().code == ErrorCode::kUnsupported && !force)
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = "cannot tell whether its process is still writing it: the file system has no locks",
+                 .path = name,
+                 .hint = "when you know that the process has ended, recover it with --force"};
+  if (!lock.ok() && lock.error().code != ErrorCode::kUnsupported)
     return Error{.code = ErrorCode::kInvalidArgument,
                  .message = "its process is still writing it",
                  .path = name,

@@ -96,7 +96,7 @@ void Observer::send_to_gpu(Frame& frame) {
                                            .device = each.device}](const cuda::PendingResult& pending) {
           OpTensor tensor_record = record;
           OpTensorSource with_result = source;
-          with_result.later = pending;
+          with_result.on_gpu.later = pending;
           if (!pending) tensor_record.asked = Level::kMeta;
           sink_->deliver(event, tensor_record, with_result);
         };

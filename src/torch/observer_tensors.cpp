@@ -262,8 +262,7 @@ bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
                             .device = each.device,
                             .group = each.group,
                             .known = each.known ? &*each.known : nullptr,
-                            .later = each.later,
-                            .tap = each.tap};
+                            .on_gpu = {each.later, each.tap}};
       TensorBytes bytes;
       if (each.way == Frame::Way::kCopied) {
         const int device = each.tensor.device().index();

@@ -33,6 +33,17 @@ bool runs_code_of_ours() {
   return found;
 }
 
+// What a signal handler of the program has raised: see program_errors.py.
+bool is_of_program(PyObject* error) {
+  PyObject* module = PyImport_ImportModule("tensortap.torch_glue.program_errors");
+  PyObject* answer = module == nullptr ? nullptr : PyObject_CallMethod(module, "is_of_program", "O", error);
+  const bool found = answer != nullptr && PyObject_IsTrue(answer) == 1;
+  Py_XDECREF(answer);
+  Py_XDECREF(module);
+  PyErr_Clear();
+  return found;
+}
+
 void raise(PyObject* error) {
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
   Py_DECREF(error);
@@ -50,10 +61,16 @@ int raise_now(void* /*unused*/) {
 }  // namespace
 
 bool raise_later() {
-  if (PyErr_Occurred() == nullptr || PyErr_ExceptionMatches(PyExc_Exception) != 0) return false;
+  if (PyErr_Occurred() == nullptr) return false;
+  const bool ends_program = PyErr_ExceptionMatches(PyExc_Exception) == 0;
   PyObject *type = nullptr, *error = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &error, &trace);
   PyErr_NormalizeException(&type, &error, &trace);
+  if (trace != nullptr) PyException_SetTraceback(error, trace);
+  if (!ends_program && !is_of_program(error)) {
+    PyErr_Restore(type, error, trace);
+    return false;
+  }
   // Frames hold tensors of the program, which does other things with a tensor that somebody else holds.
   PyException_SetTraceback(error, Py_None);
   Py_XDECREF(type);

@@ -22,7 +22,7 @@ void flip_signs(std::span<std::byte> bytes, size_t first, size_t step) {
 
 // Negates what a tensor is marked to be read as the negative of: all of it, or the imaginary parts.
 void resolve(std::span<std::byte> bytes, DType dtype, bool conjugate, bool negative) {
-  const bool complex = info(dtype).kind == DTypeKind::kComplex;
+  const bool complex = dtype_info(dtype).kind == DTypeKind::kComplex;
   const size_t part = size_of(dtype) / (complex ? 2 : 1);
   const auto flip = [&](size_t first, size_t step) {
     if (part == 8) flip_signs<uint64_t>(bytes, first, step);

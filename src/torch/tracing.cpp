@@ -127,6 +127,8 @@ void begin_kernel(OpSource& source, std::string_view library, std::string_view n
   source.observer().begin_kernel(library, name, std::move(given));
 }
 
+struct Suppressed {};
+
 }  // namespace
 
 void init_tracing(nb::module_& m) {
@@ -215,6 +217,13 @@ void init_tracing(nb::module_& m) {
       .def("counts", &OpSource::counts);
   m.def("suppress_recording", &Observer::suppress_recording, "by"_a,
         "What this thread does meanwhile is not recorded; nests.");
+  // In C++, where no interrupt can come between the two halves of it.
+  nb::class_<Suppressed>(m, "Suppressed", "The same for a `with` block.")
+      .def(nb::init<>())
+      .def("__enter__", [](Suppressed&) { Observer::suppress_recording(1); })
+      .def(
+          "__exit__", [](Suppressed&, nb::handle, nb::handle, nb::handle) { Observer::suppress_recording(-1); },
+          "kind"_a.none(), "error"_a.none(), "trace"_a.none());
   m.def("taps_on_gpu", &GpuTaps::work, "Whether fingerprints of CUDA tensors are taken on the device.");
   m.def(
       "current_stream", [](int device) { return reinterpret_cast<uintptr_t>(CudaStreams::current(device)); },

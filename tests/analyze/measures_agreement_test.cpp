@@ -94,7 +94,7 @@ TEST(MeasuresAgreement, ForEveryPairOfDTypes) {
   const std::vector<int64_t> shape = {3, 4, 13};
   for (DType a : kAllDTypes) {
     for (DType b : kAllDTypes) {
-      SCOPED_TRACE(std::string(name(a)) + " against " + std::string(name(b)));
+      SCOPED_TRACE(std::string(dtype_name(a)) + " against " + std::string(dtype_name(b)));
       const auto bytes_a = test::sample_bytes(a, 156, 1);
       auto bytes_b = test::sample_bytes(b, 156, a == b ? 1 : 2);
       if (a == b)

@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include "analyze/diff/match/longest_ascent.h"
+
 namespace ttap {
 namespace {
 

@@ -124,8 +124,8 @@ TEST(PairKernels, EveryPathCountsTheSameSteps) {
   std::mt19937_64 random(1);
   std::normal_distribution<double> normal;
   for (DType dtype : kAllDTypes) {
-    if (info(dtype).kind != DTypeKind::kFloat) continue;
-    SCOPED_TRACE(std::string(name(dtype)));
+    if (dtype_info(dtype).kind != DTypeKind::kFloat) continue;
+    SCOPED_TRACE(std::string(dtype_name(dtype)));
     Piece piece;
     while (piece.count < 1001) {
       const double a = normal(random) * std::exp2(normal(random) * 12);
@@ -140,7 +140,7 @@ TEST(PairKernels, EveryPathCountsTheSameSteps) {
 // Where both sides have one dtype, steps are counted from the bits.
 template <class Word>
 void expect_steps_from_bits(DType dtype, uint32_t step) {
-  SCOPED_TRACE(std::string(name(dtype)));
+  SCOPED_TRACE(std::string(dtype_name(dtype)));
   std::mt19937 random(1);
   std::vector<Word> a(999), b(999);
   for (size_t i = 0; i < a.size(); ++i) {

@@ -13,7 +13,7 @@
 namespace ttap::test {
 
 inline bool is_float(DType dtype) {
-  return info(dtype).kind == DTypeKind::kFloat || info(dtype).kind == DTypeKind::kComplex;
+  return dtype_info(dtype).kind == DTypeKind::kFloat || dtype_info(dtype).kind == DTypeKind::kComplex;
 }
 
 // |b − a| in double, exact until then.
@@ -43,7 +43,7 @@ inline Measures plain_measures(const TensorView& a, const TensorView& b, const M
   const bool integers = !is_float(a.dtype) && !is_float(b.dtype);
   const UlpScale scale = floats ? ulp_scale(coarser(a.dtype, b.dtype)) : UlpScale{};
   const Tolerance tolerance = integers ? Tolerance{} : options.tolerance;
-  const int parts = std::max(info(a.dtype).values, info(b.dtype).values);
+  const int parts = std::max(dtype_info(a.dtype).values, dtype_info(b.dtype).values);
   const LogicalCopy copy_a(a);
   const LogicalCopy copy_b(b);
   Measures m;
@@ -70,8 +70,8 @@ inline Measures plain_measures(const TensorView& a, const TensorView& b, const M
     copy_b.copy(element, 1, bytes_b.data());
     const auto index = index_of(element, a.shape);
     for (int part = 0; part < parts; ++part) {
-      const Number na = part < info(a.dtype).values ? number_at(a.dtype, bytes_a.data(), part) : Number(0.0);
-      const Number nb = part < info(b.dtype).values ? number_at(b.dtype, bytes_b.data(), part) : Number(0.0);
+      const Number na = part < dtype_info(a.dtype).values ? number_at(a.dtype, bytes_a.data(), part) : Number(0.0);
+      const Number nb = part < dtype_info(b.dtype).values ? number_at(b.dtype, bytes_b.data(), part) : Number(0.0);
       const double x = to_double(na);
       const double y = to_double(nb);
       const double d = plain_distance(na, nb);

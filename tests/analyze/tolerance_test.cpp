@@ -25,9 +25,9 @@ std::string error_of(ToleranceOptions options) {
 TEST(DefaultTolerance, GrowsWithTheStepOfTheDtype) {
   double last = 0;
   for (DType dtype : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3FN, DType::kF8E5M2}) {
-    EXPECT_GT(default_tolerance(dtype).relative, last) << name(dtype);
-    EXPECT_GT(default_tolerance(dtype).rtol, default_tolerance(dtype).relative) << name(dtype);
-    EXPECT_GT(default_tolerance(dtype).atol_per_rms, 0) << name(dtype);
+    EXPECT_GT(default_tolerance(dtype).relative, last) << dtype_name(dtype);
+    EXPECT_GT(default_tolerance(dtype).rtol, default_tolerance(dtype).relative) << dtype_name(dtype);
+    EXPECT_GT(default_tolerance(dtype).atol_per_rms, 0) << dtype_name(dtype);
     last = default_tolerance(dtype).relative;
   }
   EXPECT_EQ(default_tolerance(DType::kC64).rtol, default_tolerance(DType::kF32).rtol);
@@ -36,9 +36,9 @@ TEST(DefaultTolerance, GrowsWithTheStepOfTheDtype) {
 
 TEST(DefaultTolerance, EveryFloatHasOneAndNothingElse) {
   for (DType dtype : kAllDTypes) {
-    const bool floating = info(dtype).kind == DTypeKind::kFloat || info(dtype).kind == DTypeKind::kComplex;
-    EXPECT_EQ(default_tolerance(dtype).rtol > 0, floating) << name(dtype);
-    EXPECT_EQ(default_tolerance(dtype).atol_per_rms > 0, floating) << name(dtype);
+    const bool floating = dtype_info(dtype).kind == DTypeKind::kFloat || dtype_info(dtype).kind == DTypeKind::kComplex;
+    EXPECT_EQ(default_tolerance(dtype).rtol > 0, floating) << dtype_name(dtype);
+    EXPECT_EQ(default_tolerance(dtype).atol_per_rms > 0, floating) << dtype_name(dtype);
   }
 }
 

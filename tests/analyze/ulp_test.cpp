@@ -28,8 +28,8 @@ TEST(Ulp, TheValuesOfAFormatAreNumberedInOrder) {
   for (DType dtype : kSmallFloats) {
     const auto values = values_from_zero(dtype);
     const UlpScale scale = ulp_scale(dtype);
-    for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(ulp_index(scale, values[i]), i) << name(dtype);
-    EXPECT_EQ(values.size() - 1, scale.largest) << name(dtype);
+    for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(ulp_index(scale, values[i]), i) << dtype_name(dtype);
+    EXPECT_EQ(values.size() - 1, scale.largest) << dtype_name(dtype);
   }
 }
 
@@ -39,9 +39,9 @@ TEST(Ulp, RoundsToNearestAndOfTwoEquallyNearToTheEvenOne) {
     const UlpScale scale = ulp_scale(dtype);
     for (size_t i = 0; i + 1 < values.size(); ++i) {
       const double middle = (values[i] + values[i + 1]) / 2;
-      EXPECT_EQ(ulp_index(scale, std::nextafter(middle, 0)), i) << name(dtype);
-      EXPECT_EQ(ulp_index(scale, middle), i % 2 == 0 ? i : i + 1) << name(dtype);
-      EXPECT_EQ(ulp_index(scale, std::nextafter(middle, 1e300)), i + 1) << name(dtype);
+      EXPECT_EQ(ulp_index(scale, std::nextafter(middle, 0)), i) << dtype_name(dtype);
+      EXPECT_EQ(ulp_index(scale, middle), i % 2 == 0 ? i : i + 1) << dtype_name(dtype);
+      EXPECT_EQ(ulp_index(scale, std::nextafter(middle, 1e300)), i + 1) << dtype_name(dtype);
     }
   }
 }
@@ -49,7 +49,7 @@ TEST(Ulp, RoundsToNearestAndOfTwoEquallyNearToTheEvenOne) {
 TEST(Ulp, BeyondTheLargestFiniteValueLiesOneStep) {
   for (DType dtype : kSmallFloats) {
     const UlpScale scale = ulp_scale(dtype);
-    EXPECT_EQ(ulp_index(scale, 1e300), scale.largest + 1) << name(dtype);
+    EXPECT_EQ(ulp_index(scale, 1e300), scale.largest + 1) << dtype_name(dtype);
   }
   EXPECT_EQ(ulp_index(ulp_scale(DType::kF16), 65519.9), 0x7BFFu);  // still rounds down to 65504
   EXPECT_EQ(ulp_index(ulp_scale(DType::kF16), 65520.0), 0x7C00u);

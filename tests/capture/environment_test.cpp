@@ -15,8 +15,9 @@ Result<RecorderOptions> overlay(const std::map<std::string, std::string>& enviro
   return result;
 }
 
-TEST(Environment, OverlaysWhatTheProgramPasses) {
-  const auto options = overlay({{"TTAP_DIR", "/from/env"},
+TEST(Environment, ReplacesWhatTheProgramPassesWhenToldTo) {
+  const auto options = overlay({{"TTAP_OVERRIDE", "1"},
+                                {"TTAP_DIR", "/from/env"},
                                 {"TTAP_LEVEL", "fingerprint"},
                                 {"TTAP_STAGING_BYTES", "3M"},
                                 {"TTAP_DEVICE_STAGING_BYTES", "5M"},
@@ -36,6 +37,35 @@ TEST(Environment, OverlaysWhatTheProgramPasses) {
   EXPECT_TRUE(options->strict);
 }
 
+TEST(Environment, LeavesWhatTheProgramHasChosen) {
+  const RecorderOptions chosen{.directory = "/from/program",
+                               .filter = std::vector<std::string>{"a"},
+                               .level = Level::kMeta,
+                               .format = Format::kPt,
+                               .staging_bytes = 1 << 20,
+                               .when_full = WhenFull::kDrop,
+                               .quota_bytes = 7};
+  const auto options = overlay({{"TTAP_DIR", "/from/env"},
+                                {"TTAP_FILTER", "b"},
+                                {"TTAP_LEVEL", "fingerprint"},
+                                {"TTAP_FORMAT", "npy"},
+                                {"TTAP_STAGING_BYTES", "3M"},
+                                {"TTAP_WHEN_FULL", "block"},
+                                {"TTAP_QUOTA_BYTES", "2g"},
+                                {"TTAP_WRITE", "direct"},
+                                {"TTAP_OVERRIDE", "0"}},
+                               chosen);
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options->directory, chosen.directory);
+  EXPECT_EQ(options->filter, chosen.filter);
+  EXPECT_EQ(options->level, chosen.level);
+  EXPECT_EQ(options->format, chosen.format);
+  EXPECT_EQ(options->staging_bytes, chosen.staging_bytes);
+  EXPECT_EQ(options->when_full, chosen.when_full);
+  EXPECT_EQ(options->quota_bytes, chosen.quota_bytes);
+  EXPECT_EQ(options->write, WriteMode::kDirect) << "the program has not chosen";
+}
+
 TEST(Environment, LeavesAloneWhatItDoesNotName) {
   const auto options = overlay({}, {.directory = "/from/program", .filter = std::vector<std::string>{"a"}});
   ASSERT_TRUE(options.ok());
@@ -52,8 +82,9 @@ TEST(Environment, FilterIsAListOrOnePatternOrNothing) {
 }
 
 TEST(Environment, LevelsMayGoByPatternInTheirOrder) {
-  const auto options = overlay({{"TTAP_LEVEL", R"({"\\.layers\\.0\\.": "full", "z": "meta", ".*": "fingerprint"})"}},
-                               {.level = Level::kMeta, .level_rules = {{"program", Level::kFull}}});
+  const auto options = overlay(
+      {{"TTAP_LEVEL", R"({"\\.layers\\.0\\.": "full", "z": "meta", ".*": "fingerprint"})"}, {"TTAP_OVERRIDE", "1"}},
+      {.level = Level::kMeta, .level_rules = {{"program", Level::kFull}}});
   ASSERT_TRUE(options.ok()) << options.error().describe();
   EXPECT_EQ(options->level, Level::kMeta) << "for names that no pattern matches";
   ASSERT_EQ(options->level_rules.size(), 3u);
@@ -70,7 +101,7 @@ TEST(Environment, LevelsMayGoByPatternInTheirOrder) {
 
 TEST(Environment, NamesTheFormat) {
   EXPECT_EQ(overlay({{"TTAP_FORMAT", "safetensors"}})->format, Format::kSafetensors);
-  EXPECT_EQ(overlay({{"TTAP_FORMAT", "ttap"}}, {.format = Format::kNpy})->format, Format::kSegment);
+  EXPECT_EQ(overlay({{"TTAP_FORMAT", "pt"}}, {.format = Format::kNpy})->format, Format::kNpy);
   EXPECT_EQ(overlay({}, {.format = Format::kNpy})->format, Format::kNpy);
 }
 
@@ -81,6 +112,7 @@ TEST(Environment, SaysWhichVariableIsWrong) {
                                                                       {"TTAP_WHEN_FULL", "maybe"},
                                                                       {"TTAP_WRITE", "fast"},
                                                                       {"TTAP_STRICT", "yes"},
+                                                                      {"TTAP_OVERRIDE", "yes"},
                                                                       {"TTAP_FORMAT", "zip"},
                                                                       {"TTAP_FILTER", "3"}}) {
     const auto options = overlay({{name, value}});

@@ -324,8 +324,9 @@ TEST(GraphsAsNpy, TrueDtypesAreInTheIndex) {
     EXPECT_EQ(file["dtype"], "f32");
     true_dtypes[file["node"]] = file["true_dtype"];
   }
-  EXPECT_EQ(true_dtypes, (std::map<std::string, std::string>{
-                             {"%bf16", "bf16"}, {"%f8", "f8_e4m3fn"}, {"%f4", std::string(name(DType::kF4E2M1FNx2))}}));
+  EXPECT_EQ(true_dtypes,
+            (std::map<std::string, std::string>{
+                {"%bf16", "bf16"}, {"%f8", "f8_e4m3fn"}, {"%f4", std::string(dtype_name(DType::kF4E2M1FNx2))}}));
   const auto read = Pass::open(folder);
   ASSERT_TRUE(read.ok()) << read.error().describe();
   EXPECT_EQ(values_of(*read, {.name = "%bf16"}), (Values{1, -2}));
@@ -403,7 +404,7 @@ TEST(GraphsAsNpy, AnIndexThatIsNotSoundIsAnError) {
   EXPECT_EQ(code_with([](auto& i) { i["tensors"][0]["dtype"] = "f33"; }), corrupt);
   EXPECT_EQ(code_with([](auto& i) { i["tensors"][0]["shape"] = {-1}; }), corrupt);
   const auto too_long = [](auto& i) {
-    i["tensors"][0]["dtype"] = name(DType::kF4E2M1FNx2);
+    i["tensors"][0]["dtype"] = dtype_name(DType::kF4E2M1FNx2);
     i["tensors"][0]["shape"] = {int64_t{1} << 62};
   };
   EXPECT_EQ(code_with(too_long), corrupt) << "its file would have twice as many values";

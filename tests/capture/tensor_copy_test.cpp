@@ -45,7 +45,8 @@ struct Sample {
 
 Sample sample(DType dtype, uint64_t bytes, bool strided) {
   const auto count = static_cast<int64_t>(bytes / size_of(dtype));
-  const std::string what = std::string(name(dtype)) + " of " + std::to_string(bytes) + (strided ? ", transposed" : "");
+  const std::string what =
+      std::string(dtype_name(dtype)) + " of " + std::to_string(bytes) + (strided ? ", transposed" : "");
   if (!strided) return {what, dtype, {count}, {}};
   return {what, dtype, {count / 48, 48}, {1, count / 48}};
 }

@@ -75,7 +75,7 @@ TEST(DLPack, EveryDTypeHasItsCode) {
     tensor.dl.ndim = 0;
     tensor.dl.dtype = code;
     const auto view = view_of(tensor.dl);
-    ASSERT_TRUE(view.ok()) << name(dtype);
+    ASSERT_TRUE(view.ok()) << dtype_name(dtype);
     EXPECT_EQ(view->dtype, dtype);
   }
 }

@@ -24,9 +24,9 @@ TEST(DType, NumbersNamesAndSizesAreThoseOfTheFormat) {
     const auto dtype = dtype_from_number(static_cast<uint8_t>(number));
     ASSERT_TRUE(dtype) << number;
     EXPECT_EQ(static_cast<int>(*dtype), number);
-    EXPECT_EQ(name(*dtype), text);
+    EXPECT_EQ(dtype_name(*dtype), text);
     EXPECT_EQ(size_of(*dtype), size);
-    EXPECT_EQ(info(*dtype).values, values);
+    EXPECT_EQ(dtype_info(*dtype).values, values);
     EXPECT_EQ(dtype_from_name(text), dtype);
   }
 }
@@ -38,12 +38,12 @@ TEST(DType, TheListHoldsEachOnce) {
 
 TEST(DType, KindsFollowTheNames) {
   for (DType dtype : kAllDTypes) {
-    const DTypeKind expected = name(dtype) == "bool"          ? DTypeKind::kBool
-                               : name(dtype).starts_with('u') ? DTypeKind::kUnsigned
-                               : name(dtype).starts_with('i') ? DTypeKind::kSigned
-                               : name(dtype).starts_with('c') ? DTypeKind::kComplex
-                                                              : DTypeKind::kFloat;
-    EXPECT_EQ(info(dtype).kind, expected) << name(dtype);
+    const DTypeKind expected = dtype_name(dtype) == "bool"          ? DTypeKind::kBool
+                               : dtype_name(dtype).starts_with('u') ? DTypeKind::kUnsigned
+                               : dtype_name(dtype).starts_with('i') ? DTypeKind::kSigned
+                               : dtype_name(dtype).starts_with('c') ? DTypeKind::kComplex
+                                                                    : DTypeKind::kFloat;
+    EXPECT_EQ(dtype_info(dtype).kind, expected) << dtype_name(dtype);
   }
 }
 
@@ -55,8 +55,8 @@ TEST(DType, UnassignedNumbersAndUnknownNamesGiveNothing) {
 
 TEST(DTypeDeathTest, AskingAboutAnUnassignedOneIsABugOfOurs) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_DEATH(info(static_cast<DType>(0)), "internal check failed");
-  EXPECT_DEATH(info(static_cast<DType>(22)), "internal check failed");
+  EXPECT_DEATH(dtype_info(static_cast<DType>(0)), "internal check failed");
+  EXPECT_DEATH(dtype_info(static_cast<DType>(22)), "internal check failed");
 }
 
 }  // namespace

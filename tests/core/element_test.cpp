@@ -137,7 +137,8 @@ TEST(ValueOf, FindsBothPartsOfAnElement) {
 
 TEST(WidensToF32, HoldsForTheShortFloatsOnly) {
   for (DType dtype : kAllDTypes)
-    EXPECT_EQ(widens_to_f32(dtype), info(dtype).kind == DTypeKind::kFloat && size_of(dtype) <= 2) << name(dtype);
+    EXPECT_EQ(widens_to_f32(dtype), dtype_info(dtype).kind == DTypeKind::kFloat && size_of(dtype) <= 2)
+        << dtype_name(dtype);
 }
 
 }  // namespace

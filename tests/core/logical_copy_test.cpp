@@ -15,7 +15,7 @@ using ::ttap::testing::StridedTensor;
 // Everything at once, then every range from every start of a small tensor (some of a large one).
 void expect_logical_order(const StridedTensor& tensor) {
   const std::vector<std::byte> expected = tensor.packed();
-  ASSERT_TRUE(check(tensor.view()).ok());
+  ASSERT_TRUE(validate(tensor.view()).ok());
   const LogicalCopy copy(tensor.view());
   ASSERT_EQ(copy.elements() * copy.element_size(), expected.size());
   std::vector<std::byte> all(expected.size());
@@ -58,7 +58,7 @@ TEST(LogicalCopy, ReadsEveryLayout) {
   };
   for (const auto& layout : layouts)
     for (DType dtype : {DType::kU8, DType::kBF16, DType::kF32, DType::kF64, DType::kC128}) {
-      SCOPED_TRACE(std::string(layout.name) + ", " + std::string(name(dtype)));
+      SCOPED_TRACE(std::string(layout.name) + ", " + std::string(dtype_name(dtype)));
       expect_logical_order(StridedTensor(dtype, layout.shape, layout.strides));
     }
 }

@@ -23,64 +23,64 @@ ErrorCode code_of(const Status& status) {
 
 TEST(CheckView, AcceptsWhatCanBeRead) {
   const Dims scalar, row{4}, matrix{2, 3}, strides{1, -2}, zeros{0, 0};
-  EXPECT_TRUE(check(view(scalar)).ok());
-  EXPECT_TRUE(check(view(row)).ok());
-  EXPECT_TRUE(check(view(matrix, strides)).ok());
-  EXPECT_TRUE(check(view(matrix, zeros)).ok());
+  EXPECT_TRUE(validate(view(scalar)).ok());
+  EXPECT_TRUE(validate(view(row)).ok());
+  EXPECT_TRUE(validate(view(matrix, strides)).ok());
+  EXPECT_TRUE(validate(view(matrix, zeros)).ok());
 }
 
 TEST(CheckView, RefusesADTypeThatDoesNotExist) {
-  EXPECT_EQ(code_of(check(view({}, {}, static_cast<DType>(0)))), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(code_of(check(view({}, {}, static_cast<DType>(200)))), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of(validate(view({}, {}, static_cast<DType>(0)))), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of(validate(view({}, {}, static_cast<DType>(200)))), ErrorCode::kInvalidArgument);
 }
 
 TEST(CheckView, RefusesNegativeDimensions) {
   const Dims shape{2, -1}, hidden{0, -1};
-  EXPECT_EQ(code_of(check(view(shape))), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(code_of(check(view(hidden))), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of(validate(view(shape))), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of(validate(view(hidden))), ErrorCode::kInvalidArgument);
 }
 
 TEST(CheckView, TakesSixtyFourDimensionsAndNoMore) {
-  EXPECT_TRUE(check(view(Dims(64, 1))).ok());
-  EXPECT_EQ(code_of(check(view(Dims(65, 1)))), ErrorCode::kTooLarge);
+  EXPECT_TRUE(validate(view(Dims(64, 1))).ok());
+  EXPECT_EQ(code_of(validate(view(Dims(65, 1)))), ErrorCode::kTooLarge);
 }
 
 TEST(CheckView, RefusesShapesThatOverflow) {
   for (const Dims& shape :
        {Dims{kHuge}, Dims{kHuge / 4 + 1}, Dims{int64_t{1} << 32, int64_t{1} << 31}, Dims(64, 2), Dims{0, kHuge, kHuge}})
-    EXPECT_EQ(code_of(check(view(shape))), ErrorCode::kTooLarge);
+    EXPECT_EQ(code_of(validate(view(shape))), ErrorCode::kTooLarge);
   const Dims most{kHuge / 4};
-  EXPECT_TRUE(check(view(most)).ok());
-  EXPECT_EQ(code_of(check(view(most, {}, DType::kF64))), ErrorCode::kTooLarge);
+  EXPECT_TRUE(validate(view(most)).ok());
+  EXPECT_EQ(code_of(validate(view(most, {}, DType::kF64))), ErrorCode::kTooLarge);
 }
 
 TEST(CheckView, RefusesTheWrongNumberOfStrides) {
   const Dims shape{2, 3}, one{1}, three{1, 1, 1};
-  EXPECT_EQ(code_of(check(view(shape, one))), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(code_of(check(view(shape, three))), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(code_of(check(view({}, one))), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of(validate(view(shape, one))), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of(validate(view(shape, three))), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of(validate(view({}, one))), ErrorCode::kInvalidArgument);
 }
 
 TEST(CheckView, RefusesStridesThatReachBeyondTheAddressSpace) {
   const Dims shape{2, 3};
   for (const Dims& strides : {Dims{kHuge, 1}, Dims{-kHuge - 1, 1}, Dims{1, kHuge / 4}, Dims{kHuge / 8, kHuge / 12},
                               Dims{-(kHuge / 8), -(kHuge / 12)}})
-    EXPECT_EQ(code_of(check(view(shape, strides))), ErrorCode::kTooLarge);
+    EXPECT_EQ(code_of(validate(view(shape, strides))), ErrorCode::kTooLarge);
 }
 
 TEST(CheckView, IgnoresStridesThatNothingUses) {
   const Dims ones{1, 2}, wild{kHuge, 1}, empty{0, 5}, wilder{kHuge, -kHuge - 1};
-  EXPECT_TRUE(check(view(ones, wild)).ok());
-  EXPECT_TRUE(check(view(empty, wilder)).ok());
+  EXPECT_TRUE(validate(view(ones, wild)).ok());
+  EXPECT_TRUE(validate(view(empty, wilder)).ok());
 }
 
 TEST(CheckView, RefusesNoDataUnlessThereIsNothingToRead) {
   const Dims shape{2}, empty{2, 0};
   TensorView nothing = view(shape);
   nothing.data = nullptr;
-  EXPECT_EQ(code_of(check(nothing)), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of(validate(nothing)), ErrorCode::kInvalidArgument);
   nothing.shape = empty;
-  EXPECT_TRUE(check(nothing).ok());
+  EXPECT_TRUE(validate(nothing).ok());
 }
 
 TEST(TensorView, CountsElementsAndBytes) {

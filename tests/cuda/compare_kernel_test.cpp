@@ -89,7 +89,7 @@ std::vector<std::byte> pattern(size_t bytes, unsigned seed) {
 TEST_F(CompareKernel, FindsWhatTheHostFindsInEveryDType) {
   for (const DType dtype : kAllDTypes) {
     for (const int64_t count : {1, 255, 2049, 100'003}) {
-      SCOPED_TRACE(std::string(name(dtype)) + " of " + std::to_string(count));
+      SCOPED_TRACE(std::string(dtype_name(dtype)) + " of " + std::to_string(count));
       const std::vector<std::byte> expected = pattern(static_cast<size_t>(count) * size_of(dtype), 1);
       std::vector<std::byte> actual = expected;
       for (size_t i = actual.size() / 2; i < actual.size(); i += 97) actual[i] ^= std::byte{4};

@@ -109,7 +109,7 @@ TEST_P(KernelOf, copies_the_logical_bytes_in_the_same_pass) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryDType, KernelOf, ::testing::ValuesIn(kAllDTypes),
-                         [](const auto& tested) { return std::string(name(tested.param)); });
+                         [](const auto& tested) { return std::string(dtype_name(tested.param)); });
 
 TEST(Kernel, agrees_with_the_cpu_for_2_to_the_28_elements) {
   TTAP_NEEDS_GPU();
@@ -218,7 +218,7 @@ TEST(KernelLaunches, many_tensors_at_once_give_what_each_gives_alone) {
     const DeviceResult result = gpu.read(together + i);
     EXPECT_EQ(result.sequence, i + 1);
     EXPECT_TRUE(test::agrees(to_fingerprint(result), on_cpu(tensors, i)))
-        << i << ", " << name(tensors.jobs[i].view.dtype);
+        << i << ", " << dtype_name(tensors.jobs[i].view.dtype);
   }
 }
 
@@ -257,7 +257,7 @@ TEST(KernelLaunches, large_tensors_at_once_give_what_each_gives_alone) {
       const DeviceResult result = gpu.read(results + i);
       EXPECT_EQ(result.sequence, i + 1);
       EXPECT_TRUE(test::agrees(to_fingerprint(result), fingerprint(here[i])))
-          << i << ", " << name(here[i].dtype) << ", " << layouts[i].name;
+          << i << ", " << dtype_name(here[i].dtype) << ", " << layouts[i].name;
     }
   }
 }

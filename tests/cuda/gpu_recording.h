@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/runtime/memory.h"
 #include "host_runtime.h"
 #include "scratch.h"
 #include "ttap/recorder.h"

@@ -38,7 +38,7 @@ struct Model {
   // A call with a call inside it, captured.
   uint64_t capture(Recorder& recorder, Level level) const {
     const uint64_t graph = cuda::graphs::begin_capture();
-    GraphPass* pass = recorder.graph_pass(0, some_stream()).value();
+    const uint64_t pass = recorder.captured_graph(0, some_stream()).value();
     const uint32_t number = recorder.open_pass();
     const Event outer =
         recorder.begin_event({.name = "layer", .kind = "module", .pass = number, .level = level, .graph = pass});
@@ -62,7 +62,7 @@ TEST(GraphPass, ReplaysHaveTheDescriptionOfAQuantizedTensor) {
   const Model model;
   const std::string description = R"({"format": {}, "parts": ["payload"]})";
   const uint64_t graph = cuda::graphs::begin_capture();
-  GraphPass* taps = recorder->graph_pass(0, some_stream()).value();
+  const uint64_t taps = recorder->captured_graph(0, some_stream()).value();
   const uint32_t number = recorder->open_pass();
   const Event event = recorder->begin_event({.name = "fc", .pass = number, .level = Level::kFull, .graph = taps});
   recorder->capture(event, model.view(),
@@ -149,7 +149,7 @@ TEST(GraphPass, BytesBeyondTheBoundAreKeptAsFingerprintsAndCounted) {
 TEST(GraphPass, WithoutACaptureThereIsNone) {
   const ScratchDirectory scratch;
   const auto recorder = recorder_in(scratch);
-  EXPECT_FALSE(recorder->graph_pass(0, some_stream()).ok());
+  EXPECT_FALSE(recorder->captured_graph(0, some_stream()).ok());
 }
 
 }  // namespace

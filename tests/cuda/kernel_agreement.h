@@ -47,11 +47,11 @@ inline void expect_agreement(Gpu& gpu, const Bytes& bytes, const Layout& layout,
   const std::byte* on_device = gpu.upload(bytes);
   const TensorView here{bytes.data() + at, dtype, layout.shape, layout.strides};
   const TensorView there{on_device + at, dtype, layout.shape, layout.strides};
-  ASSERT_TRUE(check(here).ok());
+  ASSERT_TRUE(validate(here).ok());
   const cuda::DeviceResult result = gpu.fingerprint(there);
   EXPECT_EQ(result.bytes, byte_count(here));
   EXPECT_TRUE(agrees(cuda::to_fingerprint(result), fingerprint(here, {.threads = 0})))
-      << what << ", " << layout.name << ", " << name(dtype) << ", " << element_count(here) << " elements";
+      << what << ", " << layout.name << ", " << dtype_name(dtype) << ", " << element_count(here) << " elements";
   gpu.free_all_but_scratch();
 }
 

@@ -22,7 +22,7 @@ namespace ttap::test {
 using Bytes = std::vector<std::byte>;
 
 inline size_t real_size(DType dtype) {
-  return info(dtype).kind == DTypeKind::kComplex ? size_of(dtype) / 2 : size_of(dtype);
+  return dtype_info(dtype).kind == DTypeKind::kComplex ? size_of(dtype) / 2 : size_of(dtype);
 }
 inline bool is_f64(DType dtype) { return dtype == DType::kF64 || dtype == DType::kC128; }
 
@@ -127,7 +127,8 @@ inline const std::vector<KernelCase>& kernel_cases() {
       {"infinities in every other place",
        [](DType dtype, size_t n) {
          return values_of(dtype, n, [&](size_t i) {
-           const double value = i % 2 == 0 && info(dtype).kind >= DTypeKind::kFloat ? -INFINITY : about_normal(5, i);
+           const double value =
+               i % 2 == 0 && dtype_info(dtype).kind >= DTypeKind::kFloat ? -INFINITY : about_normal(5, i);
            if (dtype == DType::kF16 && std::isinf(value)) return uint64_t{0xFC00};
            return bits_of(dtype, value);
          });

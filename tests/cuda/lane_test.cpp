@@ -160,7 +160,7 @@ void expect_lanes_agree(DType dtype) {
       for (const StatsPart& part :
            {stats_by_lanes<F, 2>(bytes, 1), stats_by_lanes<F, 4>(bytes, 50), stats_by_lanes<F, 2, true>(bytes, 0)})
         EXPECT_TRUE(test::agrees({hash, to_stats(part)}, expected))
-            << each.name << ", " << name(dtype) << ", " << count << " elements";
+            << each.name << ", " << dtype_name(dtype) << ", " << count << " elements";
     }
 }
 
@@ -184,7 +184,7 @@ TEST(Lanes, keep_the_spread_of_values_far_from_zero) {
   const int64_t shape[] = {300000};
   const auto check = [&](DType dtype, const Bytes& bytes, const StatsPart& part) {
     EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, fingerprint({bytes.data(), dtype, shape})))
-        << name(dtype);
+        << dtype_name(dtype);
   };
   const auto check_all = [&]<class F>(F, DType dtype, double mean, double deviation) {
     const Bytes bytes = far(dtype, mean, deviation);
@@ -207,7 +207,7 @@ void expect_few_agree(DType dtype, const std::function<double(size_t)>& value) {
   const int64_t shape[] = {static_cast<int64_t>(count)};
   EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(stats_by_lanes<F, 2, true>(bytes, 0))},
                            fingerprint({bytes.data(), dtype, shape})))
-      << name(dtype) << ", the first " << value(0) << ", the second " << value(1);
+      << dtype_name(dtype) << ", the first " << value(0) << ", the second " << value(1);
 }
 
 // What all distances are from is the first value: the worst there can be.
@@ -368,12 +368,13 @@ TEST(ByteValues, are_those_of_the_formats) {
     const auto format = static_cast<size_t>(dtype);
     uint64_t subnormals = 0;
     for (size_t code = 0; code < codes.size(); ++code)
-      for (uint32_t part = 0; part < info(dtype).values; ++part) {
+      for (uint32_t part = 0; part < dtype_info(dtype).values; ++part) {
         const double value = kValues.of[format][part == 0 ? code : code >> 4];
-        EXPECT_TRUE(test::same(value, value_of(dtype, &codes[code], static_cast<int>(part)))) << name(dtype) << code;
+        EXPECT_TRUE(test::same(value, value_of(dtype, &codes[code], static_cast<int>(part))))
+            << dtype_name(dtype) << code;
         subnormals += value != 0 && std::fabs(value) < kValues.smallest_normal[format] ? 1 : 0;
       }
-    EXPECT_EQ(subnormals, fingerprint({codes.data(), dtype, shape}).stats.subnormals) << name(dtype);
+    EXPECT_EQ(subnormals, fingerprint({codes.data(), dtype, shape}).stats.subnormals) << dtype_name(dtype);
   }
 }
 

@@ -128,7 +128,7 @@ TEST_P(QuantDecode, FinishesWhatIsLeftOfARow) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, QuantDecode, testing::Values(DType::kF32, DType::kBF16, DType::kF16, DType::kF64),
-                         [](const auto& tested) { return std::string(name(tested.param)); });
+                         [](const auto& tested) { return std::string(dtype_name(tested.param)); });
 
 // Every code with every scale, what is not a number among both.
 TEST(QuantUnits, EveryCodeWithEveryScale) {
@@ -148,7 +148,7 @@ TEST(QuantUnits, EveryCodeWithEveryScale) {
           quant_job(parts.group(payload.data(), parts.scale.data(), nullptr, nullptr), dtype, target.data()).value();
       EXPECT_EQ(job.units, 256u * 256 / kUnit);
       play(job);
-      EXPECT_EQ(test::first_difference(dtype, wanted, target.bytes()), "") << name << ' ' << ttap::name(dtype);
+      EXPECT_EQ(test::first_difference(dtype, wanted, target.bytes()), "") << name << ' ' << ttap::dtype_name(dtype);
     }
 }
 

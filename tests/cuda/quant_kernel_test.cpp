@@ -110,7 +110,7 @@ TEST_P(QuantKernel, ReadsStrides) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, QuantKernel, testing::Values(DType::kF32, DType::kBF16, DType::kF16, DType::kF64),
-                         [](const auto& tested) { return std::string(name(tested.param)); });
+                         [](const auto& tested) { return std::string(dtype_name(tested.param)); });
 
 }  // namespace
 }  // namespace ttap::cuda

@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "capture/graph_pass.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/result_pool.h"
 #include "gpu_recording.h"
@@ -329,12 +330,12 @@ TEST(GpuRecorder, AFingerprintOfTheSourceIsAwaitedOrGivenBack) {
   const Event ended = recorder->begin_event({.name = "x", .pass = recorder->open_pass()});
   recorder->close_pass(ended.pass);
 
-  std::vector<PendingResult> pending;
-  for (int i = 0; i < 4; ++i) pending.push_back(later_with(static_cast<uint64_t>(i)));
+  std::vector<TensorOnGpu> pending;
+  for (int i = 0; i < 4; ++i) pending.push_back({.later = later_with(static_cast<uint64_t>(i))});
   const Place place{.at_most = Level::kFingerprint};
   const auto with = [&](int i) {
     Place with_later = place;
-    with_later.later = &pending[static_cast<size_t>(i)];
+    with_later.on_gpu = &pending[static_cast<size_t>(i)];
     return with_later;
   };
   recorder->capture("x", tensor.view(), with(0));
@@ -344,7 +345,7 @@ TEST(GpuRecorder, AFingerprintOfTheSourceIsAwaitedOrGivenBack) {
   meta.at_most = Level::kMeta;
   recorder->capture("x", tensor.view(), meta);
   std::thread([&] {
-    for (const PendingResult& each : pending) arrives(each);
+    for (const TensorOnGpu& each : pending) arrives(each.later);
   }).join();
   ASSERT_TRUE(recorder->close().ok());
   const Pass pass = pass_of(*recorder, 1);

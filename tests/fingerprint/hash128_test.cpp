@@ -40,7 +40,7 @@ std::string hash_of_values(const std::vector<T>& values) {
 std::string hash_of_view(const void* data, DType dtype, std::vector<int64_t> shape, std::vector<int64_t> strides = {},
                          FingerprintOptions options = {}) {
   const TensorView view{data, dtype, shape, strides};
-  EXPECT_TRUE(check(view).ok());
+  EXPECT_TRUE(validate(view).ok());
   return to_string(fingerprint(view, options).hash);
 }
 
@@ -103,8 +103,8 @@ TEST(Hash128, does_not_depend_on_dtype_or_shape) {
   const std::string plain = hash_of(bytes);
   for (DType dtype : kAllDTypes) {
     const auto count = static_cast<int64_t>(9600 / size_of(dtype));
-    EXPECT_EQ(hash_of_view(bytes.data(), dtype, {count}), plain) << name(dtype);
-    EXPECT_EQ(hash_of_view(bytes.data(), dtype, {2, 1, count / 2}), plain) << name(dtype);
+    EXPECT_EQ(hash_of_view(bytes.data(), dtype, {count}), plain) << dtype_name(dtype);
+    EXPECT_EQ(hash_of_view(bytes.data(), dtype, {2, 1, count / 2}), plain) << dtype_name(dtype);
   }
 }
 

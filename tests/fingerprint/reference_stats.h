@@ -53,7 +53,7 @@ inline Stats reference(const Bytes& bytes, DType dtype) {
   Stats stats;
   std::vector<double> finite;
   for (size_t i = 0; i < bytes.size(); i += size_of(dtype))
-    for (int part = 0; part < info(dtype).values; ++part) {
+    for (int part = 0; part < dtype_info(dtype).values; ++part) {
       const double value = value_of(dtype, &bytes[i], part);
       ++stats.count;
       if (std::isnan(value))
@@ -99,7 +99,7 @@ inline void expect_agreement(const Bytes& bytes, DType dtype, const std::string&
   const Stats expected = reference(bytes, dtype);
   for (SimdPath path : every_path()) {
     EXPECT_TRUE(agrees(stats_of(bytes, dtype, {1, path}), expected))
-        << what << ", " << name(dtype) << ", " << bytes.size() / size_of(dtype) << " elements, "
+        << what << ", " << dtype_name(dtype) << ", " << bytes.size() / size_of(dtype) << " elements, "
         << simd_path_name(path);
   }
 }

@@ -22,7 +22,9 @@ bool identical(const Stats& a, const Stats& b) { return std::memcmp(&a, &b, size
 
 // ---- making elements ----
 
-size_t real_size(DType dtype) { return info(dtype).kind == DTypeKind::kComplex ? size_of(dtype) / 2 : size_of(dtype); }
+size_t real_size(DType dtype) {
+  return dtype_info(dtype).kind == DTypeKind::kComplex ? size_of(dtype) / 2 : size_of(dtype);
+}
 bool is_f64(DType dtype) { return dtype == DType::kF64 || dtype == DType::kC128; }
 bool is_real_float(DType dtype) { return dtype >= DType::kF16 && dtype <= DType::kC128; }
 
@@ -180,7 +182,7 @@ TEST_P(StatsOf, a_large_tensor_agrees_and_threads_do_not_show) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryDType, StatsOf, ::testing::ValuesIn(kAllDTypes),
-                         [](const auto& tested) { return std::string(name(tested.param)); });
+                         [](const auto& tested) { return std::string(dtype_name(tested.param)); });
 
 // ---- spread around a large mean ----
 
@@ -241,7 +243,8 @@ TEST(Spread, survives_every_two_codes_of_a_byte) {
       for (unsigned b = 0; b < 256; b += 5) {
         Bytes bytes(4096, static_cast<std::byte>(a));
         bytes[1000] = static_cast<std::byte>(b);
-        EXPECT_TRUE(agrees(stats_of(bytes, dtype), reference(bytes, dtype))) << name(dtype) << ' ' << a << ' ' << b;
+        EXPECT_TRUE(agrees(stats_of(bytes, dtype), reference(bytes, dtype)))
+            << dtype_name(dtype) << ' ' << a << ' ' << b;
       }
 }
 

@@ -38,8 +38,8 @@ nlohmann::json listing(const ForeignTensors& found) {
     tensors.push_back({{"key", to_string(tensor.key)},
                        {"name", tensor.key.name},
                        {"path", tensor.key.path},
-                       {"dtype", name(tensor.dtype)},
-                       {"true_dtype", tensor.true_dtype ? name(*tensor.true_dtype) : ""},
+                       {"dtype", dtype_name(tensor.dtype)},
+                       {"true_dtype", tensor.true_dtype ? dtype_name(*tensor.true_dtype) : ""},
                        {"shape", tensor.shape},
                        {"hex", hex}});
   }

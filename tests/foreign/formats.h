@@ -63,7 +63,7 @@ inline void touch(const ForeignTensors& tensors) {
   std::vector<std::byte> target(kPart * 16);
   for (const ForeignTensor& tensor : tensors.tensors) {
     if (!tensor.group.empty()) continue;  // stands for its parts
-    TTAP_CHECK(check(tensor.view()).ok());
+    TTAP_CHECK(validate(tensor.view()).ok());
     const LogicalCopy copy(tensor.view());
     const uint64_t count = copy.elements() < kPart ? copy.elements() : kPart;
     copy.copy(0, count, target.data());

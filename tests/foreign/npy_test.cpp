@@ -68,7 +68,7 @@ TEST(NpyFolder, KeepsKeysInOrderAndWidensWhatNumPyLacks) {
     }
     EXPECT_EQ(tensor.dtype, DType::kF32);
     EXPECT_EQ(tensor.true_dtype, sample.dtype);
-    const size_t values = info(sample.dtype).values, size = size_of(sample.dtype);
+    const size_t values = dtype_info(sample.dtype).values, size = size_of(sample.dtype);
     ASSERT_EQ(actual.size() / 4, expected.size() / size * values);
     for (size_t v = 0; v < actual.size() / 4; ++v) {
       float wide = 0;

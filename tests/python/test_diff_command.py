@@ -157,6 +157,17 @@ def test_a_filter_that_matches_nothing_says_so(pair):
     assert run("diff", *pair, "--filter", "blocks.0").returncode == 0
 
 
+def test_a_filter_may_be_a_function_of_the_key(pair):
+    asked = []
+    found = tap.diff(*pair, filter=lambda key: asked.append(key) or key.startswith("blocks.0"))
+    assert found.same and {tensor.key for tensor in found.tensors} == {k for k in asked if k.startswith("blocks.0")}
+    assert len(asked) > len(found.tensors) > 0
+    with pytest.raises(FileNotFoundError, match="the filter selects no key"):
+        tap.diff(*pair, filter=lambda key: False)
+    with pytest.raises(ZeroDivisionError):
+        tap.diff(*pair, filter=lambda key: 1 / 0)
+
+
 @pytest.mark.parametrize(
     ("options", "code"),
     [
@@ -203,6 +214,13 @@ def test_the_answer_comes_before_a_file_that_cannot_be_written(pair):
         result = run("diff", *pair, option, "/nonexistent/file")
         assert result.returncode == 2 and "blocks.1.up introduced the error" in result.stdout
         assert "/nonexistent/file" in result.stderr and "folder that exists" in result.stderr
+
+
+def test_no_cell_of_a_csv_is_a_formula_or_a_control_character(tmp_path):
+    tensors = {"=cmd|' /C calc'!A0": torch.ones(2), "line\nbreak\x1b[2J": torch.ones(2), "@sum": torch.ones(2)}
+    tap.diff(tensors, tensors).to_csv(tmp_path / "diff.csv")
+    keys = [line["key"] for line in csv.DictReader((tmp_path / "diff.csv").open())]
+    assert keys == ["'=cmd|' /C calc'!A0", "line%0Abreak%1B[2J", "%40sum"]
 
 
 def test_csv_has_a_line_per_tensor(pair, tmp_path):

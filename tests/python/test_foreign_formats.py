@@ -318,7 +318,7 @@ def test_a_checkpoint_in_every_protocol(tmp_path, protocol):
     notes = dict(note.split(": ", 1) for note in found["notes"])
     assert notes["epoch"] == "3"
     assert notes["negative"] == str(-(2**40))
-    assert notes["text"] == '"line\\x0abreak"'
+    assert notes["text"] == '"line%0Abreak"'
     assert notes["complex"] == "(1-2j)"
     assert notes["size"] == "(1, 2)"
     assert notes["device"] == "device cuda:1"

@@ -132,9 +132,15 @@ def test_a_function_is_named_by_its_file_and_by_the_environment(tmp_path, monkey
     monkeypatch.setenv("TTAP_FILTER_FN", f"{source}:pick")
     monkeypatch.setenv("TTAP_DIR", str(tmp_path / "b"))
     monkeypatch.setenv("TTAP_LEVEL", "fingerprint")
-    record(None, Model(), (torch.randn(2, 4),), filter=["sub"])
+    record(None, Model(), (torch.randn(2, 4),))
     assert list(nodes_of(only_pass(tmp_path / "a"))) == list(nodes_of(only_pass(tmp_path / "b"))) == ["relu"]
     assert {record.level for record in only_pass(tmp_path / "b").records} == {"fingerprint"}
+    for override, names in (("0", ["relu_1"]), ("1", ["relu"])):
+        torch._dynamo.reset()
+        monkeypatch.setenv("TTAP_OVERRIDE", override)
+        monkeypatch.setenv("TTAP_DIR", str(tmp_path / f"override{override}"))
+        record(None, Model(), (torch.randn(2, 4),), filter=["^relu_1$"])
+        assert list(nodes_of(only_pass(tmp_path / f"override{override}"))) == names
 
 
 def test_the_filter_is_asked_once_per_node(tmp_path):

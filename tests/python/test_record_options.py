@@ -127,14 +127,38 @@ def test_the_directory_alone_switches_recording_on(model, tmp_path, monkeypatch)
     assert len(record(model, None)) == 3
 
 
-def test_the_environment_outweighs_what_the_program_passes(model, tmp_path, monkeypatch):
+@pytest.fixture
+def environment(tmp_path, monkeypatch):
     monkeypatch.setenv("TTAP_DIR", str(tmp_path / "b"))
     monkeypatch.setenv("TTAP_FILTER", json.dumps(["norm$"]))
     monkeypatch.setenv("TTAP_LEVEL", "fingerprint")
     monkeypatch.setenv("TTAP_ROLES", "in")
+    monkeypatch.setenv("TTAP_STAGING_BYTES", "1M")
+
+
+@pytest.mark.usefixtures("environment")
+def test_what_the_program_passes_comes_before_the_environment(model, tmp_path):
+    keys = record(model, tmp_path / "a", filter=["q"], level="full", roles="out")
+    assert keys == {"q_proj": "full"}, "level='full' was chosen, though it is the default"
+    assert not (tmp_path / "b").exists()
+    assert record(model, tmp_path / "c", roles="out") == {"norm": "fingerprint"}, "the environment fills in the rest"
+    assert record(model, None, filter=["q"]) == {"q_proj@in/0": "fingerprint"}
+    assert (tmp_path / "b").exists()
+    with tap.record(model, tmp_path / "d", staging="64M", report=False) as recording:
+        assert recording.options.core.staging_bytes == 64 << 20, "chosen, though it is the default"
+
+
+@pytest.mark.usefixtures("environment")
+def test_the_environment_comes_first_with_ttap_override(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("TTAP_OVERRIDE", "1")
     keys = record(model, tmp_path / "a", filter=["q"], level={".*": "full"}, roles="out")
     assert keys == {"norm@in/0": "fingerprint"}
     assert not (tmp_path / "a").exists()
+    with pytest.raises(ValueError, match="'most'"):  # what is overridden is checked all the same
+        tap.record(model, tmp_path / "a", level="most")
+    monkeypatch.setenv("TTAP_OVERRIDE", "yes")
+    with pytest.raises(ValueError, match="TTAP_OVERRIDE"):
+        tap.record(model, tmp_path / "a")
 
 
 @pytest.mark.parametrize(

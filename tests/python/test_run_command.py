@@ -48,6 +48,7 @@ def test_a_program_is_told_where_to_record(here):
     variables = seen("-o", "out/../out/run/")
     assert variables["TTAP_DIR"] == str(here / "out/run")
     assert variables["TTAP_RUN"] == "1"
+    assert variables["TTAP_OVERRIDE"] == "1"
     assert variables["TTAP_REPORT"] == "0"
     assert variables["PYTHONPATH"] == str(LAUNCH)
     assert "TTAP_FILTER" not in variables

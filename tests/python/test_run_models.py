@@ -277,7 +277,7 @@ with tap.record(model, "elsewhere", filter=["second"]):
 """)
     run(sys.executable, script, folder=tmp_path / "run", cwd=tmp_path)
     assert keys_of(tmp_path / "run") == [[["first", "second"], ["second"]]]
-    assert not (tmp_path / "elsewhere").exists()  # TTAP_DIR outweighs it
+    assert not (tmp_path / "elsewhere").exists()  # ttap run sets TTAP_OVERRIDE
 
 
 def test_a_program_without_torch_is_left_alone(tmp_path):

@@ -107,6 +107,7 @@ CALLED = {
     "tap.SearchLimits": tap.SearchLimits,
     "tap.Tolerance": tap.Tolerance,
     "tap.capture_quantized": tap.capture_quantized,
+    "tap.check": tap.check,
     "tap.diff": tap.diff,
     "tap.drain_records": tap.drain_records,
     "tap.export": tap.export,

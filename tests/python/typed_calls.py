@@ -99,12 +99,23 @@ def read() -> None:
 
 
 def convert(run: tap.Run) -> None:
+    checked = tap.check(run, passes="0,2-5", ranks=0, filter=lambda key: "mask" not in key, verify=True, all=True)
+    tap.check("run", passes=[0, 1], filter=["head", "norm"])
+    assert_type(checked, tap.Check)
+    assert_type((checked.ok, checked.clean, checked.complete, checked.judged), tuple[bool, bool, bool, int])
+    assert_type(checked.first, tap.FirstNonfinite | None)
+    if checked.first is not None:
+        assert_type((checked.first.key, checked.first.call, checked.first.stack), tuple[str, str, tuple[str, ...]])
+        assert_type(checked.first.origin, tap.literals.Origin | None)
+    assert_type(checked.found, list[tap.NonfiniteTensor])
+    assert_type((checked.unjudged, checked.damaged), tuple[list[tap.Unjudged], list[tap.Unjudged]])
+    assert_type((checked.unreadable, checked.to_json()), tuple[list[str], dict[str, Any]])
     exported = tap.export(run, "out", "npy", filter=["^head", "norm"])
     assert_type(exported, list[tap.ExportedPass])
     assert_type((exported[0].source, exported[0].path, exported[0].tensors), tuple[Path, Path, int])
     assert_type((exported[0].without_bytes, exported[0].missing), tuple[int, int])
     tap.export("run", "out", filter=lambda key: key.startswith("head"))
-    recovered = tap.recover("run")
+    recovered = tap.recover("run", force=True)
     assert_type(recovered, list[tap.RecoveredPass])
     assert_type((recovered[0].path, recovered[0].cut_bytes), tuple[Path, int])
 

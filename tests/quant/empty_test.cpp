@@ -28,7 +28,7 @@ TEST(Empty, DecodesToNothingWhateverScalesThereAre) {
         SCOPED_TRACE(name + testing::PrintToString(shape) + (transposed ? " transposed" : ""));
         MadeGroup made = empty_group(name, shape);
         made.format.stored_transposed = transposed;
-        const Status sound = check(made.group());
+        const Status sound = validate(made.group());
         ASSERT_TRUE(sound.ok()) << sound.error().describe();
         EXPECT_TRUE(decode(made.group(), DType::kF32, nullptr).ok());
         const auto scales = decode_scales(made.group());
@@ -43,14 +43,14 @@ TEST(Empty, DecodesToNothingWhateverScalesThereAre) {
 TEST(Empty, StillHasPartsOfTheirKind) {
   MadeGroup made = empty_group("fp8", {0, 64});
   made.payload = {1};
-  EXPECT_FALSE(check(made.group()).ok()) << "codes of no values";
+  EXPECT_FALSE(validate(made.group()).ok()) << "codes of no values";
   made = empty_group("nvfp4", {0, 64});
   made.global.clear();
-  EXPECT_FALSE(check(made.group()).ok()) << "the format has a global scale";
+  EXPECT_FALSE(validate(made.group()).ok()) << "the format has a global scale";
   made = empty_group("fp8", {0, 64});
   QuantGroup group = made.group();
   group.scale->dtype = DType::kF16;
-  EXPECT_FALSE(check(group).ok()) << "scales of another dtype";
+  EXPECT_FALSE(validate(group).ok()) << "scales of another dtype";
 }
 
 TEST(Empty, NoRowsHaveNoGlobalScales) {
@@ -70,7 +70,7 @@ TEST(Empty, RecipesFindNothingInIt) {
     EXPECT_EQ(stats->front().count, 0u);
     const auto made = encode({nullptr, DType::kF32, shape, {}}, recipes.front());
     ASSERT_TRUE(made.ok()) << made.error().describe();
-    EXPECT_TRUE(check(made->group()).ok());
+    EXPECT_TRUE(validate(made->group()).ok());
   }
 }
 

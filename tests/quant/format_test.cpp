@@ -119,7 +119,7 @@ MadeGroup nvfp4_group() {
 }
 
 std::string problem(MadeGroup made) {
-  const Status status = check(made.group());
+  const Status status = validate(made.group());
   return status.ok() ? "" : status.error().describe();
 }
 
@@ -166,10 +166,10 @@ TEST(Check, DtypesMustFit) {
   auto made = nvfp4_group();
   QuantGroup group = made.group();
   group.scale->dtype = DType::kF8E8M0FNU;
-  EXPECT_NE(check(group).error().describe().find("scales of f8_e8m0fnu"), std::string::npos);
+  EXPECT_NE(validate(group).error().describe().find("scales of f8_e8m0fnu"), std::string::npos);
   group = made.group();
   group.payload.dtype = DType::kF8E4M3FN;
-  EXPECT_NE(check(group).error().describe().find("a payload of f8_e4m3fn"), std::string::npos);
+  EXPECT_NE(validate(group).error().describe().find("a payload of f8_e4m3fn"), std::string::npos);
 }
 
 TEST(Check, WhatCannotBeIsRefused) {

@@ -57,28 +57,28 @@ def graph_backend(
     stage: Stage = "dynamo",
     inputs: bool = True,
     outputs: bool = True,
-    level: Level | Mapping[str, Level] = "full",
-    step: Step = "auto",
+    level: Level | Mapping[str, Level] | None = None,
+    step: Step | None = None,
     steps: str | int | Iterable[int] | None = None,
     skip: int = 0,
     ranks: str | int | Iterable[int] | None = None,
-    format: Format = "ttap",
-    stacks: bool = False,
+    format: Format | None = None,
+    stacks: bool | None = None,
     graphs: bool = True,
     parameters: Parameters = "once",
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     inner: str | Callable[..., Any] | None = None,
     tolerance: Tolerance | None = None,
     limits: SearchLimits | None = _LIMITS,
-    strict: bool = False,
-    report: bool = True,
+    strict: bool | None = None,
+    report: bool | None = None,
     **writing: Unpack[WritingOptions],
 ) -> GraphBackend:
     """Makes a backend for `torch.compile` that runs each graph node by node and records what every node took and gave.
 
-    Every option that `record()` has can be given as an environment variable too (`TTAP_DIR`, `TTAP_FILTER`,
-    `TTAP_FILTER_FN`, `TTAP_LEVEL`, …), which then outweighs what is passed here. Without a directory from either,
-    nothing is recorded, and graphs run as they are.
+    Options that `record()` has too are taken from the environment where they are None, as there (`TTAP_DIR`,
+    `TTAP_FILTER`, `TTAP_FILTER_FN`, `TTAP_LEVEL`, …). Without a directory from either, nothing is recorded, and graphs
+    run as they are.
 
     Parameters
     ----------
@@ -95,11 +95,11 @@ def graph_backend(
         Whether what a node takes and what it gives is kept. A value that a record of the pass holds already is referred
         to, not kept again.
     level
-        `full`, `fingerprint` (hash and statistics) or `meta`; or a level for each pattern, of which the first that is
-        found in the name of a node or module counts.
+        `full` (default), `fingerprint` (hash and statistics) or `meta`; or a level for each pattern, of which the first
+        that is found in the name of a node or module counts.
     step
-        `auto`: the outermost call of a module is one pass, or outside any the run of a graph. `manual`: what is inside
-        `with backend.step():`.
+        `auto` (default): the outermost call of a module is one pass, or outside any the run of a graph. `manual`: what
+        is inside `with backend.step():`.
     steps
         Which steps to record, counted from 0: `"0,3-5,10-"`.
     skip
@@ -107,7 +107,7 @@ def graph_backend(
     ranks
         Which ranks record.
     format
-        `ttap`, or as what to write each pass when it ends: `pt`, `safetensors`, or `npy`, which gives
+        `ttap` (default), or as what to write each pass when it ends: `pt`, `safetensors`, or `npy`, which gives
         `worldsize{W}_global_rank{R}/graph_{id}/{step}/{node}-{target}.{INPUT|OUTPUT}.{i}.npy` and an `index.json`.
     stacks
         Where in the program each node comes from, as a stack.
@@ -151,7 +151,7 @@ def graph_backend(
         report=report, **writing,
     )  # fmt: skip
     node_filter = NodeFilter(filter)  # checked even where the environment overrides it
-    if options.filter.given is not None:
+    if options.filter.given is not None and (filter is None or options.override):
         node_filter = NodeFilter(options.filter.given)
     described = {name: value for name, value in options.described.items() if name not in ("roles", "modules")}
     described |= {"filter": str(node_filter), "stage": stage, "inputs": inputs, "outputs": outputs}

@@ -172,11 +172,8 @@ class GraphSession(Session):
 
     def failed(self, error: Exception) -> None:
         """Recording failed; the model goes on, unless this is strict."""
-        if self.options.core.strict:
+        if self._coverage is not None and self._is_to_be_raised(error):
             raise error
-        if self._coverage is None:
-            return
-        self._coverage.failed(f"{type(error).__name__}: {error}")
 
     # ---- the end ----
 
@@ -184,7 +181,7 @@ class GraphSession(Session):
         """Returns when everything recorded so far is in the files; a pass whose call is over is ended."""
         if self._writer is not None and not self._closed:
             self.tracker.close_finished_pass()
-            self._writer.core.flush()
+            self._flush_writer()
 
     def close(self) -> None:
         """Ends the passes and writes the coverage report. Closing twice is no error."""

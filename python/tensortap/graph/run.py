@@ -15,6 +15,7 @@ from tensortap.graph.arguments import tensors_of
 from tensortap.graph.fx.writes import version_of
 from tensortap.graph.graph_session import GraphSession
 from tensortap.graph.modules import Names, Scope
+from tensortap.session.tensor_capture import TensorPlace
 from tensortap.tensors.snapshot import is_plain
 
 Numbers = tuple[int, ...]  # two for each tensor of a value: which tensor, and which value it holds
@@ -61,7 +62,7 @@ class Run:
         self, event: _core.Event, name: str, tensor: torch.Tensor, role: str, path: str, number: int, *,
         stable: bool = False,
     ) -> None:  # fmt: skip
-        self._record(event, self.number, (name,), tensor, role, path, number, stable=stable)
+        self._record(tensor, TensorPlace(event, self.number, (name,), role, path, number, stable))
 
     def hold(self, register: int, numbers: Numbers | None, value: Any) -> None:
         """The records that hold a register's value from now on; None: there are none."""

@@ -14,7 +14,7 @@ from tensortap.torch_glue.hook_warning import ignore_warning_of_global_hooks
 if TYPE_CHECKING:
     from tensortap.recording import Recording
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a filter that is imported meanwhile may record by itself
 _first_call: Any = None  # the handle of the hook that waits for it
 _recording: Recording | None = None
 _stepped_aside = False
@@ -65,7 +65,10 @@ def _begin() -> Recording | None:
         from tensortap.session.options import options_of  # imports all of PyTorch
 
         try:
-            _recording = Recording(None, options_of(), whole_program=True)
+            options = options_of()
+            if _stepped_aside:
+                return None
+            _recording = Recording(None, options, whole_program=True)
         except (Exception, SystemExit) as error:  # a filter's file may call sys.exit()
             print(f"ttap run: process {os.getpid()} is not recorded: {error}", file=sys.stderr)
         return _recording

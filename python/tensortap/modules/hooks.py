@@ -13,6 +13,7 @@ from torch.jit import _recursive
 from torch.nn.modules import module as torch_module
 from torch.utils.hooks import RemovableHandle
 
+from tensortap import _core
 from tensortap.torch_glue.call_stack import keywords_of_call
 from tensortap.torch_glue.hook_warning import ignore_warning_of_global_hooks
 from tensortap.torch_glue.module_map import ModuleMap
@@ -25,7 +26,13 @@ _LOOKS_AT_HOOKS = (nn.TransformerEncoderLayer,)
 class Hook:
     """A hook that copies of the model do not inherit: a copy and a pickle get one that does nothing."""
 
-    def __init__(self, work: Callable[..., None] | None = None, module: nn.Module | None = None) -> None:
+    def __init__(
+        self,
+        guarded: _core.Guard | None = None,
+        work: Callable[..., None] | None = None,
+        module: nn.Module | None = None,
+    ) -> None:
+        self._guarded = guarded
         self._work = work
         self._module = weakref.ref(module) if module is not None else None
 
@@ -42,13 +49,14 @@ class Hook:
         if torch.compiler.is_compiling():
             return
         if self._module is not None and self._module() is module:
-            self._work(*arguments)  # type: ignore[misc]
+            self._guarded(self._work, *arguments)  # type: ignore[misc]
 
 
 class HookSet:
-    """The hooks of one recording."""
+    """The hooks of one recording. What they do, `guarded` runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, guarded: _core.Guard) -> None:
+        self._guarded = guarded
         self._handles: list[RemovableHandle] = []
         self._global: list[RemovableHandle] = []
         self._before: ModuleMap[list[Hook]] = ModuleMap()  # of modules that are served from the global hooks
@@ -65,7 +73,7 @@ class HookSet:
 
     def before(self, module: nn.Module, work: Callable[..., None]) -> None:
         """Calls work(args, kwargs) before each call."""
-        hook = Hook(work, module)
+        hook = Hook(self._guarded, work, module)
         if module in self._served:
             self._add_global(self._before, module, hook)
         else:
@@ -73,7 +81,7 @@ class HookSet:
 
     def after(self, module: nn.Module, work: Callable[..., None], *, always: bool) -> None:
         """Calls work(output) after each call; `always`: also after one that has raised."""
-        hook = Hook(lambda args, output: work(output), module)
+        hook = Hook(self._guarded, lambda args, output: work(output), module)
         if module in self._served:
             self._add_global(self._after, module, hook)
         else:

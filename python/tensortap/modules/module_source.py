@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._C._dynamo.eval_frame import set_eval_frame
 
 from tensortap import _core
 from tensortap.modules.hooks import HookSet
@@ -52,7 +51,8 @@ class ModuleSource:
         self.uses_before = options.modules == "all" or options.ops or bool(options.roles & {"in", "grad_in", "param"})
         self.options = options
         self.capture = TensorCapture(session)
-        self._hooks = HookSet()
+        self.guarded = session.guarded
+        self._hooks = HookSet(session.guarded)
         self._optimizers = OptimizerSteps() if "param" in options.roles else None
         self._roots: list[Root] = []
         self._attached: ModuleMap[Root] = ModuleMap()  # the roots' modules
@@ -152,11 +152,11 @@ class ModuleSource:
 
     def _entering(self, module: nn.Module) -> Callable[..., None]:
         reference = weakref.ref(module)
-        return lambda args, kwargs: self.guarded(self.enter, reference())
+        return lambda args, kwargs: self.enter(reference())
 
     def _leaving(self, module: nn.Module) -> Callable[..., None]:
         reference = weakref.ref(module)
-        return lambda output: self.guarded(self.tracker.leave, reference())
+        return lambda output: self.tracker.leave(reference())
 
     def _forget_dead(self) -> None:
         """Models that a program makes for one call and drops leave nothing behind but what was not seen of them."""
@@ -207,25 +207,6 @@ class ModuleSource:
             self._optimizers.remove()
 
     # ---- recording ----
-
-    def guarded(self, work: Callable[..., None], *arguments: Any) -> None:
-        """Runs our own code: unseen by other tools' modes and by Dynamo, and no exception of it reaches the model."""
-        if not self._session.recording:
-            return
-        callback = set_eval_frame(None)
-        if self.ops is not None:
-            self.ops.suppress_recording(1)
-        try:
-            with torch._C.DisableTorchFunction():
-                work(*arguments)
-        except Exception as error:
-            if self.options.core.strict:
-                raise
-            self.coverage.failed(f"{type(error).__name__}: {error}")
-        finally:
-            if self.ops is not None:
-                self.ops.suppress_recording(-1)
-            set_eval_frame(callback)
 
     def optimizer_steps(self) -> int:
         """How many there were since this began; they are counted for the role `param` only."""

@@ -14,6 +14,7 @@ from tensortap.modules.module_source import ModuleSource
 from tensortap.quant.formats import NotDecoded, scale_type_of
 from tensortap.quant.group import Group
 from tensortap.session.passes import SKIPPED
+from tensortap.session.tensor_capture import TensorPlace
 from tensortap.session.writer import recordings
 from tensortap.typed_dicts import FormatFields
 
@@ -149,5 +150,5 @@ def capture_pieces(source: ModuleSource, name: str, role: str, pieces: dict[str,
     level = source.options.levels.of_name(name)
     parent = next((call.event for call in reversed(source.tracker.thread.parents) if call.event is not None), None)
     event = source.core.begin_event(name, "capture", number, level, parent, False, source.graph_now())
-    source.capture.record(event, number, [name], group, role, "")
+    source.capture.record(group, TensorPlace(event, number, [name], role, ""))
     source.core.end_event(event)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,7 +17,7 @@ from tensortap.ops.op_tap import OpTap
 from tensortap.quant.group import Group
 from tensortap.session.coverage import Coverage
 from tensortap.session.passes import SKIPPED, PassTracker, in_backward
-from tensortap.session.tensor_capture import TensorCapture
+from tensortap.session.tensor_capture import TensorCapture, TensorPlace
 from tensortap.tensors.nested import tensors_in
 from tensortap.torch_glue.call_stack import NOTHING_HANDLED, Handled, handled_now, has_raised
 
@@ -33,13 +32,11 @@ class Source(Protocol):
     roles: frozenset[str]
     wants_gradients: bool
     uses_before: bool  # whether a call is told of when it begins
+    guarded: _core.Guard  # runs our own code; no exception of it reaches the model
 
     @property
     def core(self) -> _core.Recorder:
         """The recorder of this process."""
-
-    def guarded(self, work: Callable[..., None], *arguments: Any) -> None:
-        """Runs our own code; no exception of it reaches the model."""
 
     def outermost(self, module: nn.Module) -> nn.Module | None:
         """The outermost of the recorded modules that is being called."""
@@ -139,14 +136,6 @@ class Tap:
                     return place
         return self.places[0]
 
-    # ---- what the hooks call; nothing of it reaches the model ----
-
-    def before(self, args: tuple, kwargs: dict[str, Any]) -> None:
-        self.source.guarded(self._before, args, kwargs)
-
-    def after(self, output: Any) -> None:
-        self.source.guarded(self._after, output)
-
     def _begin(self) -> Call:
         source, tracker = self.source, self.source.tracker
         number = tracker.number_of_call(self.module(), self.counts, source.outermost)  # type: ignore[arg-type]
@@ -170,7 +159,9 @@ class Tap:
         event = source.core.begin_event(place.name, kind, number, place.level, parent, again, source.graph_now())
         return Call(self, event, number, again, certain=count.calls == 1)
 
-    def _before(self, args: tuple, kwargs: dict[str, Any]) -> None:
+    # ---- what the hooks call, through the guard ----
+
+    def before(self, args: tuple, kwargs: dict[str, Any]) -> None:
         call = self._begin()
         call.handled = handled_now()
         self.source.tracker.thread.parents.append(call)
@@ -196,7 +187,7 @@ class Tap:
             ]
             call.mark = gradients.sequence_mark()
 
-    def _after(self, output: Any) -> None:
+    def after(self, output: Any) -> None:
         call = self._call_of_before() if self.source.uses_before else self._begin()
         raised = output is None and has_raised(call.handled)
         try:
@@ -222,7 +213,7 @@ class Tap:
             self.source.tracker.call_is_over(self.module())  # type: ignore[arg-type]
 
     def _record(self, call: Call, tensor: torch.Tensor | Group, role: str, path: str) -> None:
-        self.source.capture.record(call.event, call.number, self.names, tensor, role, path)
+        self.source.capture.record(tensor, TensorPlace(call.event, call.number, self.names, role, path))
 
     def _call_of_before(self) -> Call:
         parents = self.source.tracker.thread.parents

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from tensortap.torch_glue.program_errors import raise_if_of_program
+
 Hook = Callable[[str, tuple[Any, ...], dict[str, Any], Any], "Mapping[str, Any] | None"]
 
 DEEPEST = 20  # lists and mappings inside one another
@@ -26,6 +28,7 @@ def guarded_hook(hook: Hook | Iterable[Hook]) -> Callable[..., str]:
             try:
                 noted.update(each(name, args, kwargs, result) or {})
             except Exception as error:
+                raise_if_of_program(error)
                 noted["error"] = _told(error)
                 failed.append(name)
                 if len(failed) == 1:

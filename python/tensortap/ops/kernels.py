@@ -13,6 +13,7 @@ import torch
 
 from tensortap.ops.inductor_modules import GeneratedModules
 from tensortap.torch_glue.patching import ImportWatch, Patch
+from tensortap.torch_glue.program_errors import raise_if_of_program
 
 Arguments = list[tuple[str, Any]]
 _lock = threading.Lock()
@@ -64,6 +65,7 @@ def launch(library: str, name: Callable[[], str], arguments: Callable[[], Argume
                 begun.append(source)
                 source.begin_kernel(library, called, given)
         except Exception as error:
+            raise_if_of_program(error)
             _complain(error)
         return run()
     finally:

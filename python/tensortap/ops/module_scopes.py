@@ -14,11 +14,13 @@ from torch import nn
 from torch.fx import GraphModule
 from torch.nn.modules import module as torch_module
 
+from tensortap import _core
 from tensortap.torch_glue.call_stack import Handled, handled_now, has_raised, modules_under_way
 from tensortap.torch_glue.compiling import forget, hide_while_compiling
 from tensortap.torch_glue.hook_warning import ignore_warning_of_global_hooks
 from tensortap.torch_glue.module_map import ModuleMap
 from tensortap.torch_glue.module_names import named_modules, named_parameters, unwrapped
+from tensortap.torch_glue.program_errors import is_of_program
 
 _CALL = "_call_impl"  # the function that calls the hooks, or what Dynamo has made of it
 
@@ -53,6 +55,7 @@ class ModuleScopes:
         self._names: ModuleMap[str] = ModuleMap()
         self._roots: ModuleMap[bool] = ModuleMap()  # whose parameters the source can name
         self._thread = threading.local()
+        self._guarded = _core.Guard(is_of_program, None, None, None)  # what fails leaves a call in the module around it
         for prefix, model in (models or {}).items():
             self._learn(model, prefix)
         ignore_warning_of_global_hooks()
@@ -68,8 +71,8 @@ class ModuleScopes:
     def show(self) -> None:
         """Puts the hooks on."""
         self._handles = [
-            torch_module.register_module_forward_pre_hook(self._before),
-            torch_module.register_module_forward_hook(self._after, always_call=True),
+            torch_module.register_module_forward_pre_hook(functools.partial(self._guarded, self._before)),
+            torch_module.register_module_forward_hook(functools.partial(self._guarded, self._after), always_call=True),
         ]
 
     def hide(self) -> None:

@@ -129,10 +129,6 @@ class OpTap:
         if self._source is not None and event is not None:
             self._source.set_scope_event(event.number)
 
-    def suppress_recording(self, by: int) -> None:
-        """What this thread does meanwhile is not recorded; nests."""
-        self._ops.suppress_recording(by)
-
     def counts(self) -> dict[str, int]:
         """What was seen so far, for the coverage report."""
         all_counts = [*self._ended, *([self._source.counts()] if self._source is not None else [])]

@@ -81,6 +81,13 @@ def patterns_of(given: object) -> list[re.Pattern[str]]:
     return [compiled_pattern(pattern) for pattern in given]
 
 
+def one_pattern(given: str | Sequence[str] | None) -> str:
+    """Several patterns as one; none: the empty one."""
+    if given is None or isinstance(given, str):
+        return given or ""
+    return "|".join(f"(?:{pattern})" for pattern in given)
+
+
 def compiled_pattern(pattern: object) -> re.Pattern[str]:
     """A pattern of a filter, checked."""
     if isinstance(pattern, re.Pattern):

@@ -1,19 +1,17 @@
-"""The options of a recording: what the program passes, with the TTAP_* variables laid over it."""
+"""The options of a recording: what the program passes, then the TTAP_* variables, then the defaults."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import torch
+from typing import Any
 
 from tensortap import _core
-from tensortap.literals import Format, Level, Modules, Role, Step, WhenFull, Write
+from tensortap.literals import Level, Modules, Role, Step
 from tensortap.session.filters import NameFilter, load_function
-from tensortap.session.number_set import NumberSet
 from tensortap.tensors.live_rows import LiveRows
 
 ROLES: tuple[Role, ...] = ("out", "in", "grad_out", "grad_in", "param")
@@ -57,10 +55,10 @@ def size_in_bytes(given: int | str, what: str) -> int:
     """A number of bytes, given as such or as text like `"256M"`."""
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return given
-    match = re.fullmatch(r"(\d+)([KMGT]?)", given, re.IGNORECASE) if isinstance(given, str) else None
-    if match is None:
+    size = _core.parse_byte_size(given) if isinstance(given, str) else None
+    if size is None:
         raise ValueError(f"{what} is {given!r}: it must be a number of bytes, or one with K, M, G or T")
-    return int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ")
+    return size
 
 
 def choice(given: str, choices: Iterable[str], what: str) -> str:
@@ -71,20 +69,37 @@ def choice(given: str, choices: Iterable[str], what: str) -> str:
     return given
 
 
-def _flag(environment: Mapping[str, str], name: str, passed: bool) -> bool:
-    if not isinstance(passed, bool):
-        option = name.removeprefix("TTAP_").lower()
-        raise TypeError(f"{option} is True or False, not {passed!r} (views and hooks are options of tap.trace)")
-    return choice(environment.get(name, "1" if passed else "0"), ("0", "1"), name) == "1"
+def _flag(given: object, what: str) -> bool:
+    if isinstance(given, bool):
+        return given
+    if not what.startswith("TTAP_"):
+        raise TypeError(f"{what} is True or False, not {given!r} (views and hooks are options of tap.trace)")
+    return choice(str(given), ("0", "1"), what) == "1"
 
 
-def _roles(given: str | Iterable[str]) -> frozenset[str]:
+def _roles(given: str | Iterable[str], what: str) -> frozenset[str]:
     names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
-    for name in names:
-        choice(name, ROLES, "a role")
     if not names:
-        raise ValueError(f"no roles: choose from {', '.join(ROLES)}")
-    return frozenset(names)
+        raise ValueError(f"{what}: choose from {', '.join(ROLES)}")
+    return frozenset(choice(name, ROLES, f"a role of {what}") for name in names)
+
+
+def _number_set(given: str | int | Iterable[int], what: str) -> _core.NumberSet:
+    if isinstance(given, str):
+        try:
+            return _core.NumberSet("".join(given.split()))
+        except ValueError:
+            raise ValueError(f"{what}: {given!r} is not a set of numbers: write it like '0,3-5,10-'") from None
+    numbers = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
+        raise TypeError(f"{what}: a set of numbers is wanted, not {given!r}")
+    if not numbers or min(numbers) < 0:
+        raise ValueError(f"{what}: {numbers!r} is not a set of numbers from 0 on")
+    return _core.NumberSet(",".join(map(str, numbers)))
+
+
+def _one_of(*choices: str) -> Callable[[str, str], str]:
+    return lambda given, what: choice(given, choices, what)
 
 
 @dataclass(frozen=True)
@@ -99,10 +114,11 @@ class Options:
     ops: bool
     stacks: bool
     step: Step
-    steps: NumberSet | None
-    ranks: NumberSet | None
+    steps: _core.NumberSet | None
+    ranks: _core.NumberSet | None
     report: bool
     core: _core.RecorderOptions
+    override: bool = False  # the environment comes before what the program passes
     live_rows: LiveRows | None = None
     of_graphs: bool = False  # as .npy their directory is called by rank and world
     described: dict[str, object] = field(default_factory=dict)  # for the run's metadata
@@ -111,96 +127,88 @@ class Options:
         return self.ranks is None or rank in self.ranks
 
 
-def _number_set(environment: Mapping[str, str], name: str, given: object) -> NumberSet | None:
-    variable = f"TTAP_{name.upper()}"
-    if variable not in environment:
-        return None if given is None else NumberSet.of(given)  # type: ignore[arg-type]
-    try:
-        return NumberSet.of(environment[variable])
-    except ValueError as error:
-        raise ValueError(f"{variable}: {error}") from None
+# What has a variable TTAP_{NAME} beyond those that C++ reads: how a value is checked, and the default.
+_CHECKS: dict[str, tuple[Callable[[Any, str], Any], object]] = {
+    "roles": (_roles, frozenset(["out"])),
+    "modules": (_one_of("leaf", "all"), "leaf"),
+    "ops": (_flag, False),
+    "stacks": (_flag, False),
+    "step": (_one_of("auto", "manual"), "auto"),
+    "steps": (_number_set, None),
+    "ranks": (_number_set, None),
+    "deduplicate": (_flag, True),
+    "sync": (_flag, False),
+    "report": (_flag, True),
+}
+_SIZES = ("staging", "device_staging", "quota")
 
 
-def options_of(
-    directory: str | os.PathLike[str] | None = None,
-    *,
-    filter: object = None,
-    level: Level | Mapping[str, Level] = "full",
-    roles: str | Iterable[Role] = ("out",),
-    modules: Modules = "leaf",
-    ops: bool = False,
-    stacks: bool = False,
-    step: Step = "auto",
-    steps: object = None,
-    ranks: object = None,
-    format: Format = "ttap",
-    staging: int | str | None = None,
-    device_staging: int | str | None = None,
-    quota: int | str | None = None,
-    when_full: WhenFull = "block",
-    write: Write = "auto",
-    strict: bool = False,
-    deduplicate: bool = True,
-    sync: bool = False,
-    rows: int | torch.Tensor | None = None,
-    padded: int | None = None,
-    report: bool = True,
-) -> Options:
-    """Checks what the program passes, then lays the environment over it."""
+def _give_to_core(core: _core.RecorderOptions, given: Mapping[str, Any]) -> None:
+    for name in _SIZES:
+        if name in given:
+            setattr(core, f"{name}_bytes", size_in_bytes(given[name], name))
+    if "when_full" in given:
+        core.drop_when_full = choice(given["when_full"], ("block", "drop"), "when_full") == "drop"
+    for name in ("write", "strict", "format"):
+        if name in given:
+            setattr(core, name, given[name])
+    if "directory" in given:
+        core.directory = os.fspath(given["directory"])
+
+
+def options_of(directory: str | os.PathLike[str] | None = None, **passed: Any) -> Options:
+    """Checks what the program passes, the options of `record()`, and reads what it does not from the environment.
+
+    None counts as not passed. With TTAP_OVERRIDE=1 the environment comes first.
+    """
+    given = {name: value for name, value in {"directory": directory, **passed}.items() if value is not None}
     environment = {name: text for name, text in os.environ.items() if name.startswith("TTAP_") and text}
-    core = _core.RecorderOptions()
-    if staging is not None:
-        core.staging_bytes = size_in_bytes(staging, "staging")
-    if device_staging is not None:
-        core.device_staging_bytes = size_in_bytes(device_staging, "device_staging")
-    if quota is not None:
-        core.quota_bytes = size_in_bytes(quota, "quota")
-    core.drop_when_full = choice(when_full, ("block", "drop"), "when_full") == "drop"
-    core.write = write
-    core.deduplicate, core.sync, core.strict, core.format = deduplicate, sync, strict, format
-    core.directory = os.fspath(directory) if directory is not None else ""
-    name_filter, levels = NameFilter(filter), Levels.of(level)  # checked even where the environment overrides them
-    number_sets = {"steps": steps, "ranks": ranks}
+    override = _flag(environment.get("TTAP_OVERRIDE", "0"), "TTAP_OVERRIDE")
 
-    core = core.overlay_environment()
-    core.deduplicate = _flag(environment, "TTAP_DEDUPLICATE", core.deduplicate)
-    core.sync = _flag(environment, "TTAP_SYNC", core.sync)
-    if "TTAP_FILTER_FN" in environment:
+    def from_environment(name: str, option: str) -> bool:
+        return name in environment and (override or option not in given)
+
+    _give_to_core(core := _core.RecorderOptions(), given)
+    if override:
+        core = core.overlay_environment()
+    else:
+        _give_to_core(core := _core.RecorderOptions().overlay_environment(), given)
+    chosen: dict[str, Any] = {}
+    for name, (check, default) in _CHECKS.items():
+        chosen[name] = check(given[name], name) if name in given else default  # also where it is overridden
+        if from_environment(variable := f"TTAP_{name.upper()}", name):
+            chosen[name] = check(environment[variable], variable)
+    core.deduplicate, core.sync = chosen.pop("deduplicate"), chosen.pop("sync")
+
+    level = given.get("level", "full")
+    name_filter, levels = NameFilter(given.get("filter")), Levels.of(level)
+    if from_environment("TTAP_FILTER_FN", "filter"):
         if "TTAP_FILTER" in os.environ:
             raise ValueError("TTAP_FILTER and TTAP_FILTER_FN are both set: unset one of them")
         name_filter = NameFilter(load_function(environment["TTAP_FILTER_FN"]))
-    elif "TTAP_FILTER" in os.environ:
+    elif "TTAP_FILTER" in os.environ and (override or "filter" not in given):  # a blank one says something
         name_filter = NameFilter(core.filter)
-    if "TTAP_LEVEL" in environment:
-        levels = Levels(core.level, core.level_rules)
+    if from_environment("TTAP_LEVEL", "level"):
+        level, levels = environment["TTAP_LEVEL"], Levels(core.level, core.level_rules)
     core.filter = None  # names are decided here: Python's patterns, and functions
-    sets = {name: _number_set(environment, name, given) for name, given in number_sets.items()}
 
-    chosen = {
-        "roles": _roles(environment.get("TTAP_ROLES", roles)),
-        "modules": choice(environment.get("TTAP_MODULES", modules), ("leaf", "all"), "modules"),
-        "ops": _flag(environment, "TTAP_OPS", ops),
-        "stacks": _flag(environment, "TTAP_STACKS", stacks),
-        "step": choice(environment.get("TTAP_STEP", step), ("auto", "manual"), "step"),
-    }
     described = {
         "filter": str(name_filter),
-        "level": environment.get("TTAP_LEVEL", level if isinstance(level, str) else dict(level)),
+        "level": level if isinstance(level, str) else dict(level),
         "roles": sorted(chosen["roles"], key=ROLES.index),
         "modules": chosen["modules"],
         **{name: True for name in ("ops", "stacks") if chosen[name]},
         "step": chosen["step"],
-        **{name: str(given) for name, given in sets.items() if given is not None},
+        **{name: str(chosen[name]) for name in ("steps", "ranks") if chosen[name] is not None},
         "format": core.format,
     }
     return Options(
         directory=Path(core.directory).expanduser().absolute() if core.directory else None,
         filter=name_filter,
         levels=levels,
-        report=_flag(environment, "TTAP_REPORT", report),
         core=core,
+        override=override,
         described=described,
-        live_rows=LiveRows.of(rows, padded),
+        live_rows=LiveRows.of(given.get("rows"), given.get("padded")),
         **chosen,
-        **sets,
     )

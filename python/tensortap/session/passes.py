@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,6 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from tensortap.session.number_set import NumberSet
 from tensortap.session.program import program_failed
 from tensortap.session.writer import Writer
 from tensortap.torch_glue.call_stack import Handled, calls_under_way, handled_now, has_raised
@@ -97,7 +97,7 @@ class PassTracker:
         writer: Callable[[], Writer],
         *,
         manual: bool,
-        steps: NumberSet | None,
+        steps: Container[int] | None,
         gradients: bool,
         tell: Callable[[int | None], None] | None = None,
         tell_newest: Callable[[int | None], None] | None = None,
@@ -125,6 +125,8 @@ class PassTracker:
         self._newest: int | None = None
         self._over: list[int] = []  # of a whole program: passes that end when the next one begins
         self._steps_open: list[int] = []  # begun by begin_step() and not ended, on whatever thread
+        # The step of this thread, or of this task: those of asyncio take turns on one thread.
+        self._step: contextvars.ContextVar[int | None] = contextvars.ContextVar("step", default=None)
 
     # ---- passes ----
 
@@ -275,13 +277,22 @@ class PassTracker:
     def begin_step(self) -> int:
         number = self._begin()
         self.thread.parents.clear()
-        self.thread.number = number
         self._steps_open.append(number)
+        self._step.set(number)
+        self.thread.number = number
         return number
+
+    def _follow_task(self) -> None:
+        """The thread may have gone on with another task, whose step is another."""
+        thread, step = self.thread, self._step.get()
+        if step is not None and step != thread.number and step in self._steps_open and not thread.scopes:
+            thread.number = step
 
     def end_step(self, number: int, *, aborted: bool) -> None:
         if number in self._steps_open:  # it is not in a child that was forked inside the step
             self._steps_open.remove(number)
+        if self._step.get() == number:
+            self._step.set(None)
         if self.thread.number == number:
             self.thread.number = None
         self._end(number, aborted=aborted)
@@ -292,17 +303,24 @@ class PassTracker:
         """A root is about to be called; whether that is a pass of its own."""
         thread = self.thread
         self.drop_stale_scopes(module)
-        before, owns = thread.number, False
-        if not thread.scopes:
+        self._follow_task()
+        is_outermost = not thread.scopes
+        if is_outermost:
             thread.parents.clear()
             if thread.unended is not None:
                 self._end_unended(thread)
-                before = None
-            # In the backward a root is recomputed: each call goes where the module's last one went.
-            if thread.number is None and not in_backward():
-                thread.number, owns = self._begin_after_held(module), True
-        thread.scopes.append(Scope(module, before, owns, handled_now()))
-        return owns
+            elif thread.number is not None and thread.number not in self._steps_open:
+                # An interrupt came between the end of a call and the end of its pass.
+                stale, thread.number = thread.number, None
+                self._end(stale, aborted=True)
+        # The scope first: whatever interrupts what follows, the next call finds that this one is over.
+        scope = Scope(module, thread.number, False, handled_now())
+        thread.scopes.append(scope)
+        # In the backward a root is recomputed: each call goes where the module's last one went.
+        if is_outermost and thread.number is None and not in_backward():
+            scope.owns = True
+            thread.number = self._begin_after_held(module)
+        return scope.owns
 
     def leave(self, module: nn.Module) -> None:
         """The call is over; when the pass is its own, so is the pass."""
@@ -346,6 +364,7 @@ class PassTracker:
     def number_here(self) -> int | None:
         """The pass that what this thread does now belongs to; None: to none."""
         self.close_finished_pass()
+        self._follow_task()
         if self.thread.number is not None:
             return self.thread.number
         if self._steps_open:
@@ -363,6 +382,7 @@ class PassTracker:
         """
         thread = self.thread
         self.close_finished_pass()
+        self._follow_task()
         if thread.number is not None:
             return thread.number
         if in_backward():

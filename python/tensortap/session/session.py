@@ -6,19 +6,28 @@ import contextlib
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch._C._dynamo.eval_frame import set_eval_frame
+
+from tensortap import _core
 from tensortap.session.coverage import Coverage, report_lines
 from tensortap.session.options import Options
 from tensortap.session.passes import SKIPPED, PassTracker
 from tensortap.session.writer import Writer
 from tensortap.torch_glue.cuda_graphs import free_device_memory
+from tensortap.torch_glue.program_errors import is_of_program, raise_if_of_program
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+class SessionClosed(Exception):
+    """The recording was closed by another thread while a hook of this one was under way."""
 
 
 class Session:
@@ -28,8 +37,13 @@ class Session:
     # What is to be done when gradients come after their pass has ended.
     against_late_gradients = "put forward and backward into one `with rec.step():` (step='manual')"
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, suppress_recording: Callable[[int], None] | None = None) -> None:
         self.options = options
+        # Runs our own code inside the program's: unseen by other tools' modes and by Dynamo, and no exception of it
+        # reaches the model. Every hook is called through it.
+        self.guarded = _core.Guard(
+            self._is_to_be_raised, set_eval_frame, torch._C.DisableTorchFunction, suppress_recording
+        )
         self._closed = options.directory is None
         self._writer: Writer | None = None
         self._making_writer = threading.RLock()
@@ -41,7 +55,25 @@ class Session:
     @property
     def recording(self) -> bool:
         """Whether anything is being recorded: False without a directory, on a rank left out, and after close()."""
-        return not self._closed
+        return self.guarded.open
+
+    @property
+    def _closed(self) -> bool:
+        return not self.guarded.open
+
+    @_closed.setter
+    def _closed(self, closed: bool) -> None:
+        self.guarded.open = not closed
+
+    def _is_to_be_raised(self, error: Exception) -> bool:
+        """Of what was raised in a hook: the program's own exceptions, and if `strict` ours too. Those are counted."""
+        if isinstance(error, SessionClosed):
+            return False
+        if is_of_program(error) or self.options.core.strict:
+            return True
+        assert self._coverage is not None
+        self._coverage.failed(f"{type(error).__name__}: {error}")
+        return False
 
     @property
     def directory(self) -> Path | None:
@@ -95,22 +127,34 @@ class Session:
 
     # ---- the writer ----
 
+    def _flush_writer(self) -> None:
+        """What could not be written is counted; only `strict` raises it."""
+        assert self._writer is not None
+        error = self._writer.core.flush()
+        if error is not None and self.options.core.strict:
+            raise RuntimeError(error)
+
     def _writer_now(self) -> Writer:
         """This process's writer; a forked child makes its own when it first records something."""
         if self._writer is None:
             with self._making_writer:
                 self._make_writer()
-        assert self._writer is not None
-        return self._writer
+        writer = self._writer
+        if writer is None:  # closed by another thread
+            raise SessionClosed
+        return writer
 
     def _make_writer(self) -> None:
         if self._writer is not None:
             return
+        if self._closed:
+            raise SessionClosed
         if self._cannot_write is not None:
             raise RuntimeError(self._cannot_write)
         try:
             writer = Writer.acquire(self)
         except OSError as error:
+            raise_if_of_program(error)
             self._cannot_write = str(error)  # trying again in every call would cost, and say nothing new
             raise
         self._rank_directory = writer.rank_directory

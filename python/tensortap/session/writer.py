@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
+import secrets
 import threading
 import weakref
 from multiprocessing import util
@@ -15,12 +17,14 @@ from tensortap import _core
 from tensortap.session import metadata
 from tensortap.session.coverage import merged
 from tensortap.tensors.placements import Placements
+from tensortap.torch_glue.program_errors import raise_if_of_program
 
 if TYPE_CHECKING:
     from tensortap.session.options import Options
 
-_lock = threading.Lock()
-_writers: dict[Path, Writer] = {}
+_lock = threading.RLock()  # a signal handler may begin or end a recording while this thread does
+# By directory; the first is the one in use. Changed only by calls that no signal handler can interrupt.
+_writers: dict[Path, list[Writer]] = {}
 
 
 class Source(Protocol):
@@ -57,29 +61,63 @@ class Writer:
         core.metadata_json = _json(metadata.of_program(options.described))
         self.directory = directory
         self._settings = _settings(options)
-        self.core = _core.Recorder.create(core)
-        self.rank_directory = Path(self.core.rank_directory)
-        self.placements = Placements(_read_json(self.rank_directory / "placements.json"))  # of earlier passes
+        self._core_options = core
+        self._made: list[_core.Recorder] = []
         self._recordings: list[Source] = []
+        self._closer: threading.Thread | None = None  # the last recording is over, and this thread closes the recorder
+        self._is_closed = threading.Event()
         self._models: list[dict[str, Any]] = []
         self._finished: list[dict[str, Any]] = []  # the coverage of recordings that were closed before the last
+
+    def _open(self) -> None:
+        """Makes the recorder, once, whatever signal handler begins a recording meanwhile."""
+        if not self._made:
+            try:
+                # In one call of Python's own code: no handler can find a recorder that is made and not kept.
+                self._made.extend(map(_core.Recorder.create, [self._core_options]))
+            except ValueError:
+                if not self._made:
+                    raise
+        self.core = self._made[0]
+        self.rank_directory = Path(self.core.rank_directory)
+        if not hasattr(self, "placements"):
+            self.placements = Placements(_read_json(self.rank_directory / "placements.json"))  # of earlier passes
 
     @classmethod
     def acquire(cls, recording: Source) -> Writer:
         """The writer of the recording's directory, made if it is the first."""
         directory = recording.options.directory
         assert directory is not None
-        with _lock:
-            writer = _writers.get(directory)
-            if writer is None:
-                writer = _writers[directory] = cls(directory, recording.options)
-                _close_at_exit()
-            elif writer._settings != _settings(recording.options):
-                recording._warn(
-                    f"another recording writes to {directory} too, and its staging, quota, format and the like hold"
-                )
-            writer._recordings.append(recording)
-            return writer
+        while True:
+            with _lock:
+                known = _writers.setdefault(directory, [])
+                if not known:
+                    known.append(cls(directory, recording.options))
+                writer = known[0]
+                writer._recordings.append(recording)  # first: nobody closes it from now on
+                if writer._closer is None:
+                    return writer._joined(recording)
+                writer._recordings.remove(recording)
+            # Two recorders cannot have one directory. A signal handler that interrupts who closes it does not wait.
+            if writer._closer is threading.current_thread():
+                writer._close()
+            else:
+                writer._is_closed.wait()
+
+    def _joined(self, recording: Source) -> Writer:
+        try:
+            self._open()
+        except BaseException:
+            self._recordings.remove(recording)
+            if not self._recordings:
+                self._forget()
+            raise
+        _close_at_exit()
+        if self._settings != _settings(recording.options):
+            recording._warn(
+                f"another recording writes to {self.directory} too, and its staging, quota, format and the like hold"
+            )
+        return self
 
     def release(self, recording: Source) -> str | None:
         """The recording is done. The last one closes the recorder; then its first error, if there is one."""
@@ -88,14 +126,24 @@ class Writer:
                 return None
             self._recordings.remove(recording)
             self._finished.append(recording.coverage)
-            if self._recordings:
+            self._closer = threading.current_thread()
+            if self._recordings:  # also one that a signal handler has just begun
+                self._closer = None
                 return None
-            del _writers[self.directory]
+        return self._close()
+
+    def _close(self) -> str | None:
         try:
             self.core.set_source_json(_json(merged(self._finished)))
         finally:
             error = self.core.close(aborted=True)  # a pass that is still open was cut short
+            self._forget()
+            self._is_closed.set()
         return error or self._write_placements()
+
+    def _forget(self) -> None:
+        with contextlib.suppress(ValueError, KeyError):  # it was forgotten already
+            _writers[self.directory].remove(self)
 
     def close_pass(self, number: int, *, aborted: bool) -> None:
         """A pass has ended."""
@@ -107,6 +155,7 @@ class Writer:
         try:
             self.placements.write(lambda spreads: self._write_beside("placements.json", spreads))
         except OSError as error:
+            raise_if_of_program(error)
             return f"placements.json could not be written: {error}"
         return None
 
@@ -118,9 +167,13 @@ class Writer:
     def _write_beside(self, name: str, value: object) -> None:
         """A file beside the passes: whole, or as it was."""
         path = self.rank_directory / name
-        partial = path.with_suffix(".partial")
-        partial.write_text(_json(value, indent=1) + "\n")
-        partial.replace(path)
+        partial = path.with_suffix(f".{secrets.token_hex(8)}.partial")  # another thread may write it too
+        try:
+            with partial.open("x") as file:
+                file.write(_json(value, indent=1) + "\n")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -145,14 +198,17 @@ def _settings(options: Options) -> tuple[object, ...]:
 
 
 def _close_all() -> None:
-    for writer in list(_writers.values()):
-        for recording in list(writer._recordings):
-            recording.close()
+    for recording in recordings():
+        recording.close()
+
+
+def _all_writers() -> list[Writer]:
+    return [writer for known in list(_writers.values()) for writer in known]
 
 
 def recordings() -> list[Source]:
     """Those under way in this process."""
-    return [recording for writer in list(_writers.values()) for recording in writer._recordings]
+    return [recording for writer in _all_writers() for recording in writer._recordings]
 
 
 _registered_in = 0
@@ -177,11 +233,11 @@ def tell_of_forks(recording: Source) -> None:
 def _forget_in_child() -> None:
     # The recorder's threads stayed with the parent; each process makes its own directory when it records something.
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     for recording in {*recordings(), *_without_writer}:
         if recording.recording:
             recording._after_fork()
-    _abandoned.extend(_writers.values())
+    _abandoned.extend(_all_writers())
     _writers.clear()
 
 

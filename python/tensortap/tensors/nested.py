@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from tensortap import _core
+from tensortap.torch_glue.program_errors import raise_if_of_program
 
 _DEEPEST = 64  # what lies deeper is not followed
 _MOST_ITEMS = 100_000  # nor more items than this
@@ -60,6 +61,7 @@ class _Walk:
         except _Opaque:
             self._count(type(value).__name__)
         except Exception as error:  # somebody else's __getattr__, property or iterator
+            raise_if_of_program(error)
             self._count(f"{type(value).__name__} ({type(error).__name__}: {error})")
         finally:
             self._above.pop()

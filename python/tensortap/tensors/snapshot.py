@@ -15,6 +15,7 @@ from tensortap.quant.group import Group
 from tensortap.quant.libraries.recognise import groups_of
 from tensortap.torch_glue.dispatch_modes import no_modes
 from tensortap.torch_glue.op_extension import recording_suppressed
+from tensortap.torch_glue.program_errors import raise_if_of_program
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _SPARSE_PARTS = {
@@ -127,7 +128,8 @@ def known_groups(tensor: torch.Tensor) -> dict[str, Group] | None:
         return None
     try:
         return groups_of(tensor) or None
-    except Exception:  # it looks like one and is not: it is recorded like any other subclass
+    except Exception as error:  # it looks like one and is not: it is recorded like any other subclass
+        raise_if_of_program(error)
         return None
 
 

@@ -11,7 +11,8 @@ import torch
 
 from tensortap import _core
 from tensortap.torch_glue.op_extension import recording_suppressed
-from tensortap.torch_glue.patching import Patch
+from tensortap.torch_glue.patching import ImportWatch, Patch
+from tensortap.torch_glue.program_errors import raise_if_of_program
 
 
 class Listener:
@@ -28,10 +29,13 @@ class Listener:
     def before_replay(self) -> None:
         """A graph is about to be replayed: what its tensors hold will be something else."""
 
+    def let_go_of_tensors(self) -> None:
+        """PyTorch is about to look whether anybody else holds tensors in the memory of a graph."""
+
 
 _lock = threading.RLock()
 _listeners: list[Listener] = []
-_patches: list[Patch] = []
+_patches: list[Patch | ImportWatch] = []
 _under_way = 0
 _captured: set[int] = set()  # graphs of which the beginning was seen, and not the end
 
@@ -46,7 +50,7 @@ def graph_now(core: _core.Recorder) -> int:
     if not under_way() or not torch.cuda.is_current_stream_capturing():
         return 0
     device = torch.cuda.current_device()
-    return core.graph_pass(device, torch._C._cuda_getCurrentRawStream(device))
+    return core.captured_graph(device, torch._C._cuda_getCurrentRawStream(device))
 
 
 class CudaGraphs:
@@ -61,6 +65,8 @@ class CudaGraphs:
                 _patches.append(Patch(graph, "capture_begin", _begins))
                 _patches.append(Patch(graph, "capture_end", _ends))
                 _patches.append(Patch(graph, "replay", _replays))
+                trees = {"torch._inductor.cudagraph_trees": _patch_trees}  # of torch.compile(mode="reduce-overhead")
+                _patches.append(ImportWatch(trees))
 
     def remove(self) -> None:
         """Tells no more. A capture that is under way ends as it would have without us."""
@@ -71,13 +77,16 @@ class CudaGraphs:
                 _listeners.remove(self._listener)
             if not _listeners and _under_way == 0:
                 while _patches:
-                    _patches.pop().undo()
+                    patch = _patches.pop()
+                    patch.undo() if isinstance(patch, Patch) else patch.remove()
 
 
 def _tell(what: str) -> None:
     for listener in list(_listeners):
-        with contextlib.suppress(Exception):  # nothing of ours reaches the program
+        try:
             getattr(listener, what)()
+        except Exception as error:  # nothing of ours reaches the program
+            raise_if_of_program(error)
 
 
 def _count(by: int) -> None:
@@ -131,6 +140,19 @@ def _replays(replay: Any) -> Any:
     return replayed
 
 
+def _patch_trees(module: Any) -> None:
+    _patches.append(Patch(module, "check_memory_pool", _checks_pool))
+
+
+def _checks_pool(check: Any) -> Any:
+    @functools.wraps(check)
+    def check_memory_pool(*args: Any, **kwargs: Any) -> Any:
+        _tell("let_go_of_tensors")
+        return check(*args, **kwargs)
+
+    return check_memory_pool
+
+
 def free_device_memory() -> None:
     """Gives back what is not used any more, unless that could end somebody's capture.
 
@@ -173,6 +195,9 @@ class OfTrace(Listener):
     def before_replay(self) -> None:
         self._source.forget_values()
 
+    def let_go_of_tensors(self) -> None:
+        self._source.launch_waiting()
+
 
 class OfRecording(Listener):
     """What a recording wants to know; its operators' tap, if there is one, has fingerprints that wait."""
@@ -197,3 +222,7 @@ class OfRecording(Listener):
     def before_replay(self) -> None:
         if (source := self._op_source()) is not None:
             source.forget_values()
+
+    def let_go_of_tensors(self) -> None:
+        if (source := self._op_source()) is not None:
+            source.launch_waiting()

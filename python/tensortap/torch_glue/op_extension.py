@@ -11,9 +11,9 @@ import importlib.machinery
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from tensortap.torch_glue import observer_build
 
@@ -80,17 +80,10 @@ def minor_of(version: str) -> str:
     return ".".join(version.split("+")[0].split(".")[:2])
 
 
-@contextlib.contextmanager
-def recording_suppressed() -> Iterator[None]:
+def recording_suppressed() -> contextlib.AbstractContextManager[Any]:
     """Operators of this thread that are not the program's: no trace has them."""
     ops = loaded()
-    if ops is not None:
-        ops.suppress_recording(1)
-    try:
-        yield
-    finally:
-        if ops is not None:
-            ops.suppress_recording(-1)
+    return ops.Suppressed() if ops is not None else contextlib.nullcontext()
 
 
 def _import(path: Path) -> ModuleType:

@@ -93,7 +93,7 @@ std::string counted(uint64_t count, std::string_view one, std::string_view many)
 }
 
 std::string limit_text(DType dtype) {
-  return fmt::format("is more than {} can hold ({})", name(dtype), number(largest_of(dtype).value_or(0)));
+  return fmt::format("is more than {} can hold ({})", dtype_name(dtype), number(largest_of(dtype).value_or(0)));
 }
 
 // How much of the trouble there is, or nothing where there is none.
@@ -172,12 +172,12 @@ void overflow_hint(const CallFacts& call, std::vector<std::string>& hints) {
   if (!largest || !hints.empty() || !made(no_infinity ? Makes::kEither : Makes::kInf, call.result.stats)) return;
   if (call.result.stats.max_abs >= *largest * kNearTheEnd)
     return add(hints, fmt::format("an overflow: the finite results go up to {}, and {} ends at {}",
-                                  number(call.result.stats.max_abs), name(call.result.dtype), number(*largest)));
+                                  number(call.result.stats.max_abs), dtype_name(call.result.dtype), number(*largest)));
   const auto magnitude = [](const CallTensor& t) { return std::isfinite(t.stats.max_abs) ? t.stats.max_abs : 0; };
   const auto biggest = std::ranges::max_element(call.arguments, {}, magnitude);
   if (biggest != call.arguments.end() && magnitude(*biggest) * magnitude(*biggest) >= *largest)
     add(hints, fmt::format("an overflow: argument {} has magnitudes up to {}, and {} ends at {}", biggest->path,
-                           number(biggest->stats.max_abs), name(call.result.dtype), number(*largest)));
+                           number(biggest->stats.max_abs), dtype_name(call.result.dtype), number(*largest)));
 }
 
 }  // namespace

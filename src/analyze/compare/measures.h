@@ -61,7 +61,7 @@ struct MeasureOptions {
   unsigned threads = 1;  // 0: one per core. The result does not depend on it.
 };
 
-// Both views must pass check() and have the same shape; dtypes may differ: values are widened exactly.
+// Both views must pass validate() and have the same shape; dtypes may differ: values are widened exactly.
 Measures measure(const TensorView& a, const TensorView& b, const MeasureOptions& options = {});
 
 // The dtype with fewer significant bits (of equals: with the smaller range); integers count as finer than any float.

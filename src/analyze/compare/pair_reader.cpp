@@ -108,8 +108,8 @@ PairReader::SideOfPair::SideOfPair(const TensorView& view, const PairKernels& ke
     : copy(view),
       data(static_cast<const std::byte*>(view.data)),
       dtype(view.dtype),
-      parts(info(view.dtype).values),
-      is_float(info(view.dtype).kind == DTypeKind::kFloat || info(view.dtype).kind == DTypeKind::kComplex),
+      parts(dtype_info(view.dtype).values),
+      is_float(dtype_info(view.dtype).kind == DTypeKind::kFloat || dtype_info(view.dtype).kind == DTypeKind::kComplex),
       is_wide(view.dtype == DType::kI64 || view.dtype == DType::kU64),
       widen(widening(view.dtype, kernels)) {}
 

@@ -138,7 +138,7 @@ Result<Tolerances> Tolerances::create(const ToleranceOptions& options) {
 }
 
 Judge Tolerances::by_default(DType dtype, double rms_a, const QuantTolerance* quant) const {
-  const std::string exact = fmt::format("{}, exact", name(dtype));
+  const std::string exact = fmt::format("{}, exact", dtype_name(dtype));
   if (is_exact(dtype)) return {.source = exact};
   DefaultTolerance by_dtype = default_tolerance(dtype);
   double atol = by_dtype.atol_per_rms * (std::isfinite(rms_a) ? rms_a : 0);
@@ -149,7 +149,7 @@ Judge Tolerances::by_default(DType dtype, double rms_a, const QuantTolerance* qu
   }
   Judge judge{.tolerance = {options_.rtol.value_or(by_dtype.rtol), options_.atol.value_or(atol)}};
   const std::string by_name =
-      quant != nullptr ? fmt::format("{} default", quant->format) : fmt::format("{} default", name(dtype));
+      quant != nullptr ? fmt::format("{} default", quant->format) : fmt::format("{} default", dtype_name(dtype));
   if (options_.rtol && options_.atol) {
     judge.source = "--rtol, --atol";
   } else if (options_.rtol) {
@@ -167,7 +167,7 @@ Judge Tolerances::by_default(DType dtype, double rms_a, const QuantTolerance* qu
 Judge Tolerances::by_noise(DType dtype, const Measures& noise) const {
   Judge judge{.source = fmt::format("{:g} × noise", options_.noise_factor)};
   if (is_exact(dtype)) {
-    judge.source = fmt::format("{}, exact", name(dtype));
+    judge.source = fmt::format("{}, exact", dtype_name(dtype));
     if (noise.unequal > 0) judge.source += fmt::format("; {} of the noise's values differ", noise.unequal);
     return judge;
   }

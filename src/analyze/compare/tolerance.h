@@ -13,6 +13,7 @@
 #include "analyze/compare/predicate.h"
 #include "core/pattern.h"
 #include "ttap/compare.h"
+#include "ttap/diff.h"
 #include "ttap/quant.h"
 #include "ttap/result.h"
 
@@ -43,14 +44,6 @@ struct QuantTolerance {
 QuantTolerance quant_tolerance(const QuantFormat& format, double max_abs);
 // The coarser of the two, bound by bound.
 QuantTolerance coarser(const QuantTolerance& a, const QuantTolerance& b);
-
-struct ToleranceOptions {
-  std::optional<double> rtol = {};
-  std::optional<double> atol = {};
-  bool equal_nan = false;
-  std::vector<std::string> rules = {};  // --tol 'REGEX=rtol,atol' or 'REGEX=PREDICATE'; the first that matches counts
-  double noise_factor = 4;              // the tolerance is this many times the noise measured
-};
 
 // How one tensor is judged.
 struct Judge {

@@ -7,7 +7,9 @@
 namespace ttap {
 namespace {
 
-bool is_float(DType dtype) { return info(dtype).kind == DTypeKind::kFloat || info(dtype).kind == DTypeKind::kComplex; }
+bool is_float(DType dtype) {
+  return dtype_info(dtype).kind == DTypeKind::kFloat || dtype_info(dtype).kind == DTypeKind::kComplex;
+}
 
 // What a value can tell apart: bits, and then how many values there are.
 std::tuple<bool, int, uint64_t> fineness(DType dtype) {
@@ -15,8 +17,8 @@ std::tuple<bool, int, uint64_t> fineness(DType dtype) {
     const UlpScale scale = ulp_scale(dtype);
     return {false, scale.mantissa, scale.largest};
   }
-  const DTypeKind kind = info(dtype).kind;
-  const int bits = kind == DTypeKind::kBool ? 1 : 8 * info(dtype).size - (kind == DTypeKind::kSigned ? 1 : 0);
+  const DTypeKind kind = dtype_info(dtype).kind;
+  const int bits = kind == DTypeKind::kBool ? 1 : 8 * dtype_info(dtype).size - (kind == DTypeKind::kSigned ? 1 : 0);
   return {true, bits, 0};
 }
 

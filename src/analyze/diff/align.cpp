@@ -40,13 +40,14 @@ std::vector<Match> in_order(const Pairing& pairing) {
 
 }  // namespace
 
-std::vector<Match> align(const Side& a, const Side& b, const AlignOptions& options) {
+std::vector<Match> align(const SideOps& ops_a, const SideOps& ops_b, const AlignOptions& options) {
+  const Side &a = ops_a.side(), &b = ops_b.side();
   Pairing pairing(a.tensor_count(), b.tensor_count());
   const QuantParts parts_a(a), parts_b(b);
   close_parts(a, parts_a, b, parts_b, pairing);
   // What a rule renames is what somebody asked for; the rest goes by its key.
   if (options.map != nullptr) match_by_map(a, b, *options.map, pairing);
-  match_ops(a, b, pairing);
+  match_ops(ops_a, ops_b, pairing);
   match_by_key(a, b, pairing);
   match_modules_with_ops(a, b, pairing);
   if (options.structure) match_by_structure(a, b, pairing);
@@ -56,10 +57,10 @@ std::vector<Match> align(const Side& a, const Side& b, const AlignOptions& optio
     match.part =
         (match.b == kNoTensor && parts_a.is_part(match.a)) || (match.a == kNoTensor && parts_b.is_part(match.b));
   // Only now: what the filter hides still helps to tell the rest apart, and its counterpart is not left over.
-  if (options.filter != nullptr)
+  if (options.wanted != nullptr)
     std::erase_if(matches, [&](const Match& match) {
       const TensorRecord record = match.a != kNoTensor ? a.tensor(match.a) : b.tensor(match.b);
-      return !options.filter->found_in(to_string(record.key()));
+      return !(*options.wanted)(to_string(record.key()));
     });
   return matches;
 }

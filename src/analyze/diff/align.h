@@ -1,18 +1,19 @@
 #pragma once
 
+#include <functional>
+#include <string_view>
 #include <vector>
 
 #include "analyze/diff/match/name_map.h"
+#include "analyze/diff/match/ops/side_ops.h"
 #include "analyze/diff/result/match.h"
-#include "analyze/diff/sides/side.h"
-#include "core/pattern.h"
 
 namespace ttap {
 
 struct AlignOptions {
   const NameMap* map = nullptr;
-  bool structure = true;            // guess at what keys and map leave over
-  const Pattern* filter = nullptr;  // keys (of A, or of B where A has none) to look at
+  bool structure = true;                                          // guess at what keys and map leave over
+  const std::function<bool(std::string_view)>* wanted = nullptr;  // keys (of A, or of B where A has none) to look at
 };
 
 // The tensors of ops as match_ops() says, where both sides have ops (`aten::relu`); all others
@@ -22,6 +23,6 @@ struct AlignOptions {
 // Parts of quantized tensors are matched as match_parts() (quant_parts.h) says, and mostly with nothing.
 // Every wanted tensor of both sides once: A's in execution order, with what only B has after the match (or unmatched
 // tensor) of A that it follows in B.
-std::vector<Match> align(const Side& a, const Side& b, const AlignOptions& options = {});
+std::vector<Match> align(const SideOps& a, const SideOps& b, const AlignOptions& options = {});
 
 }  // namespace ttap

@@ -13,7 +13,6 @@
 #include "analyze/diff/judge/compare_pairs.h"
 #include "analyze/diff/judge/judge_parts.h"
 #include "analyze/diff/match/ops/gradients.h"
-#include "analyze/diff/match/ops/op_list.h"
 #include "analyze/diff/ranks/shards.h"
 #include "analyze/diff/sides/pass_pairs.h"
 
@@ -44,7 +43,7 @@ ComparedRun describe(const Run& run) {
 
 // What was read from files for the whole comparison.
 struct Rules {
-  std::optional<Pattern> filter = {};
+  std::function<bool(std::string_view)> wanted = {};  // empty: every key is
   std::optional<NameMap> map = {};
   std::optional<ShardRules> shards = {};
   std::optional<Tolerances> tolerances = {};
@@ -52,8 +51,11 @@ struct Rules {
 
 Result<Rules> read_rules(const DiffOptions& options) {
   Rules rules;
+  rules.wanted = options.wanted;
   if (!options.filter.empty()) {
-    TTAP_ASSIGN(rules.filter, Pattern::compile(options.filter));
+    TTAP_ASSIGN(Pattern pattern, Pattern::compile(options.filter));
+    rules.wanted = [pattern = std::make_shared<Pattern>(std::move(pattern)), besides = options.wanted](
+                       std::string_view key) { return pattern->found_in(key) && (!besides || besides(key)); };
   }
   if (!options.map.empty()) {
     TTAP_ASSIGN(rules.map, NameMap::read(options.map));
@@ -150,10 +152,11 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
     TTAP_ASSIGN(pass.b, open_side(pair.b, shards, nullptr));
     TTAP_ASSIGN(pass.a, open_side(pair.a, shards, pass.b.get()));
   }
-  auto matches = align(*pass.a, *pass.b,
+  const SideOps ops_a(*pass.a), ops_b(*pass.b);
+  auto matches = align(ops_a, ops_b,
                        {.map = rules.map ? &*rules.map : nullptr,
                         .structure = options.structure,
-                        .filter = rules.filter ? &*rules.filter : nullptr});
+                        .wanted = rules.wanted ? &rules.wanted : nullptr});
   for (const Match& match : matches)
     if (match.part) ++(match.a != kNoTensor ? report.parts_a : report.parts_b);
   std::erase_if(matches, [](const Match& match) { return match.part; });
@@ -164,10 +167,10 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
   compare_pairs({*pass.a, *pass.b, *rules.tolerances, noise.side.get(), &noise.partner}, pass.tensors, options.threads,
                 options.progress);
   judge_by_parts(*pass.a, *pass.b, pass.tensors);
-  unmatch_false_matches(*pass.a, *pass.b, pass.tensors);
+  unmatch_false_matches(ops_a, ops_b, pass.tensors);
   find_causes(*pass.a, *pass.b, pass.tensors);
-  find_wrong_gradients(*pass.a, *pass.b, pass.tensors);
-  find_ends(*pass.a, *pass.b, pass.tensors);
+  find_wrong_gradients(ops_a, ops_b, pass.tensors);
+  find_ends(ops_a, ops_b, pass.tensors);
   if (noise.side != nullptr) {
     TTAP_TRY(check_noise(options, pass, noise, report));
   }
@@ -241,9 +244,11 @@ Result<DiffReport> diff(const std::string& path_a, const std::string& path_b, co
     TTAP_ASSIGN(PassDiff pass, diff_pass(pair, rules, options, report));
     report.passes.push_back(std::move(pass));
   }
-  if (rules.filter && std::ranges::all_of(report.passes, [](const PassDiff& pass) { return pass.tensors.empty(); }))
+  if (rules.wanted && std::ranges::all_of(report.passes, [](const PassDiff& pass) { return pass.tensors.empty(); }))
     return Error{.code = ErrorCode::kNotFound,
-                 .message = fmt::format("no key of either run matches --filter '{}'", options.filter),
+                 .message = options.filter.empty()
+                                ? "the filter selects no key of either run"
+                                : fmt::format("no key of either run matches --filter '{}'", options.filter),
                  .hint = "`ttap ls RUN` lists the keys"};
   summarize(report);
   const auto warn_unused = [&](std::string_view option, const std::vector<std::string>& unused) {

@@ -13,22 +13,8 @@
 #include "analyze/diff/result/verdict.h"
 #include "analyze/diff/sides/side.h"
 
-// Two recordings in, one answer out: where they first differ, and who is to blame.
+// What a comparison found, in full; <ttap/diff.h> shows the part that other programs can rely on.
 namespace ttap {
-
-struct DiffOptions {
-  std::string passes = {};  // "3", "3:0" (A's 3 with B's 0), "0-4:10-14", several with commas; empty for all
-  std::string ranks = {};   // likewise
-  std::string filter = {};  // keys to compare; empty for all
-  std::string map = {};     // path of a mapping file
-  std::string shards = {};  // path of a rule file
-  std::string noise = {};   // another run of the reference
-  bool structure = true;    // match by structure what keys and map leave over
-  ToleranceOptions tolerance = {};
-  unsigned threads = 0;  // 0: one per core
-  // Called from one thread at a time with bytes done and bytes in all.
-  std::function<void(uint64_t, uint64_t)> progress = {};
-};
 
 // A run as a whole, for the reader who asks what was compared.
 struct ComparedRun {

@@ -16,7 +16,7 @@ struct Extremes {
   std::vector<Located> largest = {};    // finite, by magnitude, largest first; of equals the first in C order
 };
 
-// At most `limit` of each kind. The view must pass check().
+// At most `limit` of each kind. The view must pass validate().
 Extremes worst_elements(const TensorView& view, size_t limit);
 
 // The first NaN or infinity in C order; stops reading there.

@@ -22,7 +22,8 @@ struct Histogram {
   uint64_t nonfinite = 0;  // values left out
 };
 
-// Over the finite values of a view that passed check(), with at most `bins` bins (at least 1). Reads the tensor twice.
+// Over the finite values of a view that passed validate(), with at most `bins` bins (at least 1). Reads the tensor
+// twice.
 Histogram histogram(const TensorView& view, size_t bins);
 
 }  // namespace ttap

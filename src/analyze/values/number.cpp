@@ -33,7 +33,7 @@ Number number_at(DType dtype, const void* bytes, int part) {
 }
 
 bool can_be_nonfinite(DType dtype) {
-  const DTypeKind kind = info(dtype).kind;
+  const DTypeKind kind = dtype_info(dtype).kind;
   return (kind == DTypeKind::kFloat && dtype != DType::kF4E2M1FNx2) || kind == DTypeKind::kComplex;
 }
 

@@ -23,7 +23,7 @@ std::vector<int64_t> edges(int64_t length, size_t edge) {
 Sample sample(const TensorView& view, size_t edge_rows, size_t edge_columns) {
   TTAP_CHECK(edge_rows >= 1 && edge_columns >= 1);
   Sample result;
-  result.parts = info(view.dtype).values;
+  result.parts = dtype_info(view.dtype).values;
   const size_t ndim = view.ndim();
   if (ndim > 2) result.fixed.assign(ndim - 2, 0);
   result.rows = ndim >= 2 ? edges(view.shape[ndim - 2], edge_rows) : std::vector<int64_t>{0};

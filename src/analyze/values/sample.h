@@ -20,7 +20,7 @@ struct Sample {
   std::vector<Number> values = {};    // rows × columns × parts
 };
 
-// Shows a dimension whole when it is at most twice its edge long. The view must pass check().
+// Shows a dimension whole when it is at most twice its edge long. The view must pass validate().
 Sample sample(const TensorView& view, size_t edge_rows, size_t edge_columns);
 
 // What is left of a view at an index in its first dimensions; negative indices count from the end. The result points

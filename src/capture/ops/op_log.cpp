@@ -42,9 +42,9 @@ void OpLog::take_back(OpCall& /*call*/) { ++taken_back_; }
 void OpLog::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) {
   OpTensor& taken = call.tensors.emplace_back(tensor);
   if (tensor.asked == Level::kMeta || tensor.same_as != 0) return;
-  if (source.later || source.tap != kNoTap) {
+  if (source.on_gpu.later || source.on_gpu.tap != kNoTap) {
     taken.on_gpu = static_cast<uint32_t>(call.on_gpu.size());
-    call.on_gpu.push_back({source.later, source.tap});
+    call.on_gpu.push_back(source.on_gpu);
     return;
   }
   if (tensor.asked == Level::kFull) {
@@ -119,7 +119,7 @@ void OpLog::keep_more(OpCall& call, const OpTensor& tensor, Tensor& row) {
   if (tensor.group != 0) groups_.emplace(tensors_.size() - 1, tensor.group);
   if (tensor.same_as != 0) twins_.push_back({tensors_.size() - 1, tensor.same_as});
   if (tensor.on_gpu != kNoNumber) {
-    const OpTensorOnGpu& on_gpu = call.on_gpu[tensor.on_gpu];
+    const TensorOnGpu& on_gpu = call.on_gpu[tensor.on_gpu];
     row.tap = on_gpu.tap;
     if (on_gpu.later) awaited_.push_back({tensors_.size() - 1, on_gpu.later});
     if (awaited_.size() >= kMostAwaited) take_what_has_arrived(Wait::kForNone);

@@ -169,7 +169,7 @@ class OpLog::Saving {
     record.group = group;
     // Where its rows were limited the statistics know how many values there were.
     std::vector<int64_t> live_shape;
-    const uint64_t values = meta.byte_count / size_of(meta.dtype) * info(meta.dtype).values;
+    const uint64_t values = meta.byte_count / size_of(meta.dtype) * dtype_info(meta.dtype).values;
     if (record.has_fingerprint && record.fingerprint.stats.count < values && !meta.shape.empty()) {
       live_shape = meta.shape;
       live_shape[0] =

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "capture/graph_pass.h"
 #include "capture/ops/text_table.h"
-#include "cuda/result_pool.h"
 #include "ttap/record.h"
 #include "ttap/recorder.h"
 #include "ttap/tensor_view.h"
@@ -67,12 +67,6 @@ struct OpTensor {
   bool has_more() const { return (fingerprint & blob & on_gpu) != kNoNumber || (group | same_as) != 0; }
 };
 
-// What becomes of a tensor on a GPU.
-struct OpTensorOnGpu {
-  cuda::PendingResult later = {};  // set: the fingerprint is on its way
-  uint32_t tap = kNoTap;           // of a captured graph: each replay has a fingerprint
-};
-
 // What take() is given besides: the tensor, and texts that stay where they are.
 struct OpTensorSource {
   TensorView view;  // data is null when there are no bytes to be read
@@ -82,9 +76,8 @@ struct OpTensorSource {
   std::string_view group = {};         // the text of OpTensor::group
   const Fingerprint* known = nullptr;  // its fingerprint, if the source has it already
   // On a GPU the data is not for the host to read. One of these then says what becomes of it.
-  cuda::PendingResult later = {};  // its fingerprint is on its way
-  uint32_t tap = kNoTap;           // it is tapped in the graph of the call
-  std::optional<OnGpu> gpu = {};   // it is to be copied, in the order of this stream
+  TensorOnGpu on_gpu = {};
+  std::optional<OnGpu> gpu = {};  // it is to be copied, in the order of this stream
 };
 
 // What every call has.
@@ -119,7 +112,7 @@ struct OpCall : OpHead {
   std::vector<OpTensor> tensors = {};  // taken, and not yet handed over
   std::vector<Fingerprint> fingerprints = {};
   std::vector<std::vector<std::byte>> blobs = {};  // in C order
-  std::vector<OpTensorOnGpu> on_gpu = {};
+  std::vector<TensorOnGpu> on_gpu = {};
   Event event = {};  // the recorder's, from begin() on
 
   // As new, but for what is set in any case before begin(), and for what take() put aside; the vectors keep their

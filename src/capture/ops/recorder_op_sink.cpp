@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "capture/graph_passes.h"
 #include "ttap/fingerprint.h"
 
 namespace ttap {
@@ -22,7 +23,7 @@ Place place_of(const OpTensor& tensor, const OpTensorSource& source) {
               .value = tensor.value};
   place.group = source.group;
   place.gpu = source.gpu;
-  place.tap = source.tap;
+  place.on_gpu = &source.on_gpu;
   return place;
 }
 
@@ -49,7 +50,7 @@ void RecorderOpSink::begin(OpCall& call) {
                                               .pass = static_cast<uint32_t>(call.pass),
                                               .level = call.level,
                                               .again = false,
-                                              .graph = call.graph});
+                                              .graph = call.graph != nullptr ? call.graph->number() : 0});
   call.number = call.event.number;
 }
 
@@ -58,7 +59,7 @@ void RecorderOpSink::take(OpCall& call, const OpTensor& tensor, const OpTensorSo
   if (!call.event.wanted()) return;
   Place place = place_of(tensor, source);
   // Taken here, so that the source knows it and the same bytes are not read again.
-  if (tensor.asked == Level::kFingerprint && !source.gpu && source.tap == kNoTap) {
+  if (tensor.asked == Level::kFingerprint && !source.gpu && source.on_gpu.tap == kNoTap) {
     taken.fingerprint = static_cast<uint32_t>(call.fingerprints.size());
     call.fingerprints.push_back(source.known != nullptr ? *source.known : fingerprint(source.view));
     place.known = &call.fingerprints.back();
@@ -68,18 +69,16 @@ void RecorderOpSink::take(OpCall& call, const OpTensor& tensor, const OpTensorSo
 
 void RecorderOpSink::deliver(const Event& event, const OpTensor& tensor, const OpTensorSource& source) {
   if (!event.wanted()) {
-    if (source.later) cuda::ResultPool::of_process().abandon(source.later);
+    if (source.on_gpu.later) cuda::ResultPool::of_process().abandon(source.on_gpu.later);
     return;
   }
-  Place place = place_of(tensor, source);
-  if (source.later) place.later = &source.later;
-  recorder_.load()->capture(event, source.view, place);
+  recorder_.load()->capture(event, source.view, place_of(tensor, source));
 }
 
 GraphPass* RecorderOpSink::graph(int device, cuda::Stream stream) {
   Recorder* recorder = recorder_;
   if (recorder == nullptr) return nullptr;
-  const auto pass = recorder->graph_pass(device, stream);
+  const auto pass = recorder->graphs_->of_capture(device, stream);
   return pass.ok() ? *pass : nullptr;
 }
 

@@ -23,7 +23,7 @@ struct Rows {
 // ---- fingerprint ----
 
 struct FingerprintJob {
-  TensorView view = {};  // in device memory; passes check()
+  TensorView view = {};  // in device memory; passes validate()
   Rows rows = {};
   void* copy_to = nullptr;         // device memory, on a multiple of 16: the elements read, in C order
   DeviceResult* result = nullptr;  // device or pinned memory
@@ -41,7 +41,7 @@ TTAP_API Status launch_fingerprints(std::span<const FingerprintJob> jobs, void* 
 // ---- comparison ----
 
 struct CompareJob {
-  TensorView view = {};  // in device memory; passes check()
+  TensorView view = {};  // in device memory; passes validate()
   Rows rows = {};
   const void* expected = nullptr;  // device memory: as many elements as the view has, in C order
   Tolerance tolerance = {};
@@ -55,7 +55,7 @@ Status launch_compare(const CompareJob& job, Stream stream);
 // ---- the first elements ----
 
 struct HeadJob {
-  TensorView view = {};     // in device memory; passes check()
+  TensorView view = {};     // in device memory; passes validate()
   uint64_t elements = 0;    // how many, no more than there are
   std::byte* to = nullptr;  // device memory
 };

@@ -9,9 +9,11 @@
 namespace ttap {
 namespace {
 
-// A field in quotes where it needs them, as spreadsheets read it.
-std::string field(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+// A field in quotes where it needs them, as spreadsheets read it. What one would take for a formula, it is told is text.
+std::string field(std::string_view raw) {
+  const bool like_formula = !raw.empty() && std::string_view("=+-@").find(raw.front()) != std::string_view::npos;
+  const std::string text = (like_formula ? "'" : "") + printable(raw);
+  if (text.find_first_of(",\"") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char c : text) {
     if (c == '"') quoted += '"';

@@ -28,11 +28,6 @@ std::string error_text(double value, bool at_least = false) {
   return fmt::format("{}{:.3g}", at_least ? ">= " : "", value);
 }
 
-void fact(Output& out, std::string_view name, std::string_view text) {
-  out.write(Style::kDim, fmt::format("  {:<10} ", name));
-  out.print("{}\n", text);
-}
-
 std::string shapes_text(const PassDiff& pass, const TensorDiff& tensor) {
   const TensorRecord record = record_of(pass, tensor);
   std::string text = fmt::format("{} {}", dtype_text(record), shape_text(record.shape));
@@ -46,19 +41,19 @@ void draw_measures(const PassDiff& pass, const TensorDiff& tensor, Output& out) 
   const Measures& m = *tensor.measures;
   const TensorRecord record = record_of(pass, tensor);
   const bool least = tensor.evidence != Evidence::kValues;
-  fact(out, "error",
-       fmt::format("max {}, mean {}, rmse {}, relative {}{}", error_text(m.max_abs), error_text(m.mean_abs),
-                   error_text(m.rmse), error_text(relative_error(tensor)),
-                   least ? "  (at least: by the statistics)" : ""));
+  write_fact(out, 10, "error",
+             fmt::format("max {}, mean {}, rmse {}, relative {}{}", error_text(m.max_abs), error_text(m.mean_abs),
+                         error_text(m.rmse), error_text(relative_error(tensor)),
+                         least ? "  (at least: by the statistics)" : ""));
   if (least) return;
   std::string more = fmt::format("cosine {:.9g}, SQNR {:.4g} dB", m.cosine, m.sqnr_db);
   if (m.max_ulp) more += fmt::format(", ULP max {}, 99 % within {}", *m.max_ulp, *m.p99_ulp);
-  fact(out, "", more);
+  write_fact(out, 10, "", more);
   if (m.worst) {
     const Located place{m.worst->element, m.worst->part, m.worst->a};
-    fact(out, "worst at",
-         fmt::format("{}: A {}, B {}", place_text(place, record.dtype, record.shape), number_text(m.worst->a, 6),
-                     number_text(m.worst->b, 6)));
+    write_fact(out, 10, "worst at",
+               fmt::format("{}: A {}, B {}", place_text(place, record.dtype, record.shape), number_text(m.worst->a, 6),
+                           number_text(m.worst->b, 6)));
   }
 }
 
@@ -91,10 +86,10 @@ void draw_calls(const PassDiff& pass, const TensorDiff& tensor, Output& out) {
     const TensorRecord record = side->tensor(index);
     if (record.event >= side->event_count()) continue;
     const std::string call = call_text(*side, record.event);
-    if (!call.empty()) fact(out, fmt::format("call in {}", name), printable(call));
+    if (!call.empty()) write_fact(out, 10, fmt::format("call in {}", name), printable(call));
     std::string line = user_line(side->event(record.event).stack);
     if (line.empty() || line == line_a) continue;
-    fact(out, call.empty() ? "line" : fmt::format("line in {}", name), printable(line));
+    write_fact(out, 10, call.empty() ? "line" : fmt::format("line in {}", name), printable(line));
     line_a = std::move(line);
   }
 }
@@ -107,20 +102,20 @@ void draw_first(const DiffReport& report, Output& out) {
   const TensorRecord record = record_of(pass, tensor);
   for (const std::string& line : evidence_lines(report)) out.print("  {}\n", line);
   out.write("\n");
-  fact(out, "where",
-       fmt::format("{} of A against {} of B, tensor {} of {}", pass.a->place(), pass.b->place(), place->tensor + 1,
-                   pass.tensors.size()));
+  write_fact(out, 10, "where",
+             fmt::format("{} of A against {} of B, tensor {} of {}", pass.a->place(), pass.b->place(),
+                         place->tensor + 1, pass.tensors.size()));
   if (const std::string_view by = other_name_text(tensor.match.by); !by.empty())
     if (const std::string key = to_string(pass.b->tensor(tensor.match.b).key()); key != to_string(record.key()))
-      fact(out, "B calls it",
-           fmt::format("{} ({}{})", printable(key), by,
-                       tensor.match.by == MatchedBy::kStructure
-                           ? fmt::format(", confidence {:.0f} %", 100 * tensor.match.confidence)
-                           : ""));
-  fact(out, "tensor", shapes_text(pass, tensor));
+      write_fact(out, 10, "B calls it",
+                 fmt::format("{} ({}{})", printable(key), by,
+                             tensor.match.by == MatchedBy::kStructure
+                                 ? fmt::format(", confidence {:.0f} %", 100 * tensor.match.confidence)
+                                 : ""));
+  write_fact(out, 10, "tensor", shapes_text(pass, tensor));
   if (tensor.measures != nullptr) draw_measures(pass, tensor, out);
-  if (tensor.judge != nullptr) fact(out, "tolerance", tolerance_text(*tensor.judge));
-  if (!tensor.note.empty()) fact(out, "note", printable(tensor.note));
+  if (tensor.judge != nullptr) write_fact(out, 10, "tolerance", tolerance_text(*tensor.judge));
+  if (!tensor.note.empty()) write_fact(out, 10, "note", printable(tensor.note));
   draw_calls(pass, tensor, out);
   out.write("\n");
 }

@@ -27,7 +27,7 @@ std::string_view argument_of(std::string_view path) { return path.starts_with('/
 }  // namespace
 
 void append_type(std::string& text, const TensorRecord& tensor) {
-  text += name(tensor.true_dtype.value_or(tensor.dtype));
+  text += dtype_name(tensor.true_dtype.value_or(tensor.dtype));
   text += '[';
   for (size_t i = 0; i < tensor.shape.size(); ++i)
     fmt::format_to(std::back_inserter(text), "{}{}", i == 0 ? "" : ", ", tensor.shape[i]);
@@ -226,7 +226,7 @@ void EventText::write_tensor(const Value& value) {
   if (value.record) {
     text_ += ": ";
     if (const std::string_view sizes = notes_.sizes_of(value.use.role, value.use.path); !sizes.empty())
-      text_.append(name(value.record->dtype)) += printable(sizes);
+      text_.append(dtype_name(value.record->dtype)) += printable(sizes);
     else
       append_type(text_, *value.record);
     if (options_.strides && !value.record->strides.empty()) text_ += " strides " + shape_text(value.record->strides);

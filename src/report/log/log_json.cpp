@@ -63,7 +63,7 @@ class EventJson {
       const TensorRecord record = pass_.tensor(use.record);
       // Who made it: of a value that came from outside, nobody.
       number_or_null("producer", record.role == "in" ? kNoEvent : record.event);
-      json_.member("dtype", name(record.true_dtype.value_or(record.dtype))).member("shape", record.shape);
+      json_.member("dtype", dtype_name(record.true_dtype.value_or(record.dtype))).member("shape", record.shape);
       json_.key("hash");
       record.has_fingerprint ? json_.value(to_string(record.fingerprint.hash)) : json_.null();
     }

@@ -20,7 +20,8 @@ void write_tensor_members(JsonWriter& json, size_t index, const TensorRecord& te
       .member("call", tensor.call)
       .member("role", tensor.role)
       .member("tensor_path", tensor.path);
-  json.member("dtype", name(tensor.true_dtype.value_or(tensor.dtype))).member("stored_dtype", name(tensor.dtype));
+  json.member("dtype", dtype_name(tensor.true_dtype.value_or(tensor.dtype)))
+      .member("stored_dtype", dtype_name(tensor.dtype));
   json.member("shape", tensor.shape);
   json.key("strides");
   tensor.strides.empty() ? json.null() : json.value(tensor.strides);

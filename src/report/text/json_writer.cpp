@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "report/text/utf8.h"
+#include "core/utf8.h"
 
 namespace ttap {
 

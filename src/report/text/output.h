@@ -48,4 +48,14 @@ class TTAP_API Output {
   std::optional<Error> error_;
 };
 
+// What `write(Output&)` puts out.
+template <class Write>
+std::string output_text(Write&& write) {
+  std::string text;
+  Output out(text);
+  write(out);
+  out.flush();
+  return text;
+}
+
 }  // namespace ttap

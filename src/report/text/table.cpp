@@ -1,5 +1,7 @@
 #include "report/text/table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "report/text/text.h"
@@ -102,6 +104,12 @@ void Table::draw(Output& out, size_t indent) const {
       const Cell& cell = cells_[row * columns_.size() + i];
       return std::pair(std::string_view(text_).substr(cell.offset, cell.bytes), cell.style);
     });
+}
+
+void write_fact(Output& out, size_t columns, std::string_view name, std::string_view text, Style style) {
+  out.write(Style::kDim, fmt::format("  {:<{}} ", name, columns));
+  out.write(style, text);
+  out.write("\n");
 }
 
 }  // namespace ttap

@@ -48,4 +48,7 @@ class Table {
   std::vector<bool> used_;
 };
 
+// One line of what is known of something: a name, in so many columns, and what it is.
+void write_fact(Output& out, size_t columns, std::string_view name, std::string_view text, Style style = Style::kPlain);
+
 }  // namespace ttap

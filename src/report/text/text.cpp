@@ -8,17 +8,10 @@
 #include <cmath>
 #include <ctime>
 
-#include "report/text/utf8.h"
 #include "ttap/key.h"
 
 namespace ttap {
 namespace {
-
-// Characters that act on the terminal instead of showing: C0 and C1 controls, DEL, line separators, direction marks.
-bool acts_on_terminal(uint32_t c) {
-  return c < 0x20 || (c >= 0x7F && c < 0xA0) || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069) ||
-         c == 0x200E || c == 0x200F || c == 0xFEFF;
-}
 
 // On a terminal: two for East Asian wide characters and most emoji, none for combining marks.
 size_t columns_of(uint32_t c) {
@@ -31,27 +24,11 @@ size_t columns_of(uint32_t c) {
 }
 
 bool is_integer(DType dtype) {
-  const DTypeKind kind = info(dtype).kind;
+  const DTypeKind kind = dtype_info(dtype).kind;
   return kind == DTypeKind::kSigned || kind == DTypeKind::kUnsigned || kind == DTypeKind::kBool;
 }
 
 }  // namespace
-
-std::string printable(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size();) {
-    const Utf8Character c = decode_utf8(text.substr(i));
-    const std::string_view bytes = text.substr(i, c.bytes);
-    if (!c.valid || acts_on_terminal(c.code)) {
-      for (char byte : bytes) fmt::format_to(std::back_inserter(out), "%{:02X}", static_cast<unsigned char>(byte));
-    } else {
-      out += bytes;
-    }
-    i += c.bytes;
-  }
-  return out;
-}
 
 size_t display_width(std::string_view text) {
   size_t width = 0;
@@ -91,7 +68,7 @@ std::string key_text(const TensorRecord& tensor) { return printable(to_string(te
 std::string shape_text(std::span<const int64_t> numbers) { return fmt::format("[{}]", fmt::join(numbers, ", ")); }
 
 std::string dtype_text(const TensorRecord& tensor) {
-  return std::string(name(tensor.true_dtype.value_or(tensor.dtype)));
+  return std::string(dtype_name(tensor.true_dtype.value_or(tensor.dtype)));
 }
 
 std::string bytes_text(uint64_t bytes) {
@@ -165,8 +142,8 @@ std::string number_text(const Number& number, int digits) {
 
 std::string place_text(const Located& value, DType dtype, std::span<const int64_t> shape) {
   std::string text = shape_text(index_of(value.element, shape));
-  if (info(dtype).kind == DTypeKind::kComplex) return text + (value.part == 0 ? ".real" : ".imag");
-  if (info(dtype).values == 2) return text + (value.part == 0 ? ".low" : ".high");
+  if (dtype_info(dtype).kind == DTypeKind::kComplex) return text + (value.part == 0 ? ".real" : ".imag");
+  if (dtype_info(dtype).values == 2) return text + (value.part == 0 ? ".low" : ".high");
   return text;
 }
 

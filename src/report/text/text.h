@@ -7,15 +7,12 @@
 #include <string_view>
 
 #include "analyze/values/number.h"
+#include "core/utf8.h"
 #include "ttap/dtype.h"
 #include "ttap/record.h"
 
 // How the command writes things down.
 namespace ttap {
-
-// `text` with everything that could move a cursor or break a line (control characters, bytes that are not UTF-8,
-// direction marks) as %XX, which `ttap show` reads back.
-std::string printable(std::string_view text);
 
 // Columns on a terminal.
 size_t display_width(std::string_view text);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -12,8 +13,9 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <mutex>
-#include <set>
+#include <random>
 
 namespace ttap {
 
@@ -34,19 +36,39 @@ Result<FileDescriptor> FileDescriptor::open(const std::filesystem::path& path, i
   return FileDescriptor(fd);
 }
 
+std::optional<FileIdentity> FileIdentity::of(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return std::nullopt;
+  return FileIdentity{status.st_dev, status.st_ino};
+}
+
 FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
   if (this != &other) {
-    if (fd_ >= 0) ::close(fd_);
+    if (is_ours()) ::close(fd_);
     fd_ = std::exchange(other.fd_, -1);
+    identity_ = std::exchange(other.identity_, {});
   }
   return *this;
 }
 
 FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) ::close(fd_);
+  if (is_ours()) ::close(fd_);
+}
+
+Status FileDescriptor::check_is_ours(const std::filesystem::path& path) const {
+  if (is_ours()) return {};
+  return Error{.code = ErrorCode::kIo,
+               .message = "the program has closed TensorTap's file descriptor",
+               .path = path.string(),
+               .hint = "close the recording before closing every descriptor (to become a daemon), and begin it after"};
 }
 
 Status FileDescriptor::close(const std::filesystem::path& path) {
+  if (fd_ >= 0 && !is_ours()) {
+    const Status lost = check_is_ours(path);
+    fd_ = -1;
+    return lost;
+  }
   // On Linux the descriptor is gone whatever close() answers, so it is never retried.
   if (fd_ >= 0 && ::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) return errno_error("cannot close", path);
   return {};
@@ -89,6 +111,7 @@ Status lock_exclusively(int fd, LockWait wait, const std::filesystem::path& path
     result = ::flock(fd, LOCK_EX | (wait == LockWait::kYes ? 0 : LOCK_NB));
   } while (result != 0 && errno == EINTR);
   if (result != 0 && errno == EWOULDBLOCK) return Error{ErrorCode::kInvalidArgument, "is locked", path.string()};
+  if (result != 0) return Error{ErrorCode::kUnsupported, "the file system has no locks", path.string()};
   return {};
 }
 
@@ -112,14 +135,15 @@ namespace {
 // The descriptors that a forked child closes. The mutex is held across fork(), so the child finds the set whole.
 struct ForkPrivate {
   std::mutex mutex;
-  std::set<int> descriptors;
+  std::map<int, FileIdentity> descriptors;  // and what they stood for
 
   static ForkPrivate& instance() {
     static ForkPrivate* const state = [] {
       auto* made = new ForkPrivate;  // never destroyed: a fork may come after static destructors
       pthread_atfork([] { instance().mutex.lock(); }, [] { instance().mutex.unlock(); },
                      [] {
-                       for (int fd : instance().descriptors) ::close(fd);
+                       for (const auto& [fd, file] : instance().descriptors)
+                         if (FileIdentity::of(fd) == file) ::close(fd);
                        instance().descriptors.clear();
                        instance().mutex.unlock();
                      });
@@ -134,7 +158,7 @@ struct ForkPrivate {
 void close_in_forked_child(int fd) {
   ForkPrivate& state = ForkPrivate::instance();
   const std::lock_guard lock(state.mutex);
-  state.descriptors.insert(fd);
+  if (const auto file = FileIdentity::of(fd)) state.descriptors.insert_or_assign(fd, *file);
 }
 
 void keep_in_forked_child(int fd) {
@@ -144,9 +168,12 @@ void keep_in_forked_child(int fd) {
 }
 
 Result<OutputFile> OutputFile::create(const std::filesystem::path& path) {
+  // Under a name that nobody can have taken before, be it with a link to somewhere else.
+  std::random_device random;
   std::filesystem::path partial = path;
-  partial += ".partial";
-  TTAP_ASSIGN(FileDescriptor file, FileDescriptor::open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC));
+  partial += fmt::format(".{:08x}{:08x}.partial", random(), random());
+  constexpr int kNew = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  TTAP_ASSIGN(FileDescriptor file, FileDescriptor::open(partial, kNew));
   return OutputFile(path, std::move(partial), std::move(file));
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -14,31 +16,45 @@ namespace ttap {
 // An Error for errno, kNoSpace when that is what it says, kNotFound for a missing file.
 Error errno_error(std::string_view what, const std::filesystem::path& path);
 
-// Owns a file descriptor.
+// Which file a descriptor stands for.
+struct FileIdentity {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  bool operator==(const FileIdentity&) const = default;
+  static std::optional<FileIdentity> of(int fd);  // nothing when it is closed
+};
+
+// Owns a file descriptor. A program may close every descriptor it has, ours among them, and open files of its own that
+// get the same numbers: those are neither written to nor closed.
 class FileDescriptor {
  public:
   static Result<FileDescriptor> open(const std::filesystem::path& path, int flags, unsigned mode = 0644);
   FileDescriptor() = default;
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor(FileDescriptor&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), identity_(std::exchange(other.identity_, {})) {}
   FileDescriptor& operator=(FileDescriptor&& other) noexcept;
   ~FileDescriptor();
 
   int get() const { return fd_; }
   bool is_open() const { return fd_ >= 0; }
+  // kIo when the program has closed it.
+  Status check_is_ours(const std::filesystem::path& path) const;
   // The one place where a failed close is seen.
   Status close(const std::filesystem::path& path);
 
  private:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
+  explicit FileDescriptor(int fd) : fd_(fd), identity_(FileIdentity::of(fd)) {}
+  bool is_ours() const { return fd_ >= 0 && identity_ && FileIdentity::of(fd_) == identity_; }
   int fd_ = -1;
+  std::optional<FileIdentity> identity_ = {};
 };
 
 // All of `parts` at `offset`, or an error: short writes are continued, EINTR is retried. `parts` is used up.
 Status write_all(int fd, uint64_t offset, std::span<iovec> parts, const std::filesystem::path& path);
 Status write_all(int fd, uint64_t offset, std::span<const std::byte> bytes, const std::filesystem::path& path);
 
-// An exclusive flock. Fails with kInvalidArgument when another holds it and `wait` is false; a file system without
-// locks is no error: the lock only tells others who is at work.
+// An exclusive flock. Fails with kInvalidArgument when another holds it and `wait` is false, with kUnsupported where
+// the file system has no locks.
 enum class LockWait : uint8_t { kNo, kYes };
 Status lock_exclusively(int fd, LockWait wait, const std::filesystem::path& path);
 

@@ -4,7 +4,7 @@
 
 #include <unordered_set>
 
-#include "store/foreign/utf8.h"
+#include "core/utf8.h"
 
 namespace ttap {
 
@@ -19,13 +19,13 @@ Status check_writable(std::span<const NamedTensor> tensors) {
   for (const NamedTensor& tensor : tensors) {
     if (!is_utf8(tensor.key))
       return Error{.code = ErrorCode::kInvalidArgument,
-                   .message = fmt::format("key '{}' is not UTF-8", printable(tensor.key)),
+                   .message = fmt::format("key '{}' is not UTF-8", brief_text(tensor.key)),
                    .hint = "other programs only read names in UTF-8; write a .ttap segment, or rename it"};
     if (!seen.insert(tensor.key).second)
-      return Error{ErrorCode::kInvalidArgument, fmt::format("two tensors have the key '{}'", printable(tensor.key))};
-    if (auto status = check(tensor.view); !status.ok()) {
+      return Error{ErrorCode::kInvalidArgument, fmt::format("two tensors have the key '{}'", brief_text(tensor.key))};
+    if (auto status = validate(tensor.view); !status.ok()) {
       Error error = std::move(status).error();
-      error.message = fmt::format("tensor '{}': {}", printable(tensor.key), error.message);
+      error.message = fmt::format("tensor '{}': {}", brief_text(tensor.key), error.message);
       return error;
     }
   }

@@ -52,7 +52,7 @@ struct ForeignTensors {
 // The key that a name found in a file stands for: parsed when it is a key, else taken whole as the name.
 Key key_of_foreign_name(std::string_view text);
 
-// What every writer asks of its input: views that pass check(), keys that are UTF-8 and differ. kInvalidArgument.
+// What every writer asks of its input: views that pass validate(), keys that are UTF-8 and differ. kInvalidArgument.
 Status check_writable(std::span<const NamedTensor> tensors);
 
 }  // namespace ttap

@@ -17,7 +17,7 @@ Json json_of(const TensorRecord& record) {
           {"call", record.call},
           {"role", record.role},
           {"path", record.path},
-          {"dtype", name(record.dtype)},
+          {"dtype", dtype_name(record.dtype)},
           {"shape", std::vector<int64_t>(record.shape.begin(), record.shape.end())},
           {"description", description.is_object() ? std::move(description) : Json(record.group)}};
 }

@@ -32,7 +32,7 @@ Status stream_logical(const TensorView& view, const ByteSink& sink) {
 Status stream_as_f32(const TensorView& view, const ByteSink& sink) {
   TTAP_CHECK(widens_to_f32(view.dtype));
   const size_t size = size_of(view.dtype);
-  const int values = info(view.dtype).values;
+  const int values = dtype_info(view.dtype).values;
   std::vector<float> wide;
   return stream_logical(view, [&](std::span<const std::byte> narrow) -> Status {
     // A contiguous view comes in one piece, which may be gigabytes.

@@ -52,7 +52,7 @@ Result<ForeignTensors> parse_npy(std::span<const std::byte> bytes) {
 
   ForeignTensors result;
   if (header.big_endian) {
-    const size_t numbers = info(header.dtype).values;
+    const size_t numbers = dtype_info(header.dtype).values;
     data = result.owned.emplace_back(byte_swapped(data, size_of(header.dtype) / numbers));
   }
   ForeignTensor tensor{.key = {.name = "tensor"}, .dtype = header.dtype, .shape = header.shape, .bytes = data};
@@ -75,10 +75,10 @@ DType npy_stored_dtype(DType dtype) { return npy_descr(dtype) ? dtype : DType::k
 DType npy_bytes_dtype(DType dtype) { return size_of(dtype) == 1 ? DType::kU8 : DType::kU16; }
 
 Status write_npy(const std::filesystem::path& path, const TensorView& view) {
-  TTAP_TRY(check(view));
+  TTAP_TRY(validate(view));
   const bool widen = !npy_descr(view.dtype);
   std::vector<int64_t> shape(view.shape.begin(), view.shape.end());
-  if (const int64_t values = info(view.dtype).values; widen && values > 1) {
+  if (const int64_t values = dtype_info(view.dtype).values; widen && values > 1) {
     if (shape.empty()) shape.push_back(1);
     shape.back() *= values;
   }

@@ -6,11 +6,11 @@
 
 #include "core/element.h"
 #include "core/json.h"
+#include "core/utf8.h"
 #include "quant/format_json.h"
 #include "store/files/posix_file.h"
 #include "store/foreign/group_note.h"
 #include "store/foreign/npy.h"
-#include "store/foreign/utf8.h"
 
 // index.json: {"format": "ttap-npy", "version": 1, "tensors": [{"key", "file", "dtype", "true_dtype"?, "bytes_of"?},
 // …], "groups"?}. What NumPy lacks was widened from `true_dtype`, or stored as the bytes of `bytes_of`. A reader passes
@@ -53,21 +53,21 @@ Result<IndexEntry> parse_entry(const Json& item, const fs::path& path) {
   if (!key || !file || !dtype) return corrupt_index(path, "an entry lacks its key, file or dtype");
   // A plain name, or the index could lead out of the folder.
   if (file->empty() || *file == ".." || file->find('/') != std::string::npos || file->find('\0') != std::string::npos)
-    return corrupt_index(path, fmt::format("'{}' is not the name of a file in the folder", printable(*file)));
+    return corrupt_index(path, fmt::format("'{}' is not the name of a file in the folder", brief_text(*file)));
   const auto stored = dtype_from_name(*dtype);
-  if (!stored) return corrupt_index(path, fmt::format("unknown dtype '{}'", printable(*dtype)));
+  if (!stored) return corrupt_index(path, fmt::format("unknown dtype '{}'", brief_text(*dtype)));
   IndexEntry entry{.key = *key, .file = *file, .dtype = *stored};
   if (item.contains("true_dtype")) {
     const auto name = text_of(item, "true_dtype");
     entry.true_dtype = name ? dtype_from_name(*name) : std::nullopt;
     if (!entry.true_dtype || !widens_to_f32(*entry.true_dtype) || entry.dtype != DType::kF32)
-      return corrupt_index(path, fmt::format("'{}': its true dtype does not widen to {}", printable(*key), *dtype));
+      return corrupt_index(path, fmt::format("'{}': its true dtype does not widen to {}", brief_text(*key), *dtype));
   }
   if (item.contains("bytes_of")) {
     const auto name = text_of(item, "bytes_of");
     entry.bytes_of = name ? dtype_from_name(*name) : std::nullopt;
     if (!entry.bytes_of || !npy_lacks(*entry.bytes_of) || npy_bytes_dtype(*entry.bytes_of) != entry.dtype)
-      return corrupt_index(path, fmt::format("'{}': its bytes are not stored as {}", printable(*key), *dtype));
+      return corrupt_index(path, fmt::format("'{}': its bytes are not stored as {}", brief_text(*key), *dtype));
   }
   return entry;
 }
@@ -90,7 +90,7 @@ Result<Index> read_index(const fs::path& path) {
   for (const Json& item : *tensors) {
     TTAP_ASSIGN(IndexEntry entry, parse_entry(item, path));
     if (!keys.insert(entry.key).second)
-      return corrupt_index(path, fmt::format("the key '{}' is there twice", printable(entry.key)));
+      return corrupt_index(path, fmt::format("the key '{}' is there twice", brief_text(entry.key)));
     found.entries.push_back(std::move(entry));
   }
   if (const auto groups = index.find("groups"); groups != index.end()) found.groups = std::move(*groups);
@@ -157,15 +157,15 @@ Result<ForeignTensors> read_npy_folder(const fs::path& folder) {
     TTAP_ASSIGN(ForeignTensors file, read_npy(folder / entry.file));
     ForeignTensor& tensor = append(std::move(file), all);
     if (tensor.dtype != entry.dtype)
-      return corrupt_index(index, fmt::format("'{}' is {} in the index and {} in its file", printable(entry.key),
-                                              name(entry.dtype), name(tensor.dtype)));
+      return corrupt_index(index, fmt::format("'{}' is {} in the index and {} in its file", brief_text(entry.key),
+                                              dtype_name(entry.dtype), dtype_name(tensor.dtype)));
     tensor.key = key_of_foreign_name(entry.key);
     tensor.true_dtype = entry.true_dtype;
     tensor.dtype = entry.bytes_of.value_or(tensor.dtype);
     indexed.insert(entry.file);
   }
   for (const std::string& name : names)
-    if (!indexed.contains(name)) all.notes.push_back(fmt::format("{}: not in the index, not read", printable(name)));
+    if (!indexed.contains(name)) all.notes.push_back(fmt::format("{}: not in the index, not read", brief_text(name)));
   if (found.groups.is_null()) return all;
   if (Status told = add_groups(found.groups, all); !told.ok()) return std::move(told).error().with_path(index.string());
   return all;
@@ -200,8 +200,8 @@ Status write_npy_folder(const fs::path& folder, std::span<const NamedTensor> ten
       if (npy_lacks(dtype) && tensor.codes) view.dtype = npy_bytes_dtype(dtype);
       TTAP_TRY(write_npy(partial / file, view));
       const DType stored = npy_stored_dtype(view.dtype);
-      Json entry = {{"key", tensor.key}, {"file", file}, {"dtype", name(stored)}};
-      if (stored != dtype) entry[tensor.codes ? "bytes_of" : "true_dtype"] = name(dtype);
+      Json entry = {{"key", tensor.key}, {"file", file}, {"dtype", dtype_name(stored)}};
+      if (stored != dtype) entry[tensor.codes ? "bytes_of" : "true_dtype"] = dtype_name(dtype);
       list.push_back(std::move(entry));
     }
     Json index = {{"format", kFormat}, {"version", kVersion}, {"tensors", std::move(list)}};

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "store/foreign/utf8.h"
+#include "core/utf8.h"
 #include "ttap/tensor_view.h"
 
 namespace ttap {
@@ -101,7 +101,7 @@ Status apply_descr(std::string_view descr, uint64_t offset, NpyHeader& header) {
     return {};
   }
   return Error{.code = ErrorCode::kUnsupported,
-               .message = fmt::format("dtype '{}' of the .npy file has no counterpart", printable(descr)),
+               .message = fmt::format("dtype '{}' of the .npy file has no counterpart", brief_text(descr)),
                .offset = offset,
                .hint = "save it as a boolean, integer, float or complex array of at most 8 bytes a number"};
 }
@@ -127,7 +127,7 @@ Result<NpyHeader> parse_dictionary(std::string_view dictionary, uint64_t offset)
     } else if (key == "shape" && !std::exchange(seen_shape, true)) {
       TTAP_ASSIGN(header.shape, text.shape());
     } else {
-      return text.corrupt(fmt::format("unexpected entry '{}'", printable(key)));
+      return text.corrupt(fmt::format("unexpected entry '{}'", brief_text(key)));
     }
     if (!text.take(",") && text.peek() != '}') return text.corrupt("a comma was expected");
   }

@@ -6,7 +6,7 @@
 #include <limits>
 #include <unordered_map>
 
-#include "store/foreign/utf8.h"
+#include "core/utf8.h"
 
 namespace ttap {
 namespace {
@@ -293,7 +293,7 @@ class Machine {
       case 'i': {  // INST
         TTAP_ASSIGN(const std::string_view module, line());
         TTAP_ASSIGN(const std::string_view name, line());
-        return forbidden(fmt::format("make an object of {}.{}", printable(module), printable(name)));
+        return forbidden(fmt::format("make an object of {}.{}", brief_text(module), brief_text(name)));
       }
       case 0x82: return extension(1);
       case 0x83: return extension(2);
@@ -332,7 +332,7 @@ class Machine {
     TTAP_ASSIGN(const PickleId type, pop());
     const PickleValue& value = heap_[type];
     return forbidden(fmt::format("make an object of {}",
-                                 value.kind == PickleKind::kName ? printable(value.text) : to_string(value.kind)));
+                                 value.kind == PickleKind::kName ? brief_text(value.text) : to_string(value.kind)));
   }
   Status extension(size_t size) {
     TTAP_ASSIGN(const uint64_t code, number(size));

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "core/utf8.h"
 #include "store/foreign/group_note.h"
 #include "store/foreign/pt_calls.h"
 #include "store/foreign/pt_flatten.h"
-#include "store/foreign/utf8.h"
 #include "store/foreign/zip_archive.h"
 
 namespace ttap {
@@ -54,7 +54,7 @@ Result<ForeignTensors> parse_pt(std::span<const std::byte> bytes, const PtOption
   // Files older than the entry are little-endian.
   if (order != nullptr && text_of(order->data) != "little")
     return Error{.code = ErrorCode::kUnsupported,
-                 .message = fmt::format("byte order '{}'", printable(text_of(order->data))),
+                 .message = fmt::format("byte order '{}'", brief_text(text_of(order->data))),
                  .offset = order->offset,
                  .hint = "save it again on a little-endian machine"};
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "core/utf8.h"
 #include "store/foreign/pt_names.h"
-#include "store/foreign/utf8.h"
 #include "ttap/tensor_view.h"
 
 namespace ttap {
@@ -27,7 +27,7 @@ PtName what_of(const PickleValue& value) { return static_cast<PtName>(value.inte
 
 Result<PickleId> PtCalls::name(std::string_view module, std::string_view name) {
   const auto known = known_pt_name(module, name);
-  const std::string shown = printable(fmt::format("{}.{}", module, name));
+  const std::string shown = brief_text(fmt::format("{}.{}", module, name));
   if (!known) return forbidden(fmt::format("the pickle wants to use {}", shown));
   if (known->what == PtName::kUnsupported)
     return Error{.code = ErrorCode::kUnsupported,

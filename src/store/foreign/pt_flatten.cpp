@@ -3,15 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <unordered_set>
 
+#include "core/utf8.h"
 #include "store/foreign/pt_names.h"
-#include "store/foreign/utf8.h"
 
 namespace ttap {
 namespace {
 
 constexpr size_t kMaxDepth = 64;
+
+// A small file can describe a tensor that no command would ever be done with: a stride of zero repeats elements. Masks
+// are made so in earnest, and are smaller.
+constexpr uint64_t kMostExpandedBytes = uint64_t{16} << 30;
+constexpr uint64_t kMostExpansion = 1024;  // times what is stored
+bool may_be_expanded() {
+  const char* text = std::getenv("TTAP_ALLOW_EXPANDED");
+  return text != nullptr && std::string_view(text) == "1";
+}
 
 // The bytes of a storage that a tensor reaches, from its first element on. Kept apart from the walk because
 // every number here is the file's word: nothing may overflow, and nothing may leave the storage.
@@ -33,6 +43,15 @@ Result<std::span<const std::byte>> reach(std::span<const std::byte> storage, con
   }
   const auto size = static_cast<int64_t>(size_of(tensor.dtype));
   if (last >= static_cast<int64_t>(storage.size()) / size) return corrupt("it reaches beyond its storage");
+  const auto stored = static_cast<uint64_t>((last - offset + 1) * size);
+  const uint64_t logical = count * static_cast<uint64_t>(size);
+  if (logical > kMostExpandedBytes && logical / kMostExpansion > stored && !may_be_expanded())
+    return Error{
+        .code = ErrorCode::kTooLarge,
+        .message = fmt::format("it has {} elements by strides of zero, and {} bytes in the file", count, stored),
+        .hint =
+            "TTAP_ALLOW_EXPANDED=1 in the environment reads it all the same; that can take long, and exporting "
+            "it that much room"};
   return storage.subspan(static_cast<size_t>(offset * size), static_cast<size_t>((last - offset + 1) * size));
 }
 
@@ -102,7 +121,7 @@ class Flattener {
   }
 
   Status note(const Key& key, const std::string& text) {
-    result_.notes.push_back(fmt::format("{}: {}", printable(to_string(key)), text));
+    result_.notes.push_back(fmt::format("{}: {}", brief_text(to_string(key)), text));
     return {};
   }
 
@@ -128,14 +147,14 @@ class Flattener {
       case PickleKind::kBigInt: return fmt::format("an integer of {} bytes", value.integer);
       case PickleKind::kFloat: return fmt::format("{}", value.number);
       case PickleKind::kComplex: return fmt::format("({}{:+}j)", value.number, value.imaginary);
-      case PickleKind::kText: return fmt::format("\"{}\"", printable(value.text));
+      case PickleKind::kText: return fmt::format("\"{}\"", brief_text(value.text));
       case PickleKind::kName:
         return value.dtype && value.integer == static_cast<int64_t>(PtName::kDType)
                    ? fmt::format("torch.{}", value.text)
                    : std::string(value.text);
       case PickleKind::kDevice:
-        return value.integer < 0 ? fmt::format("device {}", printable(value.text))
-                                 : fmt::format("device {}:{}", printable(value.text), value.integer);
+        return value.integer < 0 ? fmt::format("device {}", brief_text(value.text))
+                                 : fmt::format("device {}:{}", brief_text(value.text), value.integer);
       case PickleKind::kStorage: return fmt::format("a storage of {} elements", value.integer);
       default: return std::string(to_string(value.kind));
     }
@@ -151,20 +170,24 @@ class Flattener {
     const PickleValue& storage = heap_[value.items[0]];
     TTAP_TRY(spend(16 * heap_[value.items[1]].items.size() + storage.text.size()));
     const auto bad = [&](std::string_view why, ErrorCode code = ErrorCode::kCorrupt) {
-      return Error{code, fmt::format("tensor '{}': {}", printable(to_string(key)), why)};
+      return Error{code, fmt::format("tensor '{}': {}", brief_text(to_string(key)), why)};
     };
     ForeignTensor tensor{.key = key, .dtype = *value.dtype, .shape = integers(value.items[1])};
     tensor.strides = integers(value.items[2]);
 
     const ZipEntry* entry = archive_.find(fmt::format("{}/data/{}", folder_, storage.text));
-    if (entry == nullptr) return bad(fmt::format("its storage '{}' is not in the file", printable(storage.text)));
+    if (entry == nullptr) return bad(fmt::format("its storage '{}' is not in the file", brief_text(storage.text)));
     // Without a dtype the elements are bytes.
     const uint64_t element = storage.dtype ? size_of(*storage.dtype) : 1;
     if (static_cast<uint64_t>(storage.integer) > entry->data.size() / element)
       return bad("its storage is shorter than the pickle says");
     const auto whole = entry->data.first(static_cast<size_t>(storage.integer) * element);
     auto bytes = reach(whole, tensor, value.integer);
-    if (!bytes.ok()) return bad(bytes.error().message, bytes.error().code);
+    if (!bytes.ok()) {
+      Error error = bad(bytes.error().message, bytes.error().code);
+      error.hint = bytes.error().hint;
+      return error;
+    }
     tensor.bytes = *bytes;
     if (is_contiguous(tensor.view())) tensor.strides.clear();
     if (!keys_.insert(to_string(key)).second)

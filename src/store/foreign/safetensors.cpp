@@ -8,11 +8,11 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "core/utf8.h"
 #include "store/files/posix_file.h"
 #include "store/foreign/group_note.h"
 #include "store/foreign/logical_stream.h"
 #include "store/foreign/safetensors_header.h"
-#include "store/foreign/utf8.h"
 
 namespace ttap {
 namespace {
@@ -36,13 +36,13 @@ Status check_ranges(const std::vector<SafetensorsEntry>& entries, uint64_t data_
   uint64_t reached = 0;
   for (const SafetensorsEntry* entry : by_offset) {
     if (entry->begin != reached || entry->end < entry->begin)
-      return corrupt(fmt::format("'{}' leaves a hole, overlaps or runs backwards", printable(entry->name)),
+      return corrupt(fmt::format("'{}' leaves a hole, overlaps or runs backwards", brief_text(entry->name)),
                      data_begin + reached);
     reached = entry->end;
     if (reached > data_size)
       return Error{
           .code = ErrorCode::kTruncated,
-          .message = fmt::format("'{}' ends {} bytes after the file", printable(entry->name), reached - data_size),
+          .message = fmt::format("'{}' ends {} bytes after the file", brief_text(entry->name), reached - data_size),
           .offset = data_begin + data_size};
   }
   if (reached != data_size)
@@ -52,11 +52,11 @@ Status check_ranges(const std::vector<SafetensorsEntry>& entries, uint64_t data_
 
 // Turns the shape as the format counts it into ours, and takes back what the metadata says about the dtype.
 Result<ForeignTensor> make_tensor(const SafetensorsEntry& entry, std::string_view true_name, uint64_t header_at) {
-  const std::string shown = printable(entry.name);
+  const std::string shown = brief_text(entry.name);
   const auto dtype = dtype_from_safetensors_name(entry.dtype);
   if (!dtype)
     return Error{.code = ErrorCode::kUnsupported,
-                 .message = fmt::format("'{}': no counterpart for dtype {}", shown, printable(entry.dtype)),
+                 .message = fmt::format("'{}': no counterpart for dtype {}", shown, brief_text(entry.dtype)),
                  .offset = header_at};
   ForeignTensor tensor{.key = key_of_foreign_name(entry.name), .dtype = *dtype, .shape = entry.shape};
   if (*dtype == DType::kF4E2M1FNx2) {
@@ -72,8 +72,8 @@ Result<ForeignTensor> make_tensor(const SafetensorsEntry& entry, std::string_vie
         true_dtype == DType::kC128 && *dtype == DType::kF64 && !tensor.shape.empty() && tensor.shape.back() == 2;
     const bool is_f4 = true_dtype == DType::kF4E2M1FNx2 && *dtype == DType::kU8;
     if (!is_c128 && !is_f4)
-      return corrupt(fmt::format("'{}': its metadata says {}, which is never stored as {}", shown, printable(true_name),
-                                 entry.dtype),
+      return corrupt(fmt::format("'{}': its metadata says {}, which is never stored as {}", shown,
+                                 brief_text(true_name), entry.dtype),
                      header_at);
     tensor.dtype = *true_dtype;
     if (is_c128) tensor.shape.pop_back();
@@ -124,7 +124,7 @@ Result<ForeignTensors> parse_safetensors(std::span<const std::byte> bytes) {
     } else if (name.starts_with(kDTypeNote)) {
       true_dtypes.emplace(std::string_view(name).substr(kDTypeNote.size()), value);
     } else {
-      result.notes.push_back(fmt::format("{}: {}", printable(name), printable(value)));
+      result.notes.push_back(fmt::format("{}: {}", brief_text(name), brief_text(value)));
     }
   }
   for (const SafetensorsEntry& entry : header.tensors) {
@@ -166,7 +166,7 @@ Status write_safetensors(const std::filesystem::path& path, std::span<const Name
   for (const auto& [name, value] : metadata) {
     if (!is_utf8(name) || !is_utf8(value) || name.starts_with(kDTypeNote))
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("metadata '{}' is not UTF-8, or takes a name that is ours", printable(name))};
+                   fmt::format("metadata '{}' is not UTF-8, or takes a name that is ours", brief_text(name))};
     notes[name] = value;
   }
   // Built as text, entry by entry: a JSON tree would sort the tensors, or be slow to keep their order.
@@ -187,7 +187,7 @@ Status write_safetensors(const std::filesystem::path& path, std::span<const Name
         shape.back() *= 2;
       }
     }
-    if (type != safetensors_name(view.dtype)) notes[std::string(kDTypeNote) + key] = name(view.dtype);
+    if (type != safetensors_name(view.dtype)) notes[std::string(kDTypeNote) + key] = dtype_name(view.dtype);
     body +=
         fmt::format(R"({}{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", i == 0 ? "" : ",",
                     nlohmann::json(key).dump(), type, fmt::join(shape, ","), begins[i], begins[i] + byte_count(view));

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-#include "store/foreign/utf8.h"
+#include "core/utf8.h"
 
 namespace ttap {
 namespace {
@@ -124,7 +124,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
 
   bool fail(std::string_view why) {
     problem = why;
-    if (!name_.empty()) problem += fmt::format(", near '{}'", printable(name_));
+    if (!name_.empty()) problem += fmt::format(", near '{}'", brief_text(name_));
     return false;
   }
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "store/foreign/utf8.h"
+#include "core/utf8.h"
 #include "store/foreign/zip_format.h"
 
 namespace ttap {
@@ -130,26 +130,26 @@ Result<Placed> read_entry(Bytes bytes, const Directory& directory, uint64_t& at)
 
   if (flags & zip::kEncrypted)
     return Error{.code = ErrorCode::kUnsupported,
-                 .message = fmt::format("'{}' in the zip archive is encrypted", printable(name)),
+                 .message = fmt::format("'{}' in the zip archive is encrypted", brief_text(name)),
                  .offset = record};
   if (method != 0)
     return Error{.code = ErrorCode::kUnsupported,
-                 .message = fmt::format("'{}' in the zip archive is compressed", printable(name)),
+                 .message = fmt::format("'{}' in the zip archive is compressed", brief_text(name)),
                  .offset = record,
                  .hint = "torch.save does not compress; save it again, or repack it with `zip -0`"};
-  if (stored != size) return corrupt_zip(fmt::format("'{}' states two sizes", printable(name)), record);
+  if (stored != size) return corrupt_zip(fmt::format("'{}' states two sizes", brief_text(name)), record);
   if (local > directory.begin || directory.begin - local < zip::kLocalSize ||
       load<uint32_t>(bytes, local) != zip::kLocalMark)
-    return corrupt_zip(fmt::format("'{}' is not where the directory says", printable(name)), record);
+    return corrupt_zip(fmt::format("'{}' is not where the directory says", brief_text(name)), record);
 
   const auto local_flags = load<uint16_t>(bytes, local + 6);
   const uint64_t data = local + zip::kLocalSize + load<uint16_t>(bytes, local + 26) + load<uint16_t>(bytes, local + 28);
   if (data > directory.begin || directory.begin - data < size)
-    return corrupt_zip(fmt::format("'{}' reaches into the directory", printable(name)), local);
+    return corrupt_zip(fmt::format("'{}' reaches into the directory", brief_text(name)), local);
   if (load<uint16_t>(bytes, local + 26) != name_size || text_at(bytes, local + zip::kLocalSize, name_size) != name ||
       load<uint16_t>(bytes, local + 8) != 0 || (local_flags & zip::kEncrypted) ||
       (!(local_flags & zip::kHasDescriptor) && load<uint32_t>(bytes, local + 14) != crc))
-    return corrupt_zip(fmt::format("'{}' differs from what the directory says", printable(name)), local);
+    return corrupt_zip(fmt::format("'{}' differs from what the directory says", brief_text(name)), local);
   return Placed{{name, bytes.subspan(data, size), data, crc}, local, data + size};
 }
 
@@ -168,7 +168,7 @@ Result<ZipArchive> ZipArchive::open(std::span<const std::byte> bytes) {
   for (uint64_t i = 0; i < directory.count; ++i) {
     TTAP_ASSIGN(Placed entry, read_entry(bytes, directory, at));
     if (!archive.by_name_.emplace(entry.entry.name, i).second)
-      return corrupt_zip(fmt::format("'{}' is in the zip archive twice", printable(entry.entry.name)), entry.begin);
+      return corrupt_zip(fmt::format("'{}' is in the zip archive twice", brief_text(entry.entry.name)), entry.begin);
     archive.entries_.push_back(entry.entry);
     placed.push_back(entry);
   }
@@ -179,7 +179,7 @@ Result<ZipArchive> ZipArchive::open(std::span<const std::byte> bytes) {
   for (size_t i = 1; i < placed.size(); ++i)
     if (placed[i].begin < placed[i - 1].end)
       return corrupt_zip(
-          fmt::format("'{}' overlaps '{}'", printable(placed[i].entry.name), printable(placed[i - 1].entry.name)),
+          fmt::format("'{}' overlaps '{}'", brief_text(placed[i].entry.name), brief_text(placed[i - 1].entry.name)),
           placed[i].begin);
   archive.has_checksums_ = std::ranges::any_of(archive.entries_, [](const ZipEntry& entry) { return entry.crc != 0; });
   return archive;
@@ -194,7 +194,7 @@ Status ZipArchive::verify(const ZipEntry& entry) const {
   if (!has_checksums_) return {};
   const auto crc = ::crc32_z(0, reinterpret_cast<const Bytef*>(entry.data.data()), entry.data.size());
   if (crc == entry.crc) return {};
-  return corrupt_zip(fmt::format("'{}': its checksum does not hold", printable(entry.name)), entry.offset);
+  return corrupt_zip(fmt::format("'{}': its checksum does not hold", brief_text(entry.name)), entry.offset);
 }
 
 }  // namespace ttap

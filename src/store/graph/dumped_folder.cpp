@@ -7,10 +7,10 @@
 
 #include "core/element.h"
 #include "core/json.h"
+#include "core/utf8.h"
 #include "store/files/mapped_file.h"
 #include "store/foreign/npy.h"
 #include "store/foreign/npy_header.h"
-#include "store/foreign/utf8.h"
 #include "store/graph/graph_index.h"
 #include "store/graph/graph_names.h"
 
@@ -89,12 +89,12 @@ class FolderReader {
       auto named = parse_file_stem(file.stem().string());
       if (!named) {
         pass_.info.notes.push_back(
-            fmt::format("{}: not the tensor of a node, not read", printable(file.filename().string())));
+            fmt::format("{}: not the tensor of a node, not read", brief_text(file.filename().string())));
         continue;
       }
       if (!seen.emplace(named->node, named->role, named->path).second) {
         pass_.info.notes.push_back(
-            fmt::format("{}: the same once more, not read", printable(file.filename().string())));
+            fmt::format("{}: the same once more, not read", brief_text(file.filename().string())));
         continue;
       }
       Node& node = nodes_[named->node];

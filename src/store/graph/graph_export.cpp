@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/utf8.h"
 #include "store/files/posix_file.h"
 #include "store/foreign/npy.h"
-#include "store/foreign/utf8.h"
 #include "store/graph/graph_index.h"
 #include "store/graph/graph_names.h"
 #include "store/graph/graph_notes.h"
@@ -63,7 +63,8 @@ StoredTensor stored(const TensorRecord& record) {
   if (record.has_fingerprint) copy.fingerprint = record.fingerprint;
   if (record.true_dtype) {
     copy.dtype = *record.true_dtype;
-    if (const int64_t values = info(copy.dtype).values; values > 1 && !copy.shape.empty()) copy.shape.back() /= values;
+    if (const int64_t values = dtype_info(copy.dtype).values; values > 1 && !copy.shape.empty())
+      copy.shape.back() /= values;
   }
   return copy;
 }
@@ -195,8 +196,8 @@ class GraphExport {
   Status write_others() {
     std::unordered_map<std::string, uint32_t> by_content;
     const auto content = [&](const StoredTensor& tensor) {
-      return fmt::format("{}{}{}{}", to_string(tensor.fingerprint->hash), name(tensor.dtype), tensor.codes ? "c" : "v",
-                         fmt::join(tensor.shape, ","));
+      return fmt::format("{}{}{}{}", to_string(tensor.fingerprint->hash), dtype_name(tensor.dtype),
+                         tensor.codes ? "c" : "v", fmt::join(tensor.shape, ","));
     };
     for (uint32_t i = 0; i < told_.tensors.size(); ++i)
       if (!told_.tensors[i].file.empty() && told_.tensors[i].fingerprint)

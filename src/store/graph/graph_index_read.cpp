@@ -7,9 +7,9 @@
 
 #include "core/element.h"
 #include "core/json.h"
+#include "core/utf8.h"
 #include "store/files/mapped_file.h"
 #include "store/foreign/npy.h"
-#include "store/foreign/utf8.h"
 #include "store/graph/graph_index.h"
 #include "store/graph/graph_names.h"
 #include "store/segment/segment_writer.h"
@@ -197,7 +197,7 @@ class IndexReader {
     const auto level = level_from_name(string_at(json, "level"));
     auto shape = list_at(json, "shape"), strides = list_at(json, "strides");
     if (!dtype || !level || !shape || !strides)
-      return corrupt(fmt::format("'{}' has no proper dtype, level, shape or strides", printable(tensor.name)));
+      return corrupt(fmt::format("'{}' has no proper dtype, level, shape or strides", brief_text(tensor.name)));
     if (!strides->empty() && strides->size() != shape->size())
       return corrupt("strides of another length than the shape");
     if (!checked_element_count(*shape, *dtype).ok()) return corrupt("a shape that no tensor can have");
@@ -207,7 +207,7 @@ class IndexReader {
     tensor.shape = std::move(*shape);
     const std::string file = string_at(json, "file");
     if (!file.empty()) {
-      if (!is_in_rank(file)) return corrupt(fmt::format("'{}' is not a file of this rank", printable(file)));
+      if (!is_in_rank(file)) return corrupt(fmt::format("'{}' is not a file of this rank", brief_text(file)));
       tensor.file = folder_.parent_path().parent_path() / file;
       const auto codes = json.find("codes");
       tensor.codes = codes != json.end() && *codes == true;
@@ -239,7 +239,7 @@ class IndexReader {
       return std::from_chars(first, first + 16, bits, 16).ptr == first + 16;
     };
     if (hash.size() != 32 || !half(0, found.hash.high) || !half(16, found.hash.low))
-      return corrupt(fmt::format("'{}' is no hash", printable(hash)));
+      return corrupt(fmt::format("'{}' is no hash", brief_text(hash)));
     const auto stats = json.find("statistics");
     if (stats == json.end() || !stats->is_object()) return corrupt("a hash without statistics");
     found.stats = {.count = number_at(*stats, "count", 0),

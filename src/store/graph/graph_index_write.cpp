@@ -79,7 +79,7 @@ Json json_of(const StoredTensor& tensor) {
   json["role"] = tensor.role;
   json["path"] = tensor.path;
   if (tensor.event != kNoEvent) json["event"] = tensor.event;
-  json["dtype"] = name(tensor.dtype);
+  json["dtype"] = dtype_name(tensor.dtype);
   json["shape"] = tensor.shape;
   if (!tensor.strides.empty()) json["strides"] = tensor.strides;
   json["device"] = tensor.device;
@@ -101,9 +101,9 @@ Json json_of(const GraphFile& file) {
   Json json = {{"file", file.file}, {"node", file.node}, {"target", file.target}, {"role", file.role}};
   json["path"] = file.path;
   if (file.record != kNoNumber) json["record"] = file.record;
-  json["dtype"] = name(file.dtype);
-  if (file.true_dtype) json["true_dtype"] = name(*file.true_dtype);
-  if (file.bytes_of) json["bytes_of"] = name(*file.bytes_of);
+  json["dtype"] = dtype_name(file.dtype);
+  if (file.true_dtype) json["true_dtype"] = dtype_name(*file.true_dtype);
+  if (file.bytes_of) json["bytes_of"] = dtype_name(*file.bytes_of);
   return json;
 }
 

@@ -153,7 +153,7 @@ class StoredSource final : public Pass::Source {
 
 std::vector<int64_t> npy_stored_shape(DType dtype, std::span<const int64_t> shape) {
   std::vector<int64_t> stored(shape.begin(), shape.end());
-  if (const int64_t values = ttap::info(dtype).values; npy_stored_dtype(dtype) != dtype && values > 1) {
+  if (const int64_t values = ttap::dtype_info(dtype).values; npy_stored_dtype(dtype) != dtype && values > 1) {
     if (stored.empty()) stored.push_back(1);
     // An index may say any length: one too long becomes negative, which no check of a shape lets through.
     stored.back() = static_cast<int64_t>(static_cast<uint64_t>(stored.back()) * static_cast<uint64_t>(values));

@@ -11,7 +11,7 @@ namespace ttap {
 Result<SegmentFile> SegmentFile::create(const std::filesystem::path& path, DiskPace* pace) {
   TTAP_ASSIGN(FileDescriptor file, FileDescriptor::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC));
   // Tells readers that somebody is still at work; the lock goes with the process. Readers hold it for a moment only.
-  TTAP_TRY(lock_exclusively(file.get(), LockWait::kYes, path));
+  (void)lock_exclusively(file.get(), LockWait::kYes, path);  // it only tells others who is at work
   close_in_forked_child(file.get());
   return SegmentFile(path, std::move(file), pace);
 }
@@ -32,6 +32,7 @@ Status SegmentFile::write(uint64_t offset, std::span<const std::byte> bytes) {
 }
 
 Status SegmentFile::write(uint64_t offset, std::span<iovec> parts) {
+  TTAP_TRY(file_.check_is_ours(path_));
   uint64_t at = offset;
   size_t first = 0;  // of what has not been written yet; begins at `offset`
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -63,6 +64,7 @@ Result<uint64_t> SegmentFile::write_directly(uint64_t offset, std::span<const st
     direct_ = std::move(opened).value();
     close_in_forked_child(direct_.get());
   }
+  TTAP_TRY(direct_.check_is_ours(path_));
   const uint64_t whole = bytes.size() / kDirectAlignment * kDirectAlignment;
   const auto start = std::chrono::steady_clock::now();
   uint64_t done = 0;
@@ -82,11 +84,13 @@ Result<uint64_t> SegmentFile::write_directly(uint64_t offset, std::span<const st
 }
 
 Status SegmentFile::cut(uint64_t length) {
+  TTAP_TRY(file_.check_is_ours(path_));
   if (::ftruncate(file_.get(), static_cast<off_t>(length)) != 0) return errno_error("cannot truncate", path_);
   return {};
 }
 
 Status SegmentFile::sync() {
+  TTAP_TRY(file_.check_is_ours(path_));
   if (::fdatasync(file_.get()) != 0) return errno_error("cannot sync", path_);
   return {};
 }

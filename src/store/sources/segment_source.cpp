@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <mutex>
 #include <numeric>
 #include <tuple>
@@ -91,6 +92,7 @@ class SegmentSource final : public Pass::Source {
                                           to_string(record.key()), to_string(record.level)),
                    .path = info.path.string(),
                    .hint = "record it with level full, and see `ttap ls` for what was dropped"};
+    if (!elsewhere) TTAP_TRY(file_->load(view_.tensor_row(index).blob_offset, record.byte_count));
     const auto bytes = elsewhere ? *elsewhere : view_.blob(index);
     const TensorView tensor{bytes.data(), record.dtype, record.shape, {}};
     if (!verified_[index].load(std::memory_order_relaxed)) {
@@ -165,8 +167,31 @@ bool is_being_written(const std::filesystem::path& path) {
   return file.ok() && ::flock(file->get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
+// A segment that is not finished: all but the blobs, which are read when they are asked for. What cannot be read is
+// left to the view, which stops there.
+static Result<std::shared_ptr<const MappedFile>> open_unfinished(const std::filesystem::path& path) {
+  TTAP_ASSIGN(auto file, MappedFile::open_unfinished(path));
+  const std::span<const std::byte> bytes = file->bytes();
+  uint64_t offset = sizeof(format::FileHeader);
+  bool loaded = bytes.size() >= offset && file->load(0, offset).ok();
+  while (loaded && bytes.size() - offset >= sizeof(format::FrameHeader)) {
+    format::FrameHeader header;
+    if (!file->load(offset, sizeof header).ok()) break;
+    std::memcpy(&header, bytes.data() + offset, sizeof header);
+    offset += sizeof header;
+    if (header.magic != format::kFrameMagic || header.payload_bytes > bytes.size() - offset) break;
+    if (static_cast<format::FrameType>(header.type) != format::FrameType::kBlobs)
+      loaded = file->load(offset, header.payload_bytes).ok();
+    offset += std::min(format::align_up(header.payload_bytes), bytes.size() - offset);
+  }
+  if (bytes.size() >= sizeof(format::Trailer))
+    (void)file->load(bytes.size() - sizeof(format::Trailer), sizeof(format::Trailer));
+  return file;
+}
+
 Result<std::unique_ptr<Pass::Source>> open_segment_source(const std::filesystem::path& path) {
-  TTAP_ASSIGN(auto file, MappedFile::open(path));
+  const bool finished = !path.string().ends_with(kIncompleteSuffix);
+  TTAP_ASSIGN(auto file, finished ? MappedFile::open(path) : open_unfinished(path));
   auto view = format::SegmentView::parse(file->bytes());
   if (!view.ok()) return std::move(std::move(view).error()).with_path(path.string());
   PassInfo info;

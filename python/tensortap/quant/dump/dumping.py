@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._C._dynamo.eval_frame import set_eval_frame
 from torch.utils.hooks import RemovableHandle
 
 from tensortap.literals import Format
@@ -70,7 +69,7 @@ class Dump(Session):
             return
         self._coverage = Coverage()
         self.findings = Findings()
-        self._hooks = HookSet()
+        self._hooks = HookSet(self.guarded)
         notes = self._select(models)
         try:
             self.sink = self._make_sink()
@@ -194,22 +193,6 @@ class Dump(Session):
         if handle is not None:
             self._until_step.append(handle)
 
-    def guarded(self, work: Callable[..., None], *arguments: Any) -> None:
-        """Runs our own code: unseen by other tools' modes and by Dynamo, and no exception of it reaches the model."""
-        if self._closed:
-            return
-        callback = set_eval_frame(None)
-        try:
-            with torch._C.DisableTorchFunction():
-                work(*arguments)
-        except Exception as error:
-            if self.options.core.strict:
-                raise
-            assert self._coverage is not None
-            self._coverage.failed(f"{type(error).__name__}: {error}")
-        finally:
-            set_eval_frame(callback)
-
     def take(
         self, call: LayerCall, name: str, tensor: torch.Tensor | None, groups: Groups | None = None, times: int = 1
     ) -> None:
@@ -264,11 +247,11 @@ def record(
     directory: str | os.PathLike[str] | None,
     config: Mapping[str, Any] | str | os.PathLike[str],
     *,
-    format: Format = "ttap",
+    format: Format | None = None,
     first_step: int = 0,
     ranks: str | int | Iterable[int] | None = None,
-    strict: bool = False,
-    report: bool = True,
+    strict: bool | None = None,
+    report: bool | None = None,
 ) -> Dump:
     """Dumps tensors of chosen layers at chosen steps: as they are, quantized, and what is inside of that.
 
@@ -283,7 +266,7 @@ def record(
     config
         The path of a YAML file, YAML, or a dict: sections, each with `layers` and what to dump of them.
     format
-        `ttap`, `safetensors` or `npy`: a run, in which a pass is a step. `pt`: a file for each tensor,
+        `ttap` (default), `safetensors` or `npy`: a run, in which a pass is a step. `pt`: a file for each tensor,
         `rank_{r}/iter_{i:06d}/{layer}_{tensor}_microbatch{m}.pt`, a dict of plain tensors.
     first_step
         The number of the step that the program is in; more than 0 where training goes on.

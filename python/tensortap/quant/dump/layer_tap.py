@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -27,13 +26,11 @@ class Dump(Protocol):
     findings: Findings
     current_step: int
     microbatch: int
+    guarded: _core.Guard  # runs our own code; no exception of it reaches the model
 
     @property
     def under_way(self) -> list[UnderWay]:
         """The calls of layers on this thread, the innermost last."""
-
-    def guarded(self, work: Callable[..., None], *arguments: Any) -> None:
-        """Runs our own code; no exception of it reaches the model."""
 
     def begin(self, call: LayerCall) -> None:
         """A call whose tensors will come."""
@@ -107,16 +104,16 @@ class LayerTap:
             self._due, self._calls = (step, plans), []
         return self._due[1]
 
-    # ---- what the hooks call; nothing of it reaches the model ----
+    # ---- what the hooks call, through the guard ----
 
     def before(self, args: tuple, kwargs: dict[str, Any]) -> None:
         self.called = True
         if self.due(self._dump.current_step):
-            self._dump.guarded(self._before, args, kwargs)
+            self._before(args, kwargs)
 
     def after(self, output: Any) -> None:
         if self._dump.under_way:
-            self._dump.guarded(self._after, output)
+            self._after(output)
 
     def _before(self, args: tuple, kwargs: dict[str, Any]) -> None:
         if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():

@@ -14,6 +14,7 @@ from tensortap.quant.dump.config import TensorPlan
 from tensortap.quant.group import Group
 from tensortap.quant.libraries.recognise import groups_of, groups_of_module
 from tensortap.torch_glue.dispatch_modes import no_modes
+from tensortap.torch_glue.program_errors import raise_if_of_program
 
 Groups = dict[str, Group]  # by orientation: "" and "columnwise"
 
@@ -51,7 +52,8 @@ def sides_of(tensor: torch.Tensor | None, groups: dict[str, Group] | None, plan:
 def _own_groups(tensor: torch.Tensor | None) -> dict[str, Group] | None:
     try:
         return groups_of(tensor) if tensor is not None else None
-    except Exception:  # it looks like one and is not: it is dumped like any other tensor
+    except Exception as error:  # it looks like one and is not: it is dumped like any other tensor
+        raise_if_of_program(error)
         return None
 
 

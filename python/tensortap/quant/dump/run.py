@@ -11,7 +11,7 @@ from tensortap import _core
 from tensortap.quant.dump.layer_tap import LayerCall, LayerTap
 from tensortap.quant.dump.quantized import Groups, internals
 from tensortap.session.session import Session
-from tensortap.session.tensor_capture import TensorCapture
+from tensortap.session.tensor_capture import TensorCapture, TensorPlace
 
 
 class Sink(Protocol):
@@ -81,13 +81,13 @@ class RunSink:
         assert self._number is not None
         capture, event, names = self._capture, call.event, call.tap.names
         if high_precision is not None:
-            capture.record(event, self._number, names, high_precision, name, "")
+            capture.record(high_precision, TensorPlace(event, self._number, names, name, ""))
         for orientation, group in groups.items():
             path = _core.append_path("", "quantized")
             path = _core.append_path(path, orientation) if orientation else path
-            capture.record(event, self._number, names, group, name, path)
+            capture.record(group, TensorPlace(event, self._number, names, name, path))
             for step, tensor in internals(group).items() if inside else ():
-                capture.record(event, self._number, names, tensor, name, _core.append_path(path, step))
+                capture.record(tensor, TensorPlace(event, self._number, names, name, _core.append_path(path, step)))
 
     def end_step(self, step: int, *, aborted: bool) -> None:
         writer = self._session._writer_now()

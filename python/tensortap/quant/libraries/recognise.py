@@ -9,6 +9,7 @@ from tensortap.quant.group import Group
 from tensortap.quant.libraries import bitsandbytes, compressed_tensors, torchao, transformer_engine
 from tensortap.torch_glue.dispatch_modes import no_modes
 from tensortap.torch_glue.op_extension import recording_suppressed
+from tensortap.torch_glue.program_errors import raise_if_of_program
 
 
 def groups_of(tensor: torch.Tensor) -> dict[str, Group] | None:
@@ -42,5 +43,6 @@ def groups_of_module(module: nn.Module) -> dict[str, Group]:
     with torch._C.DisableTorchFunction(), no_modes(), recording_suppressed(), torch.no_grad():
         try:
             return compressed_tensors.groups_of_module(module) or bitsandbytes.groups_of_module(module)
-        except Exception:  # its parameters have these names and are something else
+        except Exception as error:  # its parameters have these names and are something else
+            raise_if_of_program(error)
             return {}

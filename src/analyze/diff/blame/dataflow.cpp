@@ -31,41 +31,39 @@ bool is_symmetric(uint64_t name) {
 }  // namespace
 
 Dataflow::Dataflow(const Side& a, const Side& b, std::span<const TensorDiff> tensors)
-    : tensors_(tensors),
-      a_{a, positions_of(tensors, &Match::a, a.tensor_count())},
-      b_{b, positions_of(tensors, &Match::b, b.tensor_count())} {
+    : tensors_(tensors), a_(a, tensors, &Match::a), b_(b, tensors, &Match::b) {
   // Those are asked for only where a side has something that the other has not.
   if (std::ranges::all_of(tensors,
                           [](const TensorDiff& t) { return t.match.a != kNoTensor && t.match.b != kNoTensor; }))
     return;
-  for (Half* half : {&a_, &b_})
-    for (size_t i = 0; i < half->side.tensor_count(); ++i)
-      if (const TensorRecord record = half->side.tensor(i); record.has_fingerprint) {
-        half->bits.insert(record.fingerprint.hash);
-        const bool outside = is_from_outside(*half, record);
-        if (const uint64_t content = outside ? content_of(record) : 0; content != 0) half->given.insert(content);
-        if (!outside && record.event < half->side.event_count() && half->side.event(record.event).kind == "kernel")
-          half->made_by_kernels.emplace(record.fingerprint.hash, static_cast<uint32_t>(i));
+  for (Values* of : {&a_, &b_})
+    for (size_t i = 0; i < of->side.tensor_count(); ++i)
+      if (const TensorRecord record = of->side.tensor(i); record.has_fingerprint) {
+        of->bits.insert(record.fingerprint.hash);
+        const bool outside = is_from_outside(*of, record);
+        if (const uint64_t content = outside ? content_of(record) : 0; content != 0) of->given.insert(content);
+        if (!outside && record.event < of->side.event_count() && of->side.event(record.event).kind == "kernel")
+          of->made_by_kernels.emplace(record.fingerprint.hash, static_cast<uint32_t>(i));
       }
 }
 
-bool Dataflow::is_of_op(const Half& half, uint32_t tensor) {
-  const uint32_t event = half.side.tensor(tensor).event;
-  return event < half.side.event_count() && is_op(half.side.event(event));
+bool Dataflow::is_of_op(const Values& of, uint32_t tensor) {
+  const uint32_t event = of.side.tensor(tensor).event;
+  return event < of.side.event_count() && is_op(of.side.event(event));
 }
 
-bool Dataflow::is_from_outside(const Half& half, const TensorRecord& record) {
+bool Dataflow::is_from_outside(const Values& of, const TensorRecord& record) {
   if (is_input(record.role)) return true;
-  return record.event < half.side.event_count() && is_placeholder(half.side.event(record.event));
+  return record.event < of.side.event_count() && is_placeholder(of.side.event(record.event));
 }
 
-bool Dataflow::tells(const Half& half, uint32_t tensor) {
+bool Dataflow::tells(const Values& of, uint32_t tensor) {
   if (tensor == kNoTensor) return false;
-  const TensorRecord record = half.side.tensor(tensor);
-  if (is_input(record.role) || record.event >= half.side.event_count()) return false;
+  const TensorRecord record = of.side.tensor(tensor);
+  if (is_input(record.role) || record.event >= of.side.event_count()) return false;
   // A module of a graph says which value is its result, and not what it was given.
-  const EventRecord event = half.side.event(record.event);
-  return event.use_count > 0 && (is_op(event) || half.side.use(record.event, 0).role == "in");
+  const EventRecord event = of.side.event(record.event);
+  return event.use_count > 0 && (is_op(event) || of.side.use(record.event, 0).role == "in");
 }
 
 std::optional<Dataflow::Inputs> Dataflow::inputs_of(uint32_t position) const {
@@ -94,28 +92,28 @@ void Dataflow::merge(Inputs& into, Inputs from) {
   into.unknown = std::min(into.unknown, from.unknown);
 }
 
-std::vector<Dataflow::Argument> Dataflow::arguments_of(const Half& half, uint32_t event) {
+std::vector<Dataflow::Argument> Dataflow::arguments_of(const Values& of, uint32_t event) {
   std::vector<Argument> arguments;
-  const uint32_t uses = half.side.event(event).use_count;
+  const uint32_t uses = of.side.event(event).use_count;
   for (uint32_t k = 0; k < uses; ++k) {
-    const UseRecord use = half.side.use(event, k);
+    const UseRecord use = of.side.use(event, k);
     if (use.role != "in" || is_for_results(use.path)) continue;
-    arguments.push_back({use.path, use.record < half.position_of.size() ? use.record : kNoTensor, event});
+    arguments.push_back({use.path, use.record < of.position_of.size() ? use.record : kNoTensor, event});
   }
   return arguments;
 }
 
 std::vector<uint32_t> Dataflow::parts_of(uint32_t position) const {
   std::vector<uint32_t> found;
-  const auto add = [&](const Half& half, uint32_t tensor) {
+  const auto add = [&](const Values& of, uint32_t tensor) {
     if (tensor == kNoTensor) return;
-    const TensorRecord record = half.side.tensor(tensor);
-    if (record.role != "in" || record.event >= half.side.event_count()) return;
-    for (uint32_t k = half.side.event(record.event).use_count; k-- > 0;) {
-      const UseRecord use = half.side.use(record.event, k);
+    const TensorRecord record = of.side.tensor(tensor);
+    if (record.role != "in" || record.event >= of.side.event_count()) return;
+    for (uint32_t k = of.side.event(record.event).use_count; k-- > 0;) {
+      const UseRecord use = of.side.use(record.event, k);
       if (use.role != "part") return;
-      if (use.path == record.path && use.record < half.position_of.size() && half.position_of[use.record] != kNoTensor)
-        found.push_back(half.position_of[use.record]);
+      if (use.path == record.path && use.record < of.position_of.size() && of.position_of[use.record] != kNoTensor)
+        found.push_back(of.position_of[use.record]);
     }
   };
   add(a_, tensors_[position].match.a);
@@ -129,14 +127,14 @@ bool Dataflow::is_paired(uint32_t position) const {
 }
 
 // What lies in a kernel's buffer seems to come from outside where it is used in another shape.
-uint32_t Dataflow::buffer_of(const Half& half, uint32_t record) {
-  const TensorRecord found = half.side.tensor(record);
-  if (!found.has_fingerprint || !is_from_outside(half, found)) return record;
-  const auto made = half.made_by_kernels.find(found.fingerprint.hash);
-  return made != half.made_by_kernels.end() && made->second < record ? made->second : record;
+uint32_t Dataflow::buffer_of(const Values& of, uint32_t record) {
+  const TensorRecord found = of.side.tensor(record);
+  if (!found.has_fingerprint || !is_from_outside(of, found)) return record;
+  const auto made = of.made_by_kernels.find(found.fingerprint.hash);
+  return made != of.made_by_kernels.end() && made->second < record ? made->second : record;
 }
 
-void Dataflow::collect(const Half& half, const Half& other, std::vector<Argument> arguments, Inputs& inputs) const {
+void Dataflow::collect(const Values& of, const Values& other, std::vector<Argument> arguments, Inputs& inputs) const {
   std::unordered_set<uint32_t> seen, events;
   for (size_t next = 0; next < arguments.size(); ++next) {
     const auto [path, given, event] = arguments[next];
@@ -144,23 +142,23 @@ void Dataflow::collect(const Half& half, const Half& other, std::vector<Argument
       ++inputs.unknown;
       continue;
     }
-    const uint32_t index = is_paired(half.position_of[given]) ? given : buffer_of(half, given);
+    const uint32_t index = is_paired(of.position_of[given]) ? given : buffer_of(of, given);
     if (!seen.insert(index).second) continue;
-    if (is_paired(half.position_of[index])) {
-      inputs.found.push_back(half.position_of[index]);
+    if (is_paired(of.position_of[index])) {
+      inputs.found.push_back(of.position_of[index]);
       continue;
     }
-    const TensorRecord record = half.side.tensor(index);
-    if (record.event < half.side.event_count() && leaves_undefined(half.side.event(record.event))) continue;
-    const bool outside = is_from_outside(half, record);
+    const TensorRecord record = of.side.tensor(index);
+    if (record.event < of.side.event_count() && leaves_undefined(of.side.event(record.event))) continue;
+    const bool outside = is_from_outside(of, record);
     const uint64_t content = outside ? content_of(record) : 0;
     if ((record.has_fingerprint && other.bits.contains(record.fingerprint.hash)) ||
         (content != 0 && other.given.contains(content))) {
       ++inputs.same_bits;
-    } else if (record.role != "in" && !outside && record.event < half.side.event_count() && record.event != event &&
-               half.side.event(record.event).returned && events.size() < kMostLookedThrough) {
+    } else if (record.role != "in" && !outside && record.event < of.side.event_count() && record.event != event &&
+               of.side.event(record.event).returned && events.size() < kMostLookedThrough) {
       if (!events.insert(record.event).second) continue;
-      const std::vector<Argument> above = arguments_of(half, record.event);
+      const std::vector<Argument> above = arguments_of(of, record.event);
       arguments.insert(arguments.end(), above.begin(), above.end());
     } else {
       ++inputs.unknown;
@@ -231,15 +229,15 @@ void Dataflow::compare(const Argument& x, const Argument& y, Inputs& inputs) con
 }
 
 // The op that made a value, looked for behind copies, where the other side has neither it nor what it made.
-uint32_t Dataflow::only_maker(const Half& half, uint32_t record) const {
-  for (uint32_t at = buffer_of(half, record);;) {
-    const uint32_t position = half.position_of[at];
-    if (position == kNoTensor || is_paired(position) || !tells(half, at)) return kNoTensor;
-    const std::vector<Argument> given = arguments_of(half, half.side.tensor(at).event);
+uint32_t Dataflow::only_maker(const Values& of, uint32_t record) const {
+  for (uint32_t at = buffer_of(of, record);;) {
+    const uint32_t position = of.position_of[at];
+    if (position == kNoTensor || is_paired(position) || !tells(of, at)) return kNoTensor;
+    const std::vector<Argument> given = arguments_of(of, of.side.tensor(at).event);
     if (!tensors_[position].match.trivial) return position;
     // An earlier record in a sound file, which also ends a circle in any other.
     if (given.empty() || given.front().record == kNoTensor || given.front().record >= at) return kNoTensor;
-    at = buffer_of(half, given.front().record);
+    at = buffer_of(of, given.front().record);
   }
 }
 

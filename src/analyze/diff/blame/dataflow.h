@@ -8,8 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "analyze/diff/result/verdict.h"
-#include "analyze/diff/sides/side.h"
+#include "analyze/diff/blame/compared_side.h"
 
 namespace ttap {
 
@@ -42,9 +41,8 @@ class Dataflow {
   std::vector<uint32_t> parts_of(uint32_t position) const;
 
  private:
-  struct Half {
-    const Side& side;
-    std::vector<uint32_t> position_of = {};                      // per tensor record; kNoTensor: not compared
+  struct Values : ComparedSide {
+    using ComparedSide::ComparedSide;
     std::unordered_set<Hash128> bits = {};                       // of all its values
     std::unordered_set<uint64_t> given = {};                     // content_of() what came from outside
     std::unordered_map<Hash128, uint32_t> made_by_kernels = {};  // records
@@ -55,21 +53,21 @@ class Dataflow {
     uint32_t record = kNoTensor;
     uint32_t event = kNoEvent;
   };
-  static bool tells(const Half& half, uint32_t tensor);
-  static bool is_of_op(const Half& half, uint32_t tensor);
-  static bool is_from_outside(const Half& half, const TensorRecord& record);
+  static bool tells(const Values& of, uint32_t tensor);
+  static bool is_of_op(const Values& of, uint32_t tensor);
+  static bool is_from_outside(const Values& of, const TensorRecord& record);
   bool is_paired(uint32_t position) const;
-  static std::vector<Argument> arguments_of(const Half& half, uint32_t event);
-  static uint32_t buffer_of(const Half& half, uint32_t record);
-  void collect(const Half& half, const Half& other, std::vector<Argument> arguments, Inputs& inputs) const;
+  static std::vector<Argument> arguments_of(const Values& of, uint32_t event);
+  static uint32_t buffer_of(const Values& of, uint32_t record);
+  void collect(const Values& of, const Values& other, std::vector<Argument> arguments, Inputs& inputs) const;
   static void merge(Inputs& into, Inputs from);
   std::optional<Inputs> one_by_one(uint32_t a, uint32_t b) const;
   bool are_one(const Argument& x, const Argument& y) const;
   void compare(const Argument& x, const Argument& y, Inputs& inputs) const;
-  uint32_t only_maker(const Half& half, uint32_t record) const;
+  uint32_t only_maker(const Values& of, uint32_t record) const;
 
   std::span<const TensorDiff> tensors_;
-  Half a_, b_;
+  Values a_, b_;
 };
 
 }  // namespace ttap

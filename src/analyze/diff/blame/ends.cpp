@@ -7,8 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "analyze/diff/match/ops/op_list.h"
-#include "analyze/diff/match/ops/op_uses.h"
+#include "analyze/diff/blame/compared_side.h"
 #include "analyze/diff/match/ops/value_likeness.h"
 #include "analyze/ops/event_op.h"
 #include "analyze/ops/op_facts.h"
@@ -26,10 +25,10 @@ bool is_called_only(const Side& side) {
 }
 
 // One side, and what is known of its calls.
-class Program {
+class Program : public ComparedSide {
  public:
-  Program(const Side& its_side, const char* its_name, std::vector<uint32_t> positions)
-      : side(its_side), name(its_name), list(its_side), position_of(std::move(positions)), uses_(list) {
+  Program(const SideOps& ops, const char* its_name, std::span<const TensorDiff> tensors, uint32_t Match::*record)
+      : ComparedSide(ops.side(), tensors, record), name(its_name), list(ops.list()), uses_(ops.uses()) {
     for (uint32_t i = 0; i < side.tensor_count(); ++i)
       if (list.op_of(i) != kNoOp && list.bits(i) != 0) bits_.insert(list.bits(i));
     ends_.resize(list.ops().size());
@@ -68,23 +67,19 @@ class Program {
   bool has_bits(uint64_t bits) const { return bits_.contains(bits); }
   std::string key(uint32_t tensor) const { return to_string(side.tensor(tensor).key()); }
 
-  const Side& side;
   const char* const name;
-  const OpList list;
-  const std::vector<uint32_t> position_of;  // positions_of()
+  const OpList& list;
 
  private:
-  const OpUses uses_;
+  const OpUses& uses_;
   std::vector<bool> ends_;
   std::unordered_set<uint64_t> bits_;
 };
 
 class Ends {
  public:
-  Ends(const Side& a, const Side& b, std::span<TensorDiff> tensors)
-      : tensors_(tensors),
-        a_(a, "A", positions_of(tensors, &Match::a, a.tensor_count())),
-        b_(b, "B", positions_of(tensors, &Match::b, b.tensor_count())) {}
+  Ends(const SideOps& a, const SideOps& b, std::span<TensorDiff> tensors)
+      : tensors_(tensors), a_(a, "A", tensors, &Match::a), b_(b, "B", tensors, &Match::b) {}
 
   void find() {
     go_on(a_, b_);
@@ -226,13 +221,13 @@ class Ends {
 
 }  // namespace
 
-void find_ends(const Side& a, const Side& b, std::span<TensorDiff> tensors) {
+void find_ends(const SideOps& a, const SideOps& b, std::span<TensorDiff> tensors) {
   const auto is_only = [](const TensorDiff& tensor) {
     return tensor.verdict == Verdict::kMissing || tensor.verdict == Verdict::kExtra;
   };
   if (std::ranges::none_of(tensors, is_only)) return;
   if (std::ranges::any_of(tensors, [](const TensorDiff& tensor) { return differs(tensor) || tensor.is_wrong; })) return;
-  if (is_called_only(a) && is_called_only(b)) Ends(a, b, tensors).find();
+  if (is_called_only(a.side()) && is_called_only(b.side())) Ends(a, b, tensors).find();
 }
 
 }  // namespace ttap

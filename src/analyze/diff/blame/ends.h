@@ -2,8 +2,8 @@
 
 #include <span>
 
+#include "analyze/diff/match/ops/side_ops.h"
 #include "analyze/diff/result/verdict.h"
-#include "analyze/diff/sides/side.h"
 
 // Where one program stops and the other goes on. What only one side has is no divergence while something after it
 // agrees; at the end of a program nothing comes after it.
@@ -18,6 +18,6 @@ namespace ttap {
 // What depends on no argument, draws random numbers, or makes no numbers with a fraction (argmax) ends nothing, nor
 // does what the other side has elsewhere by bits or statistics. Fused kernels keep other values than operators do:
 // where either side has one, and of graphs, nothing is said.
-void find_ends(const Side& a, const Side& b, std::span<TensorDiff> tensors);
+void find_ends(const SideOps& a, const SideOps& b, std::span<TensorDiff> tensors);
 
 }  // namespace ttap

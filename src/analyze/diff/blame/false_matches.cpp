@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "analyze/diff/match/ops/op_list.h"
-#include "analyze/diff/match/ops/op_uses.h"
+#include "analyze/diff/blame/compared_side.h"
 
 namespace ttap {
 namespace {
@@ -17,11 +16,8 @@ bool disagree(const TensorDiff& tensor) { return has_partner(tensor) && differs(
 
 class FalseMatches {
  public:
-  FalseMatches(const Side& a, const Side& b, const std::vector<TensorDiff>& tensors)
-      : tensors_(tensors),
-        a_(a, positions_of(tensors, &Match::a, a.tensor_count())),
-        b_(b, positions_of(tensors, &Match::b, b.tensor_count())),
-        is_false_(tensors.size()) {}
+  FalseMatches(const SideOps& a, const SideOps& b, const std::vector<TensorDiff>& tensors)
+      : tensors_(tensors), a_(a, tensors, &Match::a), b_(b, tensors, &Match::b), is_false_(tensors.size()) {}
 
   // Whether each pair is a false match. From the last to the first: what is made of a false match may be one too.
   std::vector<bool> find() {
@@ -34,12 +30,11 @@ class FalseMatches {
   }
 
  private:
-  struct Program {
-    Program(const Side& side, std::vector<uint32_t> positions)
-        : list(side), uses(list), position_of(std::move(positions)) {}
-    const OpList list;
-    const OpUses uses;
-    const std::vector<uint32_t> position_of;  // positions_of()
+  struct Program : ComparedSide {
+    Program(const SideOps& ops, const std::vector<TensorDiff>& tensors, uint32_t Match::*record)
+        : ComparedSide(ops.side(), tensors, record), list(ops.list()), uses(ops.uses()) {}
+    const OpList& list;
+    const OpUses& uses;
   };
   struct Outcome {
     bool agrees = false;     // something that is made of it
@@ -118,7 +113,7 @@ class FalseMatches {
 
 }  // namespace
 
-void unmatch_false_matches(const Side& a, const Side& b, std::vector<TensorDiff>& tensors) {
+void unmatch_false_matches(const SideOps& a, const SideOps& b, std::vector<TensorDiff>& tensors) {
   if (std::ranges::none_of(tensors, disagree)) return;
   const std::vector<bool> is_false = FalseMatches(a, b, tensors).find();
   if (std::ranges::find(is_false, true) == is_false.end()) return;

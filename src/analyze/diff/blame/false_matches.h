@@ -2,8 +2,8 @@
 
 #include <vector>
 
+#include "analyze/diff/match/ops/side_ops.h"
 #include "analyze/diff/result/verdict.h"
-#include "analyze/diff/sides/side.h"
 
 namespace ttap {
 
@@ -13,6 +13,6 @@ namespace ttap {
 //   - a value that a program ends with
 //
 // After the pairs were compared, before find_causes().
-void unmatch_false_matches(const Side& a, const Side& b, std::vector<TensorDiff>& tensors);
+void unmatch_false_matches(const SideOps& a, const SideOps& b, std::vector<TensorDiff>& tensors);
 
 }  // namespace ttap

@@ -59,9 +59,7 @@ bool takes_lists(std::string_view op) {
 }  // namespace
 
 Rounding::Rounding(const Side& a, const Side& b, std::span<const TensorDiff> tensors)
-    : tensors_(tensors),
-      a_{a, positions_of(tensors, &Match::a, a.tensor_count())},
-      b_{b, positions_of(tensors, &Match::b, b.tensor_count())} {}
+    : tensors_(tensors), a_(a, tensors, &Match::a), b_(b, tensors, &Match::b) {}
 
 bool Rounding::is_paired(uint32_t position) const {
   return position != kNoTensor && tensors_[position].match.a != kNoTensor && tensors_[position].match.b != kNoTensor;
@@ -74,8 +72,8 @@ double Rounding::floor_of(uint32_t position) const {
   return std::fmax(in_a, in_b);
 }
 
-double Rounding::floor_in(const Half& half, uint32_t record, uint32_t at, int depth) const {
-  const Side& side = half.side;
+double Rounding::floor_in(const Shares& of, uint32_t record, uint32_t at, int depth) const {
+  const Side& side = of.side;
   const TensorRecord made = side.tensor(record);
   if (made.event >= side.event_count() || is_input(made.role)) return kNothingKnown;
   const EventRecord event = side.event(made.event);
@@ -90,7 +88,7 @@ double Rounding::floor_in(const Half& half, uint32_t record, uint32_t at, int de
   std::vector<double> shares;  // of each of them: how much of it is rounding
   for (uint32_t k = 0; k < event.use_count; ++k) {
     const UseRecord use = side.use(made.event, k);
-    if (use.record >= half.position_of.size()) {
+    if (use.record >= of.position_of.size()) {
       if (use.role == "in" && !is_for_results(use.path)) return kNothingKnown;
       continue;
     }
@@ -102,7 +100,7 @@ double Rounding::floor_in(const Half& half, uint32_t record, uint32_t at, int de
     if (use.role != "in" || is_for_results(use.path) || use.record == record) continue;
     const Place place = place_of(use.path);
     if (lists && !place.entry.empty() && place.entry != entry) continue;
-    const double share = share_of(half, use.record, at, depth);
+    const double share = share_of(of, use.record, at, depth);
     if (std::isnan(share)) return kNothingKnown;
     const auto argument = summed_tensor(place.argument, value);
     if (!argument || epsilon_of(dtype_of(value)) == 0) continue;
@@ -130,24 +128,24 @@ double Rounding::floor_in(const Half& half, uint32_t record, uint32_t at, int de
   return floor;
 }
 
-double Rounding::share_of(const Half& half, uint32_t record, uint32_t at, int depth) const {
-  if (const uint32_t position = half.position_of[record]; is_paired(position)) {
+double Rounding::share_of(const Shares& of, uint32_t record, uint32_t at, int depth) const {
+  if (const uint32_t position = of.position_of[record]; is_paired(position)) {
     const TensorDiff& tensor = tensors_[position];
     if (tensor.rounding > 0) return tensor.rounding;
     // Of several values that a kernel made at once some come later.
     if (differs(tensor)) return position > at && tensor.like_rounding ? 0 : kNothingKnown;
     return tensor.measures == nullptr || !(tensor.measures->rms_a > 0) ? 0 : relative_error(tensor);
   }
-  const TensorRecord value = half.side.tensor(record);
-  if (value.event >= half.side.event_count()) return kNothingKnown;
-  const EventRecord event = half.side.event(value.event);
+  const TensorRecord value = of.side.tensor(record);
+  if (value.event >= of.side.event_count()) return kNothingKnown;
+  const EventRecord event = of.side.event(value.event);
   if (is_input(value.role) || is_placeholder(event) || leaves_undefined(event)) return 0;
-  if (const auto found = half.shares.find(record); found != half.shares.end()) return found->second;
+  if (const auto found = of.shares.find(record); found != of.shares.end()) return found->second;
   if (depth >= kDeepestUnmatched) return kNothingKnown;
   const double rms = rms_in(value);
-  const double floor = floor_in(half, record, at, depth + 1);
+  const double floor = floor_in(of, record, at, depth + 1);
   const double share = rms > 0 ? std::min(floor / rms, kMostShare) : floor > 0 ? kMostShare : floor;
-  half.shares.emplace(record, share);
+  of.shares.emplace(record, share);
   return share;
 }
 

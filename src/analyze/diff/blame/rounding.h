@@ -5,8 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "analyze/diff/result/verdict.h"
-#include "analyze/diff/sides/side.h"
+#include "analyze/diff/blame/compared_side.h"
 #include "analyze/ops/summed.h"
 
 namespace ttap {
@@ -24,17 +23,16 @@ class Rounding {
   double floor_of(uint32_t position) const;
 
  private:
-  struct Half {
-    const Side& side;
-    std::vector<uint32_t> position_of;                         // per tensor record; kNoTensor: not compared
+  struct Shares : ComparedSide {
+    using ComparedSide::ComparedSide;
     mutable std::unordered_map<uint32_t, double> shares = {};  // of what only this side has
   };
-  double floor_in(const Half& half, uint32_t record, uint32_t at, int depth) const;
-  double share_of(const Half& half, uint32_t record, uint32_t at, int depth) const;
+  double floor_in(const Shares& of, uint32_t record, uint32_t at, int depth) const;
+  double share_of(const Shares& of, uint32_t record, uint32_t at, int depth) const;
   bool is_paired(uint32_t position) const;
 
   std::span<const TensorDiff> tensors_;
-  Half a_, b_;
+  Shares a_, b_;
 };
 
 // Whether an error that was measured, or by the statistics is at least as large, is no more than `floor`.

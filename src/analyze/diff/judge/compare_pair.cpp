@@ -60,7 +60,7 @@ struct Scale {
 // then judged by its own size.
 std::optional<Scale> scale_without_mask(const TensorView& a, const TensorView& b) {
   const auto plain = [](const TensorView& view) {
-    return info(view.dtype).kind == DTypeKind::kFloat && view.dtype != DType::kF4E2M1FNx2 && is_contiguous(view);
+    return dtype_info(view.dtype).kind == DTypeKind::kFloat && view.dtype != DType::kF4E2M1FNx2 && is_contiguous(view);
   };
   if (!plain(a) || !plain(b)) return std::nullopt;
   const uint64_t count = element_count(a);

@@ -20,7 +20,7 @@ bool has_same_values(const Stats& a, const Stats& b) {
 }
 
 bool is_compared_exactly(DType dtype) {
-  const DTypeKind kind = info(dtype).kind;
+  const DTypeKind kind = dtype_info(dtype).kind;
   return kind != DTypeKind::kFloat && kind != DTypeKind::kComplex;
 }
 

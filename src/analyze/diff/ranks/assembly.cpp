@@ -62,8 +62,8 @@ Result<Assembly> Assembly::create(std::vector<Part> parts, std::span<const Join>
     const TensorRecord record = record_of(part);
     if (part.coordinate.size() != joins.size()) return misfit("the ranks disagree on the mesh");
     if (record.dtype != first.dtype)
-      return misfit(fmt::format("rank {} has {}, rank {} {}", parts.front().rank, name(first.dtype), part.rank,
-                                name(record.dtype)));
+      return misfit(fmt::format("rank {} has {}, rank {} {}", parts.front().rank, dtype_name(first.dtype), part.rank,
+                                dtype_name(record.dtype)));
     if (!seen.insert(part.coordinate).second) {
       assembly.left_out_.push_back(part.rank);
       continue;
@@ -117,7 +117,7 @@ Result<Assembly::Node> Assembly::build(std::span<const std::vector<int64_t>> pla
       return misfit(fmt::format("there is no dimension {} in {}", node.join.dim, shape_text(node.shape)));
     node.join.dim = static_cast<int>(dim);
   } else if (!can_sum(record.dtype, node.join.kind == Join::Kind::kAverage)) {
-    return misfit(fmt::format("{} cannot be made of {}", to_string(node.join), name(record.dtype)));
+    return misfit(fmt::format("{} cannot be made of {}", to_string(node.join), dtype_name(record.dtype)));
   }
   for (const Node& child : std::span(node.children).subspan(1)) {
     bool fits = child.shape.size() == ndim;

@@ -76,7 +76,7 @@ void sum(std::span<const std::byte* const> parts, uint64_t count, bool average, 
 }  // namespace
 
 bool can_sum(DType dtype, bool average) {
-  switch (info(dtype).kind) {
+  switch (dtype_info(dtype).kind) {
     case DTypeKind::kBool: return false;
     case DTypeKind::kUnsigned:
     case DTypeKind::kSigned: return !average;

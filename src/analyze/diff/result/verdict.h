@@ -10,23 +10,9 @@
 #include "analyze/compare/measures.h"
 #include "analyze/compare/tolerance.h"
 #include "analyze/diff/result/match.h"
+#include "ttap/diff.h"
 
 namespace ttap {
-
-enum class Verdict : uint8_t {
-  kIdentical,      // the same bits
-  kWithin,         // within tolerance
-  kDiverged,       // out of tolerance
-  kInconclusive,   // the bits differ, or one side kept nothing to compare, and there are no bytes to tell how far
-  kMissing,        // only A has it
-  kExtra,          // only B has it
-  kShapeMismatch,  // nothing to compare element by element
-};
-inline constexpr int kVerdicts = 7;
-std::string_view to_string(Verdict verdict);  // "identical", "within tolerance", …
-
-enum class Cause : uint8_t { kNone, kIntroduced, kInherited, kUnknown };
-std::string_view to_string(Cause cause);  // "", "introduced", "inherited", "unknown"
 
 // What a verdict rests on.
 enum class Evidence : uint8_t { kNothing, kValues, kHash, kStatistics };

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "analyze/diff/match/longest_ascent.h"
 #include "core/mix64.h"
 
 namespace ttap {
@@ -14,7 +15,7 @@ namespace {
 uint64_t hash_of_name(std::string_view text) { return mix64(std::hash<std::string_view>()(text)) | 1; }  // never 0
 
 uint8_t values_of(const TensorRecord& record) {
-  switch (info(record.true_dtype.value_or(record.dtype)).kind) {
+  switch (dtype_info(record.true_dtype.value_or(record.dtype)).kind) {
     case DTypeKind::kBool: return 0;
     case DTypeKind::kUnsigned:
     case DTypeKind::kSigned: return 1;
@@ -83,21 +84,10 @@ std::vector<Anchor> anchors_of(const Pairing& pairing) {
     if (pairing.has_a(a)) all.push_back({static_cast<uint32_t>(a), pairing.of_a(a).b});
   if (std::ranges::is_sorted(all, {}, &Anchor::b)) return all;
 
-  // The longest increasing subsequence: `ends[k]` is the last anchor of the best one of length k + 1 so far.
-  std::vector<uint32_t> ends;
-  std::vector<uint32_t> before(all.size(), kNoTensor);
-  for (uint32_t i = 0; i < all.size(); ++i) {
-    const auto at = std::ranges::lower_bound(ends, all[i].b, {}, [&](uint32_t end) { return all[end].b; });
-    if (at != ends.begin()) before[i] = *(at - 1);
-    if (at == ends.end()) {
-      ends.push_back(i);
-    } else {
-      *at = i;
-    }
-  }
+  std::vector<uint32_t> at_b;
+  for (const Anchor& anchor : all) at_b.push_back(anchor.b);
   std::vector<Anchor> kept;
-  for (uint32_t i = ends.back(); i != kNoTensor; i = before[i]) kept.push_back(all[i]);
-  std::ranges::reverse(kept);
+  for (const uint32_t i : longest_ascent(at_b)) kept.push_back(all[i]);
   return kept;
 }
 

@@ -52,7 +52,7 @@ constexpr size_t kMostCopies = 64;  // that are followed
 // The records of one side that hold the same as a tensor: what it is a copy or view of, and what has the same bits.
 class SameValues {
  public:
-  explicit SameValues(const Side& side) : list_(side) {
+  explicit SameValues(const OpList& list) : list_(list) {
     for (uint32_t i = 0; i < list_.tensor_count(); ++i)
       if (list_.bits(i) != 0 && !list_.is_plain(i)) by_bits_[list_.bits(i)].push_back(i);
   }
@@ -74,7 +74,7 @@ class SameValues {
   }
 
  private:
-  const OpList list_;
+  const OpList& list_;
   std::map<uint64_t, std::vector<uint32_t>> by_bits_;
 };
 
@@ -99,14 +99,15 @@ std::vector<GradientPair> find_gradients(const Side& a, const Side& b) {
   return pairs;
 }
 
-void find_wrong_gradients(const Side& a, const Side& b, std::span<TensorDiff> tensors) {
+void find_wrong_gradients(const SideOps& ops_a, const SideOps& ops_b, std::span<TensorDiff> tensors) {
   if (std::ranges::any_of(tensors, [](const TensorDiff& tensor) { return differs(tensor); })) return;
+  const Side &a = ops_a.side(), &b = ops_b.side();
   std::vector<GradientPair> pairs = find_gradients(a, b);
   std::erase_if(pairs, [&](const GradientPair& pair) { return may_be_same(a.tensor(pair.a), b.tensor(pair.b)); });
   if (pairs.empty()) return;
   const std::vector<uint32_t> at_a = positions_of(tensors, &Match::a, a.tensor_count());
   const std::vector<uint32_t> at_b = positions_of(tensors, &Match::b, b.tensor_count());
-  const SameValues same_a(a), same_b(b);
+  const SameValues same_a(ops_a.list()), same_b(ops_b.list());
   for (const GradientPair& pair : pairs) {
     // What was held against each other has its verdict.
     const std::vector<uint32_t> values_b = same_b.of(pair.b);

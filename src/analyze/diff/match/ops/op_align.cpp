@@ -57,8 +57,8 @@ void match_by_order(OpPairing& ops) {
 
 }  // namespace
 
-void match_ops(const Side& a, const Side& b, Pairing& pairing) {
-  if (!has_ops(a) || !has_ops(b)) return;
+void match_ops(const SideOps& a, const SideOps& b, Pairing& pairing) {
+  if (!has_ops(a.side()) || !has_ops(b.side())) return;
   OpPairing ops(a, b, pairing);
   match_nodes_of_equal_graphs(ops);
   match_by_evidence(ops);
@@ -72,10 +72,10 @@ void match_ops(const Side& a, const Side& b, Pairing& pairing) {
   };
   for (uint32_t i = 0; i < pairing.count_a(); ++i)
     if (ops.a.op_of(i) != kNoOp)
-      pairing.close_a(i, ops.is_shared_a(i) || ops.is_weight_a(i) || is_trivial(a, ops.a, i));
+      pairing.close_a(i, ops.is_shared_a(i) || ops.is_weight_a(i) || is_trivial(a.side(), ops.a, i));
   for (uint32_t i = 0; i < pairing.count_b(); ++i)
     if (ops.b.op_of(i) != kNoOp)
-      pairing.close_b(i, ops.is_shared_b(i) || ops.is_weight_b(i) || is_trivial(b, ops.b, i));
+      pairing.close_b(i, ops.is_shared_b(i) || ops.is_weight_b(i) || is_trivial(b.side(), ops.b, i));
 }
 
 }  // namespace ttap

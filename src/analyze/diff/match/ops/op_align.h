@@ -1,7 +1,7 @@
 #pragma once
 
+#include "analyze/diff/match/ops/side_ops.h"
 #include "analyze/diff/match/pairing.h"
-#include "analyze/diff/sides/side.h"
 
 namespace ttap {
 
@@ -14,6 +14,6 @@ namespace ttap {
 // pairing: neither its key nor structure would know better.
 //
 // Does nothing unless both sides have ops.
-void match_ops(const Side& a, const Side& b, Pairing& pairing);
+void match_ops(const SideOps& a, const SideOps& b, Pairing& pairing);
 
 }  // namespace ttap

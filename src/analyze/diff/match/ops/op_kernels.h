@@ -1,7 +1,6 @@
 #pragma once
 
 #include "analyze/diff/match/ops/op_pairing.h"
-#include "analyze/diff/match/ops/op_uses.h"
 
 namespace ttap {
 
@@ -11,6 +10,6 @@ namespace ttap {
 //   - where nothing else is left: the one buffer of its shape that has no counterpart, the one value of its shape that
 //     is an end of what was fused, and both go the same way.
 // Others are left alone: what is wrong with them shows where something is made of them.
-void match_kernels(OpPairing& ops, const OpUses& uses_a, const OpUses& uses_b);
+void match_kernels(OpPairing& ops);
 
 }  // namespace ttap

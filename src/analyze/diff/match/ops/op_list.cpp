@@ -41,7 +41,7 @@ uint64_t bits_of(const TensorRecord& record) {
 }
 
 bool is_real_value(const TensorRecord& record) {
-  const DTypeKind kind = info(record.true_dtype.value_or(record.dtype)).kind;
+  const DTypeKind kind = dtype_info(record.true_dtype.value_or(record.dtype)).kind;
   return kind == DTypeKind::kFloat || kind == DTypeKind::kComplex || !record.group.empty();
 }
 

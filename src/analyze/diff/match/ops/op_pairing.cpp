@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "analyze/diff/match/ops/op_sequence.h"
+#include "analyze/diff/match/longest_ascent.h"
 #include "analyze/diff/match/ops/value_likeness.h"
 #include "core/mix64.h"
 
@@ -71,12 +71,14 @@ void for_each_shared(std::vector<Keyed>& a, std::vector<Keyed>& b, Visit&& visit
 
 }  // namespace
 
-OpPairing::OpPairing(const Side& one, const Side& other, Pairing& into)
-    : side_a(one),
-      side_b(other),
-      a(one),
-      b(other),
-      streams(find_streams(one, a, other, b)),
+OpPairing::OpPairing(const SideOps& one, const SideOps& other, Pairing& into)
+    : listed_a(one),
+      listed_b(other),
+      side_a(one.side()),
+      side_b(other.side()),
+      a(one.list()),
+      b(other.list()),
+      streams(find_streams(side_a, a, side_b, b)),
       pairing(into),
       of_a_(a.ops().size(), kNoOp),
       of_b_(b.ops().size(), kNoOp),

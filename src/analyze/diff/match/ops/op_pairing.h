@@ -5,21 +5,23 @@
 #include <vector>
 
 #include "analyze/diff/match/ops/op_keys.h"
-#include "analyze/diff/match/ops/op_list.h"
 #include "analyze/diff/match/ops/op_streams.h"
+#include "analyze/diff/match/ops/side_ops.h"
 #include "analyze/diff/match/pairing.h"
-#include "analyze/diff/sides/side.h"
 
 namespace ttap {
 
 // Ops of both sides on their way into a Pairing.
 class OpPairing {
  public:
-  OpPairing(const Side& one, const Side& other, Pairing& into);
+  OpPairing(const SideOps& one, const SideOps& other, Pairing& into);
 
+  const SideOps& listed_a;
+  const SideOps& listed_b;
   const Side& side_a;
   const Side& side_b;
-  const OpList a, b;
+  const OpList& a;
+  const OpList& b;
   const OpStreams streams;
   Pairing& pairing;
 

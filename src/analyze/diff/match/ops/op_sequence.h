@@ -26,7 +26,4 @@ using OpPairs = std::vector<std::pair<uint32_t, uint32_t>>;
 // window that moves along, so time and memory stay linear.
 OpPairs align_sequences(std::span<const OpSymbol> a, std::span<const OpSymbol> b);
 
-// The longest ascending subsequence of `values`, as positions.
-std::vector<uint32_t> longest_ascent(std::span<const uint32_t> values);
-
 }  // namespace ttap

@@ -5,7 +5,6 @@
 #include "analyze/diff/match/ops/gradients.h"
 #include "analyze/diff/match/ops/op_kernels.h"
 #include "analyze/diff/match/ops/op_pairing.h"
-#include "analyze/diff/match/ops/op_uses.h"
 #include "analyze/diff/match/ops/value_likeness.h"
 
 // Values of ops that have no counterpart as an op: fused away, decomposed, or replaced.
@@ -59,10 +58,9 @@ class ValueMatcher {
     if (ops_.is_done()) return;
     OpKeys keys_a = ops_.keys_a(), keys_b = ops_.keys_b();
     match_replaced(keys_a.place, keys_b.place);
-    const OpUses uses_a(a_), uses_b(b_);
-    match_kernels(ops_, uses_a, uses_b);
+    match_kernels(ops_);
     match_arguments();
-    ops_.for_each_gap([&](const OpPairing::Gap& gap) { match_last(gap, uses_a, uses_b); });
+    ops_.for_each_gap([&](const OpPairing::Gap& gap) { match_last(gap); });
   }
 
   void match_gradients() {
@@ -223,7 +221,8 @@ class ValueMatcher {
 
   // Where both sides have something without a counterpart between the same two ops, the last of each is what the next
   // op is given: a decomposition, or another operator. Of an op with several results that is the first.
-  void match_last(const OpPairing::Gap& gap, const OpUses& uses_a, const OpUses& uses_b) {
+  void match_last(const OpPairing::Gap& gap) {
+    const OpUses &uses_a = ops_.listed_a.uses(), &uses_b = ops_.listed_b.uses();
     const auto last_of = [](const OpList& list, std::span<const uint32_t> ops, auto&& is_free) {
       for (size_t i = ops.size(); i-- > 0;) {
         const Op& op = list.ops()[ops[i]];

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
-#include "cli/check/origin.h"
+#include "report/check/origin.h"
+#include "report/text/table.h"
 #include "report/text/text.h"
 
-namespace ttap::cli {
+namespace ttap {
 namespace {
 
 constexpr size_t kFramesShown = 5;
@@ -22,7 +23,7 @@ std::string argument_text(const ToldArgument& argument) {
   std::string text = argument.path.empty() ? "" : printable(argument.path) + "  ";
   if (!argument.tensor) return text + "its value was not recorded";
   const DType dtype = argument.tensor->dtype;
-  text += fmt::format("{} {}  ", name(dtype), shape_text(argument.tensor->shape));
+  text += fmt::format("{} {}  ", dtype_name(dtype), shape_text(argument.tensor->shape));
   if (!argument.stats) return text + (argument.finite ? "finite" : "not judged: no statistics were recorded");
   const Stats& stats = *argument.stats;
   text += argument.finite ? "finite" : nonfinite_text(stats);
@@ -96,19 +97,14 @@ std::string brief_text(const ToldOrigin& origin) {
 
 void draw_stack(const ToldOrigin::Call& call, Output& out) {
   for (size_t i = 0; i < std::min(call.stack.size(), kFramesShown); ++i)
-    fact(out, i == 0 ? "line" : "from", frame_text(call.stack[i]));
+    write_fact(out, 8, i == 0 ? "line" : "from", frame_text(call.stack[i]));
   if (call.stack.size() > kFramesShown)
-    fact(out, "",
-         fmt::format("... and {} (--json lists all)",
-                     count_text(call.stack.size() - kFramesShown, "more frame", "more frames")));
+    write_fact(out, 8, "",
+               fmt::format("... and {} (--json lists all)",
+                           count_text(call.stack.size() - kFramesShown, "more frame", "more frames")));
 }
 
 }  // namespace
-
-void fact(Output& out, std::string_view name, std::string_view text) {
-  out.write(Style::kDim, fmt::format("  {:<8} ", name));
-  out.print("{}\n", text);
-}
 
 std::string because_text(const CheckedTensor::Because& because) {
   if (!because.inherited) return std::string(kind_text(because.origin));
@@ -117,10 +113,10 @@ std::string because_text(const CheckedTensor::Because& because) {
 
 void draw_story(const OriginStory& story, Output& out) {
   const ToldOrigin& origin = story.first;
-  if (origin.call) fact(out, "call", origin.call->text);
-  for (const ToldArgument& argument : origin.arguments) fact(out, "input", argument_text(argument));
-  fact(out, "so", conclusion(origin));
-  if (story.inf_from) fact(out, "Inf from", brief_text(*story.inf_from));
+  if (origin.call) write_fact(out, 8, "call", origin.call->text);
+  for (const ToldArgument& argument : origin.arguments) write_fact(out, 8, "input", argument_text(argument));
+  write_fact(out, 8, "so", conclusion(origin));
+  if (story.inf_from) write_fact(out, 8, "Inf from", brief_text(*story.inf_from));
   for (const std::string& hint : origin.hints) {
     out.write(Style::kDim, fmt::format("  {:<8} ", "hint"));
     out.write(Style::kYellow, printable(hint));
@@ -128,18 +124,18 @@ void draw_story(const OriginStory& story, Output& out) {
   }
   if (origin.call) {
     if (!origin.call->module.empty())
-      fact(out, "module", printable(origin.call->module) + (origin.call->backward ? ", in the backward" : ""));
+      write_fact(out, 8, "module", printable(origin.call->module) + (origin.call->backward ? ", in the backward" : ""));
     draw_stack(*origin.call, out);
   }
   if (origin.forward) {
     std::string text = printable(origin.forward->name);
     if (!origin.forward->stack.empty()) text += ", " + frame_text(origin.forward->stack.front());
-    fact(out, "forward", text);
+    write_fact(out, 8, "forward", text);
   }
-  if (story.became_nan) fact(out, "NaN in", brief_text(*story.became_nan));
-  fact(out, "then",
-       origin.heirs == 0 ? std::string("no later tensor inherited it")
-                         : count_text(origin.heirs, "later tensor inherited it", "later tensors inherited it"));
+  if (story.became_nan) write_fact(out, 8, "NaN in", brief_text(*story.became_nan));
+  write_fact(out, 8, "then",
+             origin.heirs == 0 ? std::string("no later tensor inherited it")
+                               : count_text(origin.heirs, "later tensor inherited it", "later tensors inherited it"));
 }
 
-}  // namespace ttap::cli
+}  // namespace ttap

@@ -1,17 +1,17 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "analyze/check/verify.h"
-#include "cli/arguments/command.h"
-#include "cli/check/checked_tensor.h"
-#include "cli/check/origin.h"
+#include "report/check/checked_tensor.h"
+#include "report/check/origin.h"
 #include "report/text/output.h"
 
 // What `ttap check` found, kept apart from the passes, which are closed one after the other.
-namespace ttap::cli {
+namespace ttap {
 
 struct CheckedInput {
   CheckedTensor tensor;
@@ -61,7 +61,7 @@ struct CheckTrouble {
   Error error;
 };
 
-struct CheckReport {
+struct TTAP_API CheckReport {
   std::string path = {};
   std::string filter = {};
   bool verified = false;
@@ -79,14 +79,25 @@ struct CheckReport {
   std::vector<CheckedPass> passes = {};
   std::vector<Error> unreadable = {};  // passes that could not be opened
 
-  // An error outweighs a finding: the answer is not whole.
-  ExitCode exit_code() const;
+  // Whether the answer is whole: every pass could be opened, and every tensor with statistics judged.
+  bool complete() const;
+  bool clean() const { return found.empty() && damaged.empty(); }
 };
 
 // Members `passes` and `unreadable`, of whatever was checked.
 void write_passes(JsonWriter& json, const std::vector<CheckedPass>& passes, const std::vector<Error>& unreadable);
 
-void draw_report(const CheckReport& report, Output& out);
-void write_json(const CheckReport& report, Output& out);
+struct CheckOptions {
+  PassSelection selection = {};
+  std::function<bool(std::string_view key)> wanted = {};  // besides the filter of the selection
+  bool verify = false;                                    // also read every byte that was kept
+  bool all = false;                                       // the text lists every tensor, also what is meant to be so
+  std::function<void(uint64_t done, uint64_t total)> progress = {};  // in tensors of a pass
+};
+// The first NaN or Inf of the passes, and every later one.
+TTAP_API Result<CheckReport> check_run(const CheckOptions& options);
 
-}  // namespace ttap::cli
+TTAP_API void draw_report(const CheckReport& report, Output& out);
+TTAP_API void write_json(const CheckReport& report, Output& out);
+
+}  // namespace ttap

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "cli/check/checked_tensor.h"
+#include "report/check/checked_tensor.h"
 #include "report/text/output.h"
 
 // What `ttap check` says of where a NaN or Inf came from, by what each call used.
-namespace ttap::cli {
+namespace ttap {
 
 struct ToldArgument {
   std::string path;
@@ -57,12 +57,10 @@ struct OriginStory {
 // `first` is the number of the origin to tell of.
 OriginStory tell_story(const SelectedPass& selected, const Pass& pass, const Origins& origins, size_t first);
 
-// One line of what is known of a tensor.
-void fact(Output& out, std::string_view name, std::string_view text);
 void draw_story(const OriginStory& story, Output& out);
 std::string because_text(const CheckedTensor::Because& because);
 
 // The value of a member of the object that is open.
 void write_story(JsonWriter& json, const OriginStory& story);
 
-}  // namespace ttap::cli
+}  // namespace ttap

@@ -1,15 +1,15 @@
-#include "cli/check/report.h"
+#include "report/check/check_report.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "analyze/ops/role_flow.h"
-#include "cli/messages/describe.h"
+#include "report/run/describe.h"
 #include "report/text/table.h"
 #include "report/text/text.h"
 
-namespace ttap::cli {
+namespace ttap {
 namespace {
 
 constexpr size_t kHeirsShown = 10;
@@ -31,24 +31,26 @@ std::string conclusion(const FirstFinding& first) {
 // Where the recording does not tell what calls used: what stands beside it.
 void draw_situation(const FirstFinding& first, Output& out) {
   if (first.event) {
-    fact(out, "event",
-         fmt::format("{} {}, call {}", printable(first.event->kind), printable(first.event->name), first.event->call));
-    if (!first.event->parents.empty()) fact(out, "inside", first.event->parents);
+    write_fact(
+        out, 8, "event",
+        fmt::format("{} {}, call {}", printable(first.event->kind), printable(first.event->name), first.event->call));
+    if (!first.event->parents.empty()) write_fact(out, 8, "inside", first.event->parents);
     if (const std::string_view stack = first.event->stack; !stack.empty())
-      fact(out, "line", printable(stack.substr(stack.find_last_of('\n') + 1)));
+      write_fact(out, 8, "line", printable(stack.substr(stack.find_last_of('\n') + 1)));
   }
   for (const CheckedInput& input : first.inputs)
-    fact(out, "input",
-         fmt::format(
-             "{}  {} {}  {}", printable(input.tensor.key), name(input.tensor.dtype), shape_text(input.tensor.shape),
-             input.finite  ? input.stats ? fmt::format("finite, max |x| {}",
-                                                       statistic_text(input.stats->max_abs, input.tensor.dtype, 4))
-                                         : std::string("finite")
-              : input.stats ? nonfinite_text(*input.stats)
-                           : "not judged"));
-  fact(out, "so", conclusion(first));
+    write_fact(out, 8, "input",
+               fmt::format("{}  {} {}  {}", printable(input.tensor.key), dtype_name(input.tensor.dtype),
+                           shape_text(input.tensor.shape),
+                           input.finite  ? input.stats
+                                               ? fmt::format("finite, max |x| {}",
+                                                             statistic_text(input.stats->max_abs, input.tensor.dtype, 4))
+                                               : std::string("finite")
+                            : input.stats ? nonfinite_text(*input.stats)
+                                         : "not judged"));
+  write_fact(out, 8, "so", conclusion(first));
   if (first.inputs.empty() && first.event && first.event->kind == "module")
-    fact(out, "to know", "record ops (ops=True, ttap run --ops), or modules with roles=(\"in\", \"out\")");
+    write_fact(out, 8, "to know", "record ops (ops=True, ttap run --ops), or modules with roles=(\"in\", \"out\")");
 }
 
 void draw_first(const CheckReport& report, Output& out) {
@@ -58,27 +60,30 @@ void draw_first(const CheckReport& report, Output& out) {
   out.write("  ");
   out.write(Style::kBold, printable(tensor.key));
   out.write("\n");
-  fact(out, "where",
-       fmt::format("pass {} of rank {} (pid {}), tensor {} of {}", tensor.pass, tensor.rank, tensor.pid,
-                   tensor.index + 1, first.tensors_in_pass));
+  write_fact(out, 8, "where",
+             fmt::format("pass {} of rank {} (pid {}), tensor {} of {}", tensor.pass, tensor.rank, tensor.pid,
+                         tensor.index + 1, first.tensors_in_pass));
   if (first.format != Format::kSegment)
-    fact(out, "order", fmt::format("as in the file: .{} does not say when things ran", to_string(first.format)));
-  fact(out, "tensor", fmt::format("{} {}", name(tensor.dtype), shape_text(tensor.shape)));
-  fact(out, "holds",
-       fmt::format("{} of {} ({})", counts_text(tensor.counts), count_text(tensor.counts.values, "value", "values"),
-                   share_text(bad_values(tensor.counts), tensor.counts.values)));
+    write_fact(out, 8, "order",
+               fmt::format("as in the file: .{} does not say when things ran", to_string(first.format)));
+  write_fact(out, 8, "tensor", fmt::format("{} {}", dtype_name(tensor.dtype), shape_text(tensor.shape)));
+  write_fact(
+      out, 8, "holds",
+      fmt::format("{} of {} ({})", counts_text(tensor.counts), count_text(tensor.counts.values, "value", "values"),
+                  share_text(bad_values(tensor.counts), tensor.counts.values)));
   if (first.place) {
-    fact(
-        out, "first at",
+    write_fact(
+        out, 8, "first at",
         fmt::format("{} {}", place_text(*first.place, tensor.dtype, tensor.shape), number_text(first.place->value, 6)));
   } else {
-    fact(out, "first at",
-         first.has_bytes ? "unknown: its bytes cannot be read; see ttap show" : "unknown: its bytes were not kept");
+    write_fact(
+        out, 8, "first at",
+        first.has_bytes ? "unknown: its bytes cannot be read; see ttap show" : "unknown: its bytes were not kept");
   }
   first.story ? draw_story(*first.story, out) : draw_situation(first, out);
-  fact(out, "look",
-       fmt::format("ttap show {} {} --pass {} --rank {}", shell_quoted(printable(report.path)),
-                   shell_quoted(printable(tensor.key)), tensor.pass, tensor.rank));
+  write_fact(out, 8, "look",
+             fmt::format("ttap show {} {} --pass {} --rank {}", shell_quoted(printable(report.path)),
+                         shell_quoted(printable(tensor.key)), tensor.pass, tensor.rank));
 }
 
 bool is_first(const CheckReport& report, const CheckedTensor& tensor) {
@@ -117,7 +122,7 @@ void draw_rest(const CheckReport& report, Output& out) {
     table.add(fmt::format("{}", tensor.rank));
     table.add(fmt::format("{}", tensor.pass));
     table.add(printable(tensor.key));
-    table.add(name(tensor.dtype));
+    table.add(dtype_name(tensor.dtype));
     table.add(shape_text(tensor.shape));
     table.add(counts_text(tensor.counts), Style::kRed);
     table.add(share_text(bad_values(tensor.counts), tensor.counts.values));
@@ -139,9 +144,10 @@ void draw_suspects(const CheckReport& report, Output& out) {
     out.print(": {} in pass {} of rank {}: ", printable(suspect.tensor.key), suspect.tensor.pass, suspect.tensor.rank);
     if (suspect.suspicion == Suspicion::kUnderflow)
       out.print("{} of {} is subnormal\n", share_text(suspect.stats.subnormals, suspect.stats.count),
-                name(suspect.tensor.dtype));
+                dtype_name(suspect.tensor.dtype));
     else
-      out.print("{} up to {}\n", name(suspect.tensor.dtype), statistic_text(suspect.stats.max_abs, DType::kF64, 5));
+      out.print("{} up to {}\n", dtype_name(suspect.tensor.dtype),
+                statistic_text(suspect.stats.max_abs, DType::kF64, 5));
   }
 }
 
@@ -182,12 +188,6 @@ void draw_trouble(const CheckReport& report, Output& out) {
 
 }  // namespace
 
-ExitCode CheckReport::exit_code() const {
-  const auto failed = [](const CheckTrouble& trouble) { return trouble.error.code != ErrorCode::kNotRecorded; };
-  if (!unreadable.empty() || std::ranges::any_of(unjudged, failed)) return kError;
-  return found.empty() && damaged.empty() ? kFine : kFinding;
-}
-
 void draw_report(const CheckReport& report, Output& out) {
   if (report.first) {
     draw_first(report, out);
@@ -213,4 +213,4 @@ void draw_report(const CheckReport& report, Output& out) {
   }
 }
 
-}  // namespace ttap::cli
+}  // namespace ttap

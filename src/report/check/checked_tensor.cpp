@@ -1,8 +1,8 @@
-#include "cli/check/checked_tensor.h"
+#include "report/check/checked_tensor.h"
 
-#include "cli/messages/describe.h"
+#include "report/run/describe.h"
 
-namespace ttap::cli {
+namespace ttap {
 
 CheckedTensor checked_tensor(const SelectedPass& selected, const Pass& pass, size_t index) {
   const TensorRecord tensor = pass.tensor(index);
@@ -29,7 +29,7 @@ std::string counts_text(const Nonfinite& counts) {
 
 void write_checked(JsonWriter& json, const CheckedTensor& tensor) {
   json.member("rank", tensor.rank).member("pid", tensor.pid).member("pass", tensor.pass).member("index", tensor.index);
-  json.member("key", tensor.key).member("dtype", name(tensor.dtype));
+  json.member("key", tensor.key).member("dtype", dtype_name(tensor.dtype));
   json.member("shape", std::span<const int64_t>(tensor.shape));
 }
 
@@ -38,4 +38,4 @@ void write_counts(JsonWriter& json, const Nonfinite& counts) {
   json.member("pos_inf", counts.pos_inf).member("neg_inf", counts.neg_inf);
 }
 
-}  // namespace ttap::cli
+}  // namespace ttap

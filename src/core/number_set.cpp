@@ -1,11 +1,12 @@
-#include "cli/arguments/number_set.h"
+#include "core/number_set.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
-namespace ttap::cli {
+namespace ttap {
 
 Result<NumberSet> NumberSet::parse(std::string_view text, LastRange last) {
   const auto bad = [&] {
@@ -44,6 +45,18 @@ bool NumberSet::contains(uint64_t number) const {
   return std::ranges::any_of(ranges_, [&](const Range& r) { return r.first <= number && number <= r.last; });
 }
 
+std::string NumberSet::text() const {
+  std::string text;
+  for (const Range& range : ranges_) {
+    fmt::format_to(std::back_inserter(text), "{}{}", text.empty() ? "" : ",", range.first);
+    if (range.last == UINT64_MAX)
+      text += "-";
+    else if (range.last != range.first)
+      fmt::format_to(std::back_inserter(text), "-{}", range.last);
+  }
+  return text;
+}
+
 std::string ranges_text(std::span<const uint32_t> sorted) {
   std::string text;
   for (size_t i = 0; i < sorted.size();) {
@@ -56,4 +69,4 @@ std::string ranges_text(std::span<const uint32_t> sorted) {
   return text;
 }
 
-}  // namespace ttap::cli
+}  // namespace ttap

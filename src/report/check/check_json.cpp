@@ -1,7 +1,7 @@
-#include "cli/check/report.h"
-#include "cli/messages/describe.h"
+#include "report/check/check_report.h"
+#include "report/run/describe.h"
 
-namespace ttap::cli {
+namespace ttap {
 namespace {
 
 void write_first(JsonWriter& json, const CheckReport& report) {
@@ -107,4 +107,4 @@ void write_json(const CheckReport& report, Output& out) {
   json.end();
 }
 
-}  // namespace ttap::cli
+}  // namespace ttap

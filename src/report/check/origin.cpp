@@ -1,4 +1,4 @@
-#include "cli/check/origin.h"
+#include "report/check/origin.h"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 #include "report/log/stack_text.h"
 #include "report/text/text.h"
 
-namespace ttap::cli {
+namespace ttap {
 namespace {
 
 // Of a program without frames of its own, the innermost.
@@ -97,4 +97,4 @@ OriginStory tell_story(const SelectedPass& selected, const Pass& pass, const Ori
   return story;
 }
 
-}  // namespace ttap::cli
+}  // namespace ttap

@@ -1,7 +1,7 @@
-#include "cli/check/origin.h"
-#include "cli/messages/describe.h"
+#include "report/check/origin.h"
+#include "report/run/describe.h"
 
-namespace ttap::cli {
+namespace ttap {
 namespace {
 
 void write_call(JsonWriter& json, const std::optional<ToldOrigin::Call>& call) {
@@ -79,4 +79,4 @@ void write_story(JsonWriter& json, const OriginStory& story) {
   json.end().end();
 }
 
-}  // namespace ttap::cli
+}  // namespace ttap

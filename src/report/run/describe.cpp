@@ -1,12 +1,11 @@
-#include "cli/messages/describe.h"
+#include "report/run/describe.h"
 
 #include <fmt/format.h>
 
-#include "cli/messages/error_text.h"
 #include "report/text/json_reader.h"
 #include "report/text/text.h"
 
-namespace ttap::cli {
+namespace ttap {
 namespace {
 
 struct NamedDrop {
@@ -129,6 +128,25 @@ void write_located(JsonWriter& json, const Located& value, std::span<const int64
   json.end();
 }
 
+std::string_view advice_for(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument: return "see --help";
+    case ErrorCode::kNotFound: return "check the path; a run, a rank directory or one pass is expected";
+    case ErrorCode::kIo: return "check that it can be read and that the disk is sound";
+    case ErrorCode::kNoSpace: return "make room, or choose another directory";
+    case ErrorCode::kNotThisFormat:
+      return "give a .ttap, .pt or .safetensors file, a folder of .npy files, a rank directory or a run";
+    case ErrorCode::kVersion: return "use a newer ttap";
+    case ErrorCode::kTruncated: return "the rest was never written or has been cut off; copy or record it again";
+    case ErrorCode::kCorrupt: return "it was damaged after it was recorded; copy or record it again";
+    case ErrorCode::kUnsupported: return "save the tensors in another form, for example .safetensors";
+    case ErrorCode::kTooLarge: return "split it, or record fewer tensors";
+    case ErrorCode::kForbidden: return "save the tensors alone, without objects of other classes";
+    case ErrorCode::kNotRecorded: return "record it with level full";
+  }
+  return "see --help";
+}
+
 void write_error(JsonWriter& json, const Error& error) {
   json.begin_line();
   json.member("code", to_string(error.code)).member("message", error.message).member("path", error.path);
@@ -138,4 +156,4 @@ void write_error(JsonWriter& json, const Error& error) {
   json.end();
 }
 
-}  // namespace ttap::cli
+}  // namespace ttap

@@ -2,14 +2,14 @@
 
 #include <string>
 
-#include "cli/arguments/selection.h"
+#include "report/run/selection.h"
 #include "report/tensor/record_json.h"
 #include "report/text/json_writer.h"
 #include "report/text/text.h"
 #include "ttap/run.h"
 
-// The same thing said the same way by every command, in words and in JSON.
-namespace ttap::cli {
+// Passes, events and errors said the same way by every command, in words and in JSON.
+namespace ttap {
 
 std::string rank_text(const Rank& rank);        // rank 0 (pid 4711)
 std::string ending_text(const PassInfo& info);  // incomplete, still being written
@@ -28,6 +28,8 @@ void write_condition(JsonWriter& json, const PassInfo& info);
 // The event a tensor belongs to, or null.
 void write_event(JsonWriter& json, const Pass& pass, uint32_t event);
 void write_located(JsonWriter& json, const Located& value, std::span<const int64_t> shape);
+// What to do about an error that brought no advice of its own.
+std::string_view advice_for(ErrorCode code);
 void write_error(JsonWriter& json, const Error& error);
 
-}  // namespace ttap::cli
+}  // namespace ttap

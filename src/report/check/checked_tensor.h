@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "analyze/check/origin.h"
-#include "cli/arguments/selection.h"
+#include "report/run/selection.h"
 #include "report/text/json_writer.h"
 
 // A tensor of which `ttap check` tells, kept apart from its pass, which is closed before that.
-namespace ttap::cli {
+namespace ttap {
 
 struct CheckedTensor {
   uint32_t rank = 0;
@@ -38,4 +38,4 @@ std::string counts_text(const Nonfinite& counts);  // 1 NaN, 2 -Inf
 void write_checked(JsonWriter& json, const CheckedTensor& tensor);
 void write_counts(JsonWriter& json, const Nonfinite& counts);
 
-}  // namespace ttap::cli
+}  // namespace ttap

@@ -1,8 +1,8 @@
-#include "cli/arguments/number_set.h"
+#include "core/number_set.h"
 
 #include <gtest/gtest.h>
 
-namespace ttap::cli {
+namespace ttap {
 namespace {
 
 TEST(NumberSet, HoldsNumbersAndRanges) {
@@ -26,10 +26,15 @@ TEST(NumberSet, TheLastRangeMayBeOpenWhereThatIsAllowed) {
   for (const char* text : {"-", "4-,7", "1,", "4--"}) EXPECT_FALSE(NumberSet::parse(text, kMayBeOpen).ok()) << text;
 }
 
+TEST(NumberSet, IsTextAgain) {
+  for (const char* text : {"3", "0,2", "1,4-7", "0,10-"})
+    EXPECT_EQ(NumberSet::parse(text, NumberSet::LastRange::kMayBeOpen)->text(), text);
+}
+
 TEST(RangesText, JoinsNeighbours) {
   const uint32_t numbers[] = {0, 1, 2, 3, 7, 9, 9, 10};
   EXPECT_EQ(ranges_text(numbers), "0-3, 7, 9-10");
 }
 
 }  // namespace
-}  // namespace ttap::cli
+}  // namespace ttap

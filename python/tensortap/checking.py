@@ -1,0 +1,199 @@
+"""tap.check(): the first NaN or Inf of a run, and every later one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tensortap import _core
+from tensortap.html_table import ROWS_SHOWN, html_table
+from tensortap.literals import DType, Origin
+from tensortap.session.filters import one_pattern
+
+
+@dataclass(frozen=True)
+class NonfiniteTensor:
+    """A tensor that holds NaN or Inf.
+
+    Attributes
+    ----------
+    origin
+        How it came about, where the recording tells what calls used: `made` by a call from finite arguments,
+        `nan_from_inf`, `came_in` from outside, `uninitialised` memory, `on_purpose` (a mask), or `unknown`.
+    inherited
+        It was passed on to this tensor.
+    fault
+        False for what is meant to be so, and for Inf that went no further.
+    """
+
+    key: str
+    rank: int
+    pass_number: int
+    dtype: DType
+    shape: tuple[int, ...]
+    count: int
+    nan: int
+    pos_inf: int
+    neg_inf: int
+    origin: Origin | None = None
+    inherited: bool = False
+    fault: bool = True
+
+
+@dataclass(frozen=True)
+class FirstNonfinite(NonfiniteTensor):
+    """The one to look at first: the first fault, else the first that was found.
+
+    Attributes
+    ----------
+    place
+        The index of its first NaN or Inf; None where the bytes were not kept.
+    call, module, stack
+        The call that made it, the module that ran in, and the program's own lines, innermost first.
+    inputs_finite
+        Whether everything that the call was given was finite; None where that was not recorded.
+    before
+        The last tensor before it that is known to be clean.
+    hints
+        What usually causes it.
+    """
+
+    place: tuple[int, ...] | None = None
+    call: str = ""
+    module: str = ""
+    stack: tuple[str, ...] = ()
+    inputs_finite: bool | None = None
+    before: str | None = None
+    hints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """A tensor of which nothing can be said, or whose bytes are damaged."""
+
+    key: str
+    rank: int
+    pass_number: int
+    reason: str
+
+
+class Check:
+    """What `tap.check` found. Printing it prints what `ttap check` prints.
+
+    Attributes
+    ----------
+    ok : bool
+        No NaN, no Inf and no damage, and everything could be judged.
+    clean, complete : bool
+        The two halves of that.
+    judged : int
+        How many tensors were looked at.
+    first : FirstNonfinite or None
+    found : list of NonfiniteTensor
+        All that hold NaN or Inf, in execution order.
+    unjudged, damaged : list of Unjudged
+        Tensors without statistics; with `verify`, those whose bytes do not match their hash.
+    unreadable : list of str
+        Passes that could not be opened.
+    """
+
+    def __init__(self, core: _core.Check) -> None:
+        self._core = core
+        self._json: dict[str, Any] = json.loads(core.json())
+        self.clean: bool = core.clean
+        self.complete: bool = core.complete
+        self.ok: bool = core.clean and core.complete
+        self.judged: int = self._json["judged"]
+        self.first: FirstNonfinite | None = _first(self._json["first"])
+        self.found: list[NonfiniteTensor] = [NonfiniteTensor(**_tensor(one)) for one in self._json["found"]]
+        self.unjudged: list[Unjudged] = [_unjudged(one) for one in self._json["unjudged"]]
+        self.damaged: list[Unjudged] = [_unjudged(one) for one in self._json["damaged"]]
+        self.unreadable: list[str] = [f"{one['path']}: {one['message']}" for one in self._json["unreadable"]]
+
+    def __repr__(self) -> str:
+        what = f"first in {self.first.key}" if self.first is not None else "no NaN, no Inf"
+        return f"<Check {what}, {len(self.found)} of {self.judged} tensors>"
+
+    def __str__(self) -> str:
+        return self._core.text()
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (one.rank, one.pass_number, one.key, one.dtype, list(one.shape), one.nan, one.pos_inf + one.neg_inf)
+            for one in self.found[:ROWS_SHOWN]
+        ]
+        return html_table(
+            repr(self)[1:-1], ("rank", "pass", "key", "dtype", "shape", "NaN", "Inf"), rows, len(self.found)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as `ttap check --json` prints it."""
+        return self._json
+
+
+def check(
+    run: str | os.PathLike[str],
+    *,
+    passes: str | int | Iterable[int] | None = None,
+    ranks: str | int | Iterable[int] | None = None,
+    filter: str | Sequence[str] | Callable[[str], object] | None = None,
+    verify: bool = False,
+    all: bool = False,
+) -> Check:
+    """Finds the first NaN or Inf of a run and where it came from, as `ttap check` does.
+
+    Parameters
+    ----------
+    run
+        A run, a rank, a pass, a trace, or where one lies.
+    passes, ranks
+        Only these: `"0,2-5"`, a number, or numbers.
+    filter
+        Only tensors in whose key this pattern, or one of them, is found; or a function of the key.
+    verify
+        Also read every byte that was kept and compare its hash.
+    all
+        The printed text lists every tensor, also what is meant to hold Inf and what is near overflow.
+    """
+    wanted = filter if callable(filter) else None
+    pattern = "" if callable(filter) else one_pattern(filter)
+    return Check(_core.check(os.fspath(run), _numbers(passes), _numbers(ranks), pattern, wanted, verify, all))
+
+
+def _numbers(given: str | int | Iterable[int] | None) -> str:
+    if given is None or isinstance(given, str):
+        return given or ""
+    return ",".join(str(number) for number in ([given] if isinstance(given, int) else given))
+
+
+def _tensor(one: dict[str, Any]) -> dict[str, Any]:
+    known = {name: one[name] for name in ("key", "rank", "dtype", "count", "nan", "pos_inf", "neg_inf")}
+    return {**known, "pass_number": one["pass"], "shape": tuple(one["shape"]), **(one.get("because") or {})}
+
+
+def _unjudged(one: dict[str, Any]) -> Unjudged:
+    return Unjudged(one["key"], one["rank"], one["pass"], one["error"]["message"])
+
+
+def _first(one: dict[str, Any] | None) -> FirstNonfinite | None:
+    if one is None:
+        return None
+    story, event = one["origin"], one["event"]
+    known = _tensor(one) | {
+        "place": None if one["place"] is None else tuple(one["place"]["index"]),
+        "inputs_finite": all(each["finite"] for each in one["inputs"]) if one["inputs"] else None,
+        "before": one["before"],
+    }
+    if story is not None:
+        made, arguments = story["call"], story["arguments"]
+        known |= {"origin": story["kind"], "fault": story["fault"], "hints": tuple(story["hints"])}
+        known["inputs_finite"] = all(each["finite"] for each in arguments) if arguments else None
+        if made is not None:
+            known |= {"call": made["text"] or made["name"], "module": made["module"], "stack": tuple(made["stack"])}
+    elif event is not None:
+        stack = event["stack"].splitlines()
+        known |= {"call": event["name"], "module": event["parents"].rpartition(" > ")[2], "stack": tuple(stack[::-1])}
+    return FirstNonfinite(**known)

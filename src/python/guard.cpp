@@ -1,0 +1,95 @@
+#include "python/guard.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace ttap::python {
+namespace {
+
+// Calls a function written in C, so that no signal handler runs meanwhile. What it raises is dropped.
+template <class... Args>
+nb::object quietly(const nb::object& function, Args&&... arguments) noexcept {
+  if (function.is_none()) return nb::none();
+  try {
+    return function(std::forward<Args>(arguments)...);
+  } catch (nb::python_error&) {
+    return nb::none();
+  }
+}
+
+// While it lives, Dynamo and functions that override PyTorch's do not see what this thread does, and operators are not
+// recorded. Made and undone in C++: an interrupt cannot come in between, which in Python it can after every call.
+class Unseen {
+ public:
+  struct Switches {
+    // Each may be None.
+    nb::object set_eval_frame;          // of Dynamo
+    nb::object disable_torch_function;  // a context manager
+    nb::object suppress_recording;      // of operators; nests
+  };
+  explicit Unseen(const Switches& switches) : switches_(switches) {
+    callback_ = quietly(switches.set_eval_frame, nb::none());
+    quietly(switches.suppress_recording, 1);
+    without_override_ = quietly(switches.disable_torch_function);
+    if (!without_override_.is_none()) quietly(without_override_.attr("__enter__"));
+  }
+  ~Unseen() {
+    if (!without_override_.is_none()) quietly(without_override_.attr("__exit__"), nb::none(), nb::none(), nb::none());
+    quietly(switches_.suppress_recording, -1);
+    quietly(switches_.set_eval_frame, callback_);
+  }
+  Unseen(const Unseen&) = delete;
+  Unseen& operator=(const Unseen&) = delete;
+
+ private:
+  const Switches& switches_;
+  nb::object callback_, without_override_;
+};
+
+class Guard {
+ public:
+  Guard(nb::object is_to_be_raised, Unseen::Switches switches)
+      : is_to_be_raised_(std::move(is_to_be_raised)), switches_(std::move(switches)) {}
+
+  // Exceptions that end a program (KeyboardInterrupt) go on; of the others the owner decides.
+  void call(const nb::args& work) const {
+    if (!open) return;
+    try {
+      const Unseen unseen(switches_);
+      const nb::object function = work[0];
+      const nb::object arguments = nb::steal(PyTuple_GetSlice(work.ptr(), 1, static_cast<Py_ssize_t>(work.size())));
+      if (PyObject* result = PyObject_CallObject(function.ptr(), arguments.ptr())) {
+        Py_DECREF(result);
+        return;
+      }
+      throw nb::python_error();
+    } catch (nb::python_error& error) {
+      if (!error.matches(PyExc_Exception) || nb::cast<bool>(is_to_be_raised_(error.value()))) throw;
+    }
+  }
+
+  bool open = true;
+
+ private:
+  nb::object is_to_be_raised_;
+  Unseen::Switches switches_;
+};
+
+}  // namespace
+
+void init_guard(nb::module_& m) {
+  nb::class_<Guard>(m, "Guard", "Runs the package's own code inside the program's, unseen by other tools.")
+      .def(
+          "__init__",
+          [](Guard* self, nb::object is_to_be_raised, nb::object set_eval_frame, nb::object disable_torch_function,
+             nb::object suppress_recording) {
+            new (self) Guard(std::move(is_to_be_raised), {std::move(set_eval_frame), std::move(disable_torch_function),
+                                                          std::move(suppress_recording)});
+          },
+          "is_to_be_raised"_a, "set_eval_frame"_a.none(), "disable_torch_function"_a.none(),
+          "suppress_recording"_a.none())
+      .def("__call__", [](const Guard& self, const nb::args& work) { self.call(work); })
+      .def_rw("open", &Guard::open, "Closed, it runs nothing any more.");
+}
+
+}  // namespace ttap::python
