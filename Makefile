@@ -8,11 +8,11 @@ SECONDS ?= 60
 export PYTHON CUDA
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint fuzz asan tsan setup build clean
+.PHONY: help demo test differential bench lint fuzz asan tsan setup build clean
 
 help: ## this list
 	@echo "make TARGET [PYTHON=/path/to/python]"
-	@awk -F ':.*## ' '/^[a-z ]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z ]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: ## record a sentence encoder right and wrong, and find the operator that went wrong
 	@scripts/setup.sh demo
@@ -22,6 +22,9 @@ demo: ## record a sentence encoder right and wrong, and find the operator that w
 test: build ## all C++ and Python tests
 	@scripts/setup.sh browser || echo "test: no browser, so the tests of the report page are skipped"
 	@scripts/test.sh
+
+differential: build ## small programs with every source of the tap: none may notice it
+	@TTAP_DIFFERENTIAL=all .venv/bin/python -m pytest -q -n "$$(nproc)" tests/python/test_differential.py
 
 bench: build ## the benchmarks
 	@scripts/setup.sh browser || echo "bench: no browser, so opening the report page is not measured"

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "not_finite.h"
+
 namespace ttap {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 PairDetail detail(const std::vector<float>& a, const std::vector<float>& b, const std::vector<int64_t>& shape,
                   const MeasureOptions& options = {}, size_t bins = 4, size_t worst = 3) {

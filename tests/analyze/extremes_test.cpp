@@ -4,11 +4,10 @@
 
 #include <limits>
 
+#include "not_finite.h"
+
 namespace ttap {
 namespace {
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 std::vector<uint64_t> elements(const std::vector<Located>& values) {
   std::vector<uint64_t> result;

@@ -7,11 +7,10 @@
 #include <limits>
 #include <numeric>
 
+#include "not_finite.h"
+
 namespace ttap {
 namespace {
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 template <class T>
 Histogram histogram_of(DType dtype, const std::vector<T>& values, size_t bins) {

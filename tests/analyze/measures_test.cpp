@@ -7,11 +7,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "not_finite.h"
+
 namespace ttap {
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 template <class T>
 struct Tensor {

@@ -5,14 +5,12 @@
 #include <limits>
 
 #include "analyze/check/verify.h"
+#include "not_finite.h"
 #include "sample_run.h"
 #include "scratch.h"
 
 namespace ttap {
 namespace {
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 class NonfiniteTest : public testing::Test {
  protected:

@@ -4,13 +4,11 @@
 
 #include <limits>
 
+#include "not_finite.h"
 #include "ttap/tensor_view.h"
 
 namespace ttap {
 namespace {
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 Stats stats_of_values(const std::vector<float>& values) {
   const int64_t shape[] = {static_cast<int64_t>(values.size())};

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "linked_ops.h"
+#include "not_finite.h"
 #include "scratch.h"
 
 namespace ttap {
@@ -16,9 +17,6 @@ constexpr auto of = &LinkedOps::of;
 constexpr auto outside = &LinkedOps::outside;
 constexpr auto unrecorded = &LinkedOps::unrecorded;
 constexpr auto written = &LinkedOps::written;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 class OriginTest : public testing::Test {
  protected:

@@ -42,7 +42,7 @@ class Model(nn.Module):
 
 
 model = nn.Sequential(Model())
-for number in range(30):
+for number in range(10):
     for options in ({}, {"ops": True}, {"roles": ["in", "out"], "modules": "all"}):
         recording = tap.record(model, folder / f"{number}_{len(options)}", report=False, **options)
         model(torch.ones(4))

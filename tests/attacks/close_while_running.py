@@ -34,7 +34,7 @@ def serve():
 threads = [threading.Thread(target=serve) for _ in range(2)]
 for thread in threads:
     thread.start()
-end = time.monotonic() + float(sys.argv[2] if len(sys.argv) > 2 else 6)
+end = time.monotonic() + float(sys.argv[2] if len(sys.argv) > 2 else 4)
 count = 0
 while time.monotonic() < end:
     options = [{}, {"ops": True}, {"roles": ["in", "out", "param"], "modules": "all"}][count % 3]

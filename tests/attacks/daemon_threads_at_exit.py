@@ -23,7 +23,7 @@ time.sleep(float(sys.argv[3]))
 """
 
 folder = Path(sys.argv[1])
-for number in range(6):
+for number in range(4):
     kind = ["modules", "ops"][number % 2]
     arguments = [str(folder / str(number)), kind, str(0.05 * number)]
     result = subprocess.run([sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, timeout=60)

@@ -38,7 +38,7 @@ writer = threading.Thread(target=write)
 writer.start()
 time.sleep(0.5)
 ttap = os.environ.get("TTAP_BIN", "ttap")
-end = time.monotonic() + 8
+end = time.monotonic() + 5
 count = 0
 while time.monotonic() < end:
     newest = f"{max(0, len(list((folder / 'run').glob('*/pass*'))) - 2)}-99999"

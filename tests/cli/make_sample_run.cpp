@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "not_finite.h"
 #include "op_runs.h"
 #include "quant_runs.h"
 #include "sample_ops.h"
@@ -16,9 +17,6 @@
 namespace ttap::test {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // -1, -0.9…, the same every time.
 std::vector<float> ramp(size_t count, float from = -1, float to = 1) {

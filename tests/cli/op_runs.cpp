@@ -4,13 +4,11 @@
 #include <limits>
 
 #include "linked_ops.h"
+#include "not_finite.h"
 
 namespace ttap::test {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 constexpr auto of = &LinkedOps::of;
 constexpr auto outside = &LinkedOps::outside;

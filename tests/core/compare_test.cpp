@@ -5,11 +5,10 @@
 #include <cmath>
 #include <limits>
 
+#include "not_finite.h"
+
 namespace ttap {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-const double kNan = std::nan("");
 
 TEST(IsClose, AppliesBothTolerancesAgainstTheExpectedValue) {
   EXPECT_TRUE(is_close(1.1, 1.0, {.rtol = 0.1 + 1e-12}));

@@ -6,11 +6,10 @@
 #include <cmath>
 #include <complex>
 
+#include "not_finite.h"
+
 namespace ttap {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-const double kNan = std::nan("");
 
 // A format by its definition: sign, exponent, mantissa. The special codes are each format's own affair.
 double by_definition(unsigned code, int exponent_bits, int mantissa_bits, int bias) {

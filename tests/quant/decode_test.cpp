@@ -7,11 +7,10 @@
 #include "core/element.h"
 #include "fresh_memory.h"
 #include "made_group.h"
+#include "not_finite.h"
 
 namespace ttap {
 namespace {
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 double e8m0(uint8_t code) { return code == 255 ? std::nan("") : std::pow(2.0, code - 127); }
 
