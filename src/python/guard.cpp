@@ -64,13 +64,23 @@ class Guard {
       }
       throw nb::python_error();
     } catch (nb::python_error& error) {
-      if (!error.matches(PyExc_Exception) || nb::cast<bool>(is_to_be_raised_(error.value()))) throw;
+      if (!error.matches(PyExc_Exception) || is_to_be_raised(error)) throw;
     }
   }
 
   bool open = true;
 
  private:
+  // Asking fails where the interpreter is about to end; that is not for the program, either.
+  bool is_to_be_raised(nb::python_error& error) const {
+    try {
+      return nb::cast<bool>(is_to_be_raised_(error.value()));
+    } catch (nb::python_error& own) {
+      if (!own.matches(PyExc_Exception)) throw;
+      return false;
+    }
+  }
+
   nb::object is_to_be_raised_;
   Unseen::Switches switches_;
 };

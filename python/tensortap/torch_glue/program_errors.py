@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from types import CodeType, FrameType
 from typing import Any
+
+# Whose exceptions our own code can meet: also those that functions written in C raise, in the frame that calls them.
+_RAISED_BY_OURS = {*sys.stdlib_module_names, "tensortap", "torch", "numpy"}
 
 
 def is_of_program(error: BaseException) -> bool:
@@ -26,7 +30,7 @@ def is_of_program(error: BaseException) -> bool:
             if inner.f_code in handlers or (outer is not None and _was_given(inner, outer)):
                 return True
     own = not frames or frames[-1].f_globals.get("__name__", "").partition(".")[0] == "tensortap"
-    return own and type(error).__module__.partition(".")[0] not in ("builtins", "tensortap", "torch", "numpy", "json")
+    return own and type(error).__module__.partition(".")[0] not in _RAISED_BY_OURS
 
 
 def raise_if_of_program(error: BaseException) -> None:
