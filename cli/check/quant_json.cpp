@@ -87,15 +87,8 @@ void write_json(const QuantReport& report, Output& out, size_t most) {
     write_checked(json, tensor);
     json.end();
   }
-  json.end().key("unjudged").begin_array();
-  for (const CheckTrouble& trouble : listed(report.unjudged)) {
-    json.begin_line();
-    write_checked(json, trouble.tensor);
-    json.key("error");
-    write_error(json, trouble.error);
-    json.end();
-  }
   json.end();
+  write_troubles(json, "unjudged", listed(report.unjudged));
   write_passes(json, report.passes, report.unreadable);
   json.end();
 }

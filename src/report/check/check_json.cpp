@@ -37,7 +37,9 @@ void write_first(JsonWriter& json, const CheckReport& report) {
   json.end();
 }
 
-void write_troubles(JsonWriter& json, std::string_view name, const std::vector<CheckTrouble>& troubles) {
+}  // namespace
+
+void write_troubles(JsonWriter& json, std::string_view name, std::span<const CheckTrouble> troubles) {
   json.key(name).begin_array();
   for (const CheckTrouble& trouble : troubles) {
     json.begin_line();
@@ -48,8 +50,6 @@ void write_troubles(JsonWriter& json, std::string_view name, const std::vector<C
   }
   json.end();
 }
-
-}  // namespace
 
 void write_passes(JsonWriter& json, const std::vector<CheckedPass>& passes, const std::vector<Error>& unreadable) {
   json.key("passes").begin_array();

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -84,7 +85,8 @@ struct TTAP_API CheckReport {
   bool clean() const { return found.empty() && damaged.empty(); }
 };
 
-// Members `passes` and `unreadable`, of whatever was checked.
+// Members of whatever was checked: a list of tensors with what is wrong, then `passes` and `unreadable`.
+void write_troubles(JsonWriter& json, std::string_view name, std::span<const CheckTrouble> troubles);
 void write_passes(JsonWriter& json, const std::vector<CheckedPass>& passes, const std::vector<Error>& unreadable);
 
 struct CheckOptions {
