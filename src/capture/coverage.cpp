@@ -6,8 +6,11 @@
 
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
+#include <thread>
 
 #include "core/json.h"
 #include "store/files/posix_file.h"
@@ -42,6 +45,12 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
+// Of the container: in two of them, processes can have the same pid.
+std::string pid_namespace() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
+}
+
 Status write_json(const std::filesystem::path& path, const Json& json) {
   TTAP_ASSIGN(OutputFile file, OutputFile::create(path));
   const std::string text = json_text(json, 2) + "\n";
@@ -64,6 +73,28 @@ Result<bool> make_locked(const std::filesystem::path& directory, RankStart& star
   return lock.ok() || lock.error().code == ErrorCode::kUnsupported;
 }
 
+// Whether a process that had the same pid in another container, or on another machine, recorded into the directory.
+bool is_of_another_process(const std::filesystem::path& directory, const Json& here) {
+  std::ifstream file(directory / "rank.json", std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  const Json there = parse_json(text.str());
+  const auto differs = [&](const char* what) { return there.contains(what) && there[what] != here[what]; };
+  return there.is_object() && (differs("host") || differs("pid_namespace"));
+}
+
+// One that nobody of another container uses. Whether nobody else at all is recording into it.
+Result<bool> make_locked_of_process(const RecorderOptions& options, uint32_t rank, const Json& here, RankStart& start) {
+  for (unsigned same_pid = 1;; ++same_pid) {
+    const auto directory = options.directory / rank_directory_name(rank, ::getpid(), same_pid);
+    TTAP_ASSIGN(const bool locked, make_locked(directory, start));
+    // Who has the lock says at once who it is.
+    for (int i = 0; !locked && i < 100 && !std::filesystem::exists(directory / "rank.json"); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (!is_of_another_process(directory, here)) return locked;
+  }
+}
+
 }  // namespace
 
 Status check_json_object(std::string_view text, std::string_view what) {
@@ -76,14 +107,19 @@ Result<RankStart> make_rank_directory(const RecorderOptions& options) {
   const auto about_program = parse_json(options.metadata_json);
   const uint32_t rank = options.rank.value_or(rank_of_environment());
   const int64_t pid = ::getpid();
+  const Json json = {{"tensortap", version()},           {"rank", rank},        {"pid", pid},
+                     {"pid_namespace", pid_namespace()}, {"host", host_name()}, {"command", command_line()},
+                     {"program", about_program}};
   RankStart start;
-  TTAP_ASSIGN(bool locked,
-              make_locked(options.directory / (options.world_size ? graph_rank_directory_name(*options.world_size, rank)
-                                                                  : rank_directory_name(rank, pid)),
-                          start));
-  if (!locked && options.world_size) {
-    TTAP_ASSIGN(locked,
-                make_locked(options.directory / graph_rank_directory_name(*options.world_size, rank, pid), start));
+  bool locked = false;
+  if (options.world_size) {
+    TTAP_ASSIGN(locked, make_locked(options.directory / graph_rank_directory_name(*options.world_size, rank), start));
+    if (!locked) {
+      TTAP_ASSIGN(locked,
+                  make_locked(options.directory / graph_rank_directory_name(*options.world_size, rank, pid), start));
+    }
+  } else {
+    TTAP_ASSIGN(locked, make_locked_of_process(options, rank, json, start));
   }
   if (!locked)
     return Error{.code = ErrorCode::kInvalidArgument,
@@ -94,9 +130,6 @@ Result<RankStart> make_rank_directory(const RecorderOptions& options) {
   for (const PassFile& pass : existing.ranks.at(0).passes)
     start.first_pass = std::max(start.first_pass, pass.number + 1);
 
-  const Json json = {
-      {"tensortap", version()},  {"rank", rank}, {"pid", pid}, {"host", host_name()}, {"command", command_line()},
-      {"program", about_program}};
   start.metadata_json = json_text(json);
   TTAP_TRY(write_json(start.directory / "rank.json", json));
   return start;

@@ -9,9 +9,10 @@
 namespace ttap {
 namespace {
 
-const Error kNothingCame{.code = ErrorCode::kIo,
-                         .message = "tensors were lost on their way from a GPU: it has failed",
-                         .hint = "look for the first CUDA error of the program"};
+const Error kNothingCame{
+    .code = ErrorCode::kIo,
+    .message = "tensors were lost on their way from a GPU: it has failed, or a graph was captured unseen",
+    .hint = "look for the first CUDA error of the program"};
 
 }  // namespace
 

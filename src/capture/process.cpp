@@ -22,6 +22,13 @@ uint64_t unix_ns() {
   return static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
 }
 
+static std::atomic<bool (*)()> interrupted{nullptr};
+void set_interrupted(bool (*asked)()) { interrupted.store(asked); }
+bool is_interrupted() {
+  const auto asked = interrupted.load();
+  return asked != nullptr && thread_number() == static_cast<uint64_t>(::getpid()) && asked();
+}
+
 uint64_t thread_number() {
   // A fork keeps the thread's variables and changes its number.
   static thread_local uint64_t number = 0;

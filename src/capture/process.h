@@ -17,6 +17,11 @@ TTAP_API uint64_t steady_ns();
 uint64_t unix_ns();
 TTAP_API uint64_t thread_number();  // the operating system's
 
+// Whether the program was interrupted (SIGINT) and wants its main thread back, on which this is asked; false on any
+// other. Who embeds the recorder in a language says how to find out.
+TTAP_API void set_interrupted(bool (*asked)());
+bool is_interrupted();
+
 // Signals are the program's: while this lives, threads are made that take none.
 class SignalsBlocked {
  public:

@@ -24,6 +24,10 @@ uint64_t next_number() {
 // Helpers of whoever is in capture(). Beyond a few the memory is the limit.
 unsigned helper_count() { return std::clamp(std::thread::hardware_concurrency(), 1u, 4u) - 1; }
 
+const Error kGivenUp{.code = ErrorCode::kIo,
+                     .message = "the disk hangs, and the program was interrupted: the recording was given up",
+                     .hint = "`ttap recover` finishes what is on the disk"};
+
 }  // namespace
 
 Result<std::unique_ptr<Recorder::Impl>> Recorder::Impl::create(const RecorderOptions& options) {
@@ -80,8 +84,12 @@ Recorder::Impl::~Impl() {
 Status Recorder::Impl::start_threads() {
   const SignalsBlocked blocked;
   try {
-    writer_thread_ =
-        std::thread([this] { run_writer_station(*ring_, sink_, [this](uint64_t ticket) { flush_is_done(ticket); }); });
+    writer_thread_ = std::thread([this] {
+      run_writer_station(*ring_, sink_, [this](uint64_t ticket) { flush_is_done(ticket); });
+      const std::lock_guard lock(flush_mutex_);
+      writer_is_done_ = true;
+      flushed_.notify_all();
+    });
   } catch (const std::system_error& error) {
     // The destructor then finds no writer, and nothing to end.
     return Error{ErrorCode::kIo, fmt::format("cannot start the recorder's writer thread: {}", error.what())};
@@ -136,8 +144,19 @@ Status Recorder::Impl::flush() {
     return !closed_;
   });
   std::unique_lock lock(flush_mutex_);
-  flushed_.wait(lock, [&] { return flush_done_ >= flush.ticket; });
+  if (!wait_for_writer(lock, [&] { return flush_done_ >= flush.ticket; })) return kGivenUp;
   return background_error();
+}
+
+bool Recorder::Impl::wait_for_writer(std::unique_lock<std::mutex>& lock, FunctionRef<bool()> is_done) {
+  StagingRing::Watch watch;
+  while (!flushed_.wait_for(lock, StagingRing::kLookInterval, is_done)) {
+    lock.unlock();
+    const bool given_up = ring_->is_given_up(watch);
+    lock.lock();
+    if (given_up) return is_done();
+  }
+  return true;
 }
 
 void Recorder::Impl::flush_is_done(uint64_t ticket) {
@@ -164,6 +183,15 @@ Status Recorder::Impl::close(Ending open_passes) {
     });
   }
   send(StagedStop{}, [] { return true; });
+  bool is_done = false;
+  {
+    std::unique_lock done_lock(flush_mutex_);
+    is_done = wait_for_writer(done_lock, [&] { return writer_is_done_; });
+  }
+  if (!is_done) {
+    writer_thread_.detach();
+    return close_status_ = kGivenUp;
+  }
   writer_thread_.join();
   crew_.stop();
   ring_->shut();
@@ -222,12 +250,12 @@ Recorder::Recorder(std::unique_ptr<Impl> impl, std::unique_ptr<GraphPasses> grap
 
 Recorder::~Recorder() {
   // In a forked child the ring's locks may be held by threads that do not exist: leave them alone.
-  if (fork_count().load() != impl_->forks_at_start_) {
+  const bool is_child = fork_count().load() != impl_->forks_at_start_;
+  if (!is_child) (void)close();
+  if (is_child || impl_->is_given_up()) {
     (void)graphs_.release();
     (void)impl_.release();
-    return;
   }
-  (void)close();
 }
 
 Result<std::unique_ptr<Recorder>> Recorder::create(const RecorderOptions& options) {

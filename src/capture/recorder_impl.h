@@ -38,7 +38,11 @@ class Recorder::Impl {
   static Result<std::unique_ptr<Impl>> create(const RecorderOptions& options);
   ~Impl();
 
-  bool alive() const { return !closed_.load(std::memory_order_relaxed) && fork_count().load() == forks_at_start_; }
+  bool alive() const {
+    return !closed_.load(std::memory_order_relaxed) && !ring_->is_given_up() && fork_count().load() == forks_at_start_;
+  }
+  // The disk hung, and the program was interrupted: the writer is left to itself, with all that it uses.
+  bool is_given_up() const { return ring_->is_given_up(); }
 
   uint32_t begin_pass();
   void end_pass(Ending ending);
@@ -131,7 +135,7 @@ class Recorder::Impl {
   Status stage_bytes_of_gpu(StagedTensor& staged, NameEntry& entry, const Event* event, const TensorView& tensor,
                             const Place& place, Numbering number);
   Status fingerprint_on_gpu(StagedTensor& staged, const TensorView& tensor, const OnGpu& gpu);
-  Result<cuda::PendingResult> place_for_result(int device);
+  Result<cuda::PendingResult> place_for_result(int device, cuda::Stream stream);
   Result<cuda::DeviceStaging*> device_staging();
   static void fill_texts(StagedTensor& staged, BodyWriter& body, const TensorView& tensor, const Place& place);
   StagingRing::Wait wait_policy() const {
@@ -139,6 +143,8 @@ class Recorder::Impl {
   }
   Status background_error() const;
   void flush_is_done(uint64_t ticket);
+  // Under flush_mutex_. False: the recorder is given up.
+  bool wait_for_writer(std::unique_lock<std::mutex>& lock, FunctionRef<bool()> is_done);
 
   const WhenFull when_full_;
   const uint64_t staging_bytes_;
@@ -153,6 +159,7 @@ class Recorder::Impl {
   std::condition_variable flushed_;
   uint64_t flush_sent_ = 0;
   uint64_t flush_done_ = 0;
+  bool writer_is_done_ = false;  // guarded by flush_mutex_, as the two above
 
   mutable std::mutex source_mutex_;  // guards the next two
   std::string source_json_;

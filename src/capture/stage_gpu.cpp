@@ -55,15 +55,17 @@ Error cannot_record(const NameEntry& entry, const Error& why) {
 
 // The pool is large, and every place of it that is in use stands for a record on its way to the disk: waiting for one
 // is waiting for the disk.
-Result<cuda::PendingResult> Recorder::Impl::place_for_result(int device) {
+Result<cuda::PendingResult> Recorder::Impl::place_for_result(int device, cuda::Stream stream) {
   auto& pool = cuda::ResultPool::of_process();
+  StagingRing::Watch watch;
   while (true) {
-    const cuda::PendingResult pending = pool.take(device);
+    const cuda::PendingResult pending = pool.take(device, stream);
     if (pending) return pending;
     if (when_full_ == WhenFull::kDrop || !alive())
       return Error{.code = ErrorCode::kNoSpace, .message = "no room for another fingerprint on its way from a GPU"};
     if (pool.outstanding() == 0)
       return Error{.code = ErrorCode::kUnsupported, .message = "no pinned memory could be allocated"};
+    (void)ring_->is_given_up(watch);
     std::this_thread::sleep_for(kLookForResult);
   }
 }
@@ -74,7 +76,7 @@ Status Recorder::Impl::fingerprint_on_gpu(StagedTensor& staged, const TensorView
     const cuda::OnDevice on(gpu.device);
     const cuda::WhileCapturing allocating;
     TTAP_ASSIGN(const Launch to, launch_on(gpu));
-    TTAP_ASSIGN(const cuda::PendingResult pending, place_for_result(gpu.device));
+    TTAP_ASSIGN(const cuda::PendingResult pending, place_for_result(gpu.device, to.stream));
     const cuda::FingerprintJob job = job_of(tensor, gpu, pending);
     Status launched = cuda::launch_fingerprints({&job, 1}, to.scratch, to.stream);
     if (!launched.ok()) {
@@ -118,7 +120,7 @@ Status Recorder::Impl::stage_bytes_of_gpu(StagedTensor& staged, NameEntry& entry
   if (Status ready = (*staging)->prepare(gpu.device); !ready.ok()) return failed(ready.error());
   if (when_full_ == WhenFull::kDrop && !(*staging)->has_room_for(tensor, gpu.device))
     return refused(Refusal::kFull, staged, entry, event);
-  const auto pending = place_for_result(gpu.device);
+  const auto pending = place_for_result(gpu.device, launch->stream);
   if (!pending.ok()) {
     if (pending.error().code == ErrorCode::kNoSpace) return refused(Refusal::kFull, staged, entry, event);
     return failed(pending.error());

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "capture/process.h"
 #include "core/round_up.h"
 
 namespace ttap {
@@ -18,6 +19,8 @@ namespace {
 constexpr std::chrono::microseconds kLookForWork{500};
 // So much memory is used however small a recording is: thousands of records whose bytes are elsewhere.
 constexpr uint64_t kAlwaysTouched = uint64_t{4} << 20;
+// A disk that takes longer than this for what it was given hangs, or may as well.
+constexpr std::chrono::seconds kHangs{5};
 
 }  // namespace
 
@@ -66,13 +69,17 @@ StagingRing::Record* StagingRing::reserve(uint64_t body_bytes, Wait wait, Functi
     return waiting_for_room_.empty() || (ticket && waiting_for_room_.front() == *ticket);
   };
   std::optional<uint64_t> position;
+  Watch watch;
   while (true) {
     if (shut_ || bytes > capacity_) break;
     if (my_turn() && (position = try_place(bytes))) break;
     if (wait == Wait::kNever) return nullptr;
     if (!ticket) waiting_for_room_.push_back(*(ticket = next_ticket_++));
     published_.notify_one();
-    room_.wait(lock);
+    if (room_.wait_for(lock, kLookInterval) == std::cv_status::no_timeout) continue;
+    lock.unlock();
+    (void)is_given_up(watch);
+    lock.lock();
   }
   if (ticket) {
     std::erase(waiting_for_room_, *ticket);
@@ -143,6 +150,19 @@ void StagingRing::shut() {
   const std::lock_guard lock(mutex_);
   shut_ = true;
   room_.notify_all();
+}
+
+bool StagingRing::is_given_up(Watch& watch) {
+  const auto now = std::chrono::steady_clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    if (watch.released != released_) watch = {now, released_};
+    if (given_up_ || now - watch.since < kHangs) return given_up_;
+  }
+  if (!is_interrupted()) return false;
+  given_up_ = true;
+  shut();
+  return true;
 }
 
 uint64_t StagingRing::peak_bytes() const {

@@ -76,6 +76,17 @@ class StagingRing {
   // After the writer has stopped: whoever waits for room is sent away.
   void shut();
 
+  // What somebody who waits for the writer has seen of it.
+  struct Watch {
+    std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
+    uint64_t released = 0;
+  };
+  static constexpr std::chrono::milliseconds kLookInterval{100};  // between two calls of the next
+  // Whether the writer stands still (a disk that hangs) while the program was interrupted. Then the ring is given up
+  // for good: it is shut, and what it holds will not be written.
+  bool is_given_up(Watch& watch);
+  bool is_given_up() const { return given_up_.load(std::memory_order_relaxed); }
+
   // How much of the mapping was ever used.
   uint64_t peak_bytes() const;
 
@@ -97,6 +108,7 @@ class StagingRing {
   std::deque<uint64_t> waiting_for_room_;  // tickets, in order of arrival
   uint64_t next_ticket_ = 0;
   bool shut_ = false;
+  std::atomic<bool> given_up_{false};
   bool streaming_ = false;
   std::thread::id streamer_;
   // Set while the writer sleeps for good; a producer then has to wake it.

@@ -44,6 +44,7 @@ Status record(EventHandle, Stream) { return none(); }
 Status wait(Stream, EventHandle) { return none(); }
 Status synchronize(EventHandle) { return none(); }
 Progress query(EventHandle) { return Progress::kFailed; }
+Progress query(Stream) { return Progress::kFailed; }
 Status wait_until(Stream, const uint64_t*, uint64_t) { return none(); }
 Status store(Stream, uint64_t*, uint64_t) { return none(); }
 Status health(int) { return none(); }

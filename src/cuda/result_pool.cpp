@@ -9,7 +9,12 @@
 namespace ttap::cuda {
 namespace {
 
-constexpr std::chrono::milliseconds kHealthInterval{500};
+// Whether nothing is under way on its stream any more; what arrives has arrived then.
+bool is_stream_done(const PendingResult& pending) {
+  const OnDevice on(pending.device);
+  const WhileCapturing asking;
+  return query(pending.stream) != Progress::kUnderWay;
+}
 
 }  // namespace
 
@@ -18,7 +23,7 @@ ResultPool& ResultPool::of_process() {
   return *pool;
 }
 
-PendingResult ResultPool::take(int device) {
+PendingResult ResultPool::take(int device, Stream stream) {
   const std::lock_guard lock(mutex_);
   if (free_.empty()) sweep();
   if (free_.empty()) {
@@ -34,7 +39,7 @@ PendingResult ResultPool::take(int device) {
   }
   DeviceResult* result = free_.back();
   free_.pop_back();
-  return {result, next_sequence_++, device};
+  return {result, next_sequence_++, device, stream};
 }
 
 void ResultPool::give_back(const PendingResult& pending) {
@@ -60,22 +65,24 @@ bool ResultPool::has_failed(int device) const {
   return std::ranges::find(failed_devices_, device) != failed_devices_.end();
 }
 
-std::optional<DeviceResult> ResultPool::wait(const PendingResult& pending, std::chrono::milliseconds patience) {
+std::optional<DeviceResult> ResultPool::wait(const PendingResult& pending, Intervals intervals) {
   // A kernel of somebody's may have failed: then nothing arrives any more, and the place is not used again.
   if (!has_arrived(pending) && has_failed(pending.device)) return std::nullopt;
   Backoff backoff;
   const auto start = std::chrono::steady_clock::now();
-  auto next_look = start + kHealthInterval;
+  auto next_at_device = start + intervals.at_device;
+  auto next_at_stream = start + intervals.at_stream;
   while (!has_arrived(pending)) {
     backoff.wait();
-    if (std::chrono::steady_clock::now() < next_look) continue;
-    if (!health(pending.device).ok()) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= next_at_device && !health(pending.device).ok()) {
       const std::lock_guard lock(mutex_);
       failed_devices_.push_back(pending.device);
       return std::nullopt;
     }
-    if (std::chrono::steady_clock::now() - start > patience) return std::nullopt;
-    next_look = std::chrono::steady_clock::now() + kHealthInterval;
+    if (now >= next_at_stream && is_stream_done(pending) && !has_arrived(pending)) return std::nullopt;
+    if (now >= next_at_device) next_at_device = now + intervals.at_device;
+    if (now >= next_at_stream) next_at_stream = now + intervals.at_stream;
   }
   const DeviceResult result = *pending.result;
   give_back(pending);

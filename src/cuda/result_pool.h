@@ -17,6 +17,7 @@ struct PendingResult {
   DeviceResult* result = nullptr;
   uint64_t sequence = 0;  // that says it has arrived
   int device = 0;
+  Stream stream = nullptr;  // that it is launched on
   explicit operator bool() const { return result != nullptr; }
 };
 inline bool has_arrived(const PendingResult& pending) { return has_arrived(*pending.result, pending.sequence); }
@@ -28,17 +29,22 @@ class TTAP_API ResultPool {
   static ResultPool& of_process();
 
   // A place for one; none when the bound is reached (or memory is refused).
-  PendingResult take(int device);
+  PendingResult take(int device, Stream stream);
   // It has arrived, or nothing was launched that would write to it.
   void give_back(const PendingResult& pending);
   // Nobody waits for it. It may still be written to, so it is given back once it has arrived.
   void abandon(const PendingResult& pending);
 
-  // Waits until it has arrived, and gives it back. Nothing when its launch has failed, or the device (then at once from
-  // then on), or when it has not come for so long that it never will: it was launched where nothing of ours should have
-  // been, into a graph that somebody captured unseen. Never call it on the model's thread.
-  std::optional<DeviceResult> wait(const PendingResult& pending, std::chrono::milliseconds patience = kPatience);
-  static constexpr std::chrono::milliseconds kPatience{120'000};
+  // Waits until it has arrived, and gives it back; as long as its stream takes, which may stand still for minutes (a
+  // collective, a checkpoint). Nothing when its launch has failed, or the device (then at once from then on), or when
+  // its stream has done everything and left none: a graph was captured there unseen. Call it only for what was launched
+  // or lost, and never on the model's thread.
+  struct Intervals {  // between two looks
+    std::chrono::milliseconds at_device{500};
+    std::chrono::milliseconds at_stream{10'000};
+  };
+  std::optional<DeviceResult> wait(const PendingResult& pending, Intervals intervals);
+  std::optional<DeviceResult> wait(const PendingResult& pending) { return wait(pending, Intervals{}); }
 
   uint64_t outstanding();  // taken and not given back
 

@@ -208,7 +208,9 @@ void init_reading(nb::module_& m) {
       .def("bytes", &tensor_bytes, "index"_a, "The bytes of a tensor in C order, as a uint8 array of its own.")
       .def("export_to", &export_to, "format"_a, "directory"_a, "wanted"_a = nb::none());
   m.def("recover_pass", &recover, "path"_a, "force"_a);
-  m.def("rank_directory_name", &rank_directory_name, "rank"_a, "pid"_a);
+  m.def(
+      "rank_directory_name", [](uint32_t rank, int64_t pid) { return rank_directory_name(rank, pid); }, "rank"_a,
+      "pid"_a);
 }
 
 }  // namespace ttap::python

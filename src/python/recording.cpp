@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "capture/process.h"
 #include "core/byte_size.h"
 #include "core/number_set.h"
 #include "cuda/runtime/runtime.h"
@@ -45,6 +46,16 @@ WriteMode write_named(std::string_view name) {
 }
 
 Ending ending_of(bool aborted) { return aborted ? Ending::kAborted : Ending::kComplete; }
+
+// On the main thread. The interrupt stays, for Python to raise as soon as it is back in its own code.
+bool is_interrupted_in_python() {
+  if (Py_IsInitialized() == 0) return false;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const bool interrupted = PyOS_InterruptOccurred() != 0;
+  if (interrupted) PyErr_SetInterrupt();
+  PyGILState_Release(state);
+  return interrupted;
+}
 
 nb::dict report_as_dict(const Recorder& recorder) {
   Report report;
@@ -144,6 +155,7 @@ void init_options(nb::module_& m) {
 }  // namespace
 
 void init_recording(nb::module_& m) {
+  set_interrupted(&is_interrupted_in_python);
   init_options(m);
   init_call_texts(m);
   nb::class_<HeldEvent>(m, "Event", "An event of an open pass, to hang tensors on.")

@@ -18,8 +18,11 @@ namespace {
 Result<std::vector<fs::directory_entry>> entries_of(const fs::path& directory) {
   std::error_code error;
   std::vector<fs::directory_entry> entries;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
-    entries.push_back(*it);
+  do {
+    entries.clear();
+    for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
+      entries.push_back(*it);
+  } while (error == std::errc::interrupted);
   if (error) return Error{ErrorCode::kIo, fmt::format("cannot list: {}", error.message()), directory.string()};
   return entries;
 }
@@ -136,7 +139,7 @@ Result<Run> Run::open(const fs::path& given) {
                  .message = "nothing recorded here: no rank directory, no pass file, no .npy file",
                  .path = path.string(),
                  .hint = "give a run directory, a rank directory, or one pass file"};
-  std::ranges::sort(run.ranks, {}, [](const Rank& r) { return std::tie(r.number, r.pid); });
+  std::ranges::sort(run.ranks, {}, [](const Rank& r) { return std::tie(r.number, r.pid, r.path); });
   return run;
 }
 

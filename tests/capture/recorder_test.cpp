@@ -8,6 +8,7 @@
 
 #include "capture/recording.h"
 #include "scratch.h"
+#include "store/sources/run_layout.h"
 #include "ttap/run.h"
 
 namespace ttap {
@@ -314,6 +315,19 @@ TEST(Recorder, RefusesWhatIsNotAKey) {
   EXPECT_EQ(code("with/slash and @", {.path = "/b"}), std::nullopt);
   ASSERT_TRUE(recorder->close().ok());
   EXPECT_EQ(recorder->report().drops.unsupported, 4u);
+}
+
+TEST(Recorder, AProcessOfAnotherContainerWithTheSamePidHasItsOwnDirectory) {
+  const ScratchDirectory scratch;
+  const auto first = scratch.path() / rank_directory_name(0, ::getpid());
+  std::filesystem::create_directories(first);
+  std::ofstream(first / "rank.json") << R"({"host": "another machine", "pid": 7})";
+  auto recorder = make({.directory = scratch.path(), .rank = 0});
+  EXPECT_EQ(recorder->rank_directory().filename().string(), rank_directory_name(0, ::getpid(), 2));
+  recorder = nullptr;
+  // One of the same container has ended: what it had is gone on with.
+  recorder = make({.directory = scratch.path(), .rank = 0});
+  EXPECT_EQ(recorder->rank_directory().filename().string(), rank_directory_name(0, ::getpid(), 2));
 }
 
 TEST(Recorder, OneDirectoryHasOneRecorder) {

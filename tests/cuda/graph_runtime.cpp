@@ -139,6 +139,7 @@ Status record(EventHandle, Stream) { return {}; }
 Status wait(Stream, EventHandle) { return {}; }
 Status synchronize(EventHandle) { return {}; }
 Progress query(EventHandle) { return Progress::kDone; }
+Progress query(Stream) { return Progress::kDone; }
 Status wait_until(Stream, const uint64_t*, uint64_t) { return {}; }
 Status store(Stream, uint64_t*, uint64_t) { return {}; }
 Status health(int) { return {}; }

@@ -54,6 +54,11 @@ struct CUstream_st {
     changed.wait(lock, [&] { return done_count >= until; });
   }
 
+  bool is_idle() {
+    const std::lock_guard lock(mutex);
+    return done_count == put_count;
+  }
+
   void run() {
     uint64_t random = reinterpret_cast<uintptr_t>(this);
     std::unique_lock lock(mutex);
@@ -228,6 +233,11 @@ Progress query(EventHandle event) {
   const auto recorded = event->recorded;
   if (!recorded || recorded->done) return Progress::kDone;
   return device_failed[recorded->device] ? Progress::kFailed : Progress::kUnderWay;
+}
+Progress query(Stream stream) {
+  CUstream_st& of = stream_of(stream);
+  if (device_failed[of.device]) return Progress::kFailed;
+  return of.captured == 0 && of.is_idle() ? Progress::kDone : Progress::kUnderWay;
 }
 
 Status wait_until(Stream stream, const uint64_t* value, uint64_t wanted) {

@@ -315,7 +315,7 @@ TEST(GpuRecorder, AFingerprintOfTheSourceIsAwaitedOrGivenBack) {
   const uint64_t before = pool.outstanding();
   const TestTensor tensor(8);
   const auto later_with = [&](uint64_t hash) {
-    const PendingResult pending = pool.take(0);
+    const PendingResult pending = pool.take(0, nullptr);
     EXPECT_TRUE(pending);
     const HashPair digests = test::digests_of({hash, 0}, 8);
     pending.result->totals.digest_a = digests.a;

@@ -69,6 +69,9 @@ TEST(GraphNames, RanksHaveTheirWorld) {
   EXPECT_EQ(graph_rank_directory_name(8, 3), "worldsize8_global_rank3");
   EXPECT_EQ(parse_rank_directory_name("worldsize8_global_rank3")->rank, 3u);
   EXPECT_EQ(parse_rank_directory_name(graph_rank_directory_name(8, 3, 77))->pid, 77);
+  EXPECT_EQ(rank_directory_name(3, 77), "rank3_pid77");
+  EXPECT_EQ(rank_directory_name(3, 77, 2), "rank3_pid77_2");
+  EXPECT_EQ(parse_rank_directory_name("rank3_pid77_2")->pid, 77);
   for (const char* name :
        {"worldsize8", "worldsize8_global_rank", "worldsize8_global_rank3x", "worldsize_global_rank3"})
     EXPECT_FALSE(parse_rank_directory_name(name)) << name;

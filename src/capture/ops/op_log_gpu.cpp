@@ -3,19 +3,13 @@
 
 // What comes to an operator log later than its calls: fingerprints from a GPU, and replays of captured graphs.
 namespace ttap {
-namespace {
-
-// The device has nothing more to do when a log is settled: what has not come by then never will.
-constexpr std::chrono::milliseconds kPatience{2000};
-
-}  // namespace
 
 void OpLog::take_what_has_arrived(Wait wait) {
   cuda::ResultPool& pool = cuda::ResultPool::of_process();
   while (!awaited_.empty() && (wait == Wait::kForAll || has_arrived(awaited_.front().result))) {
     const Awaited awaited = awaited_.front();
     awaited_.pop_front();
-    const auto result = pool.wait(awaited.result, kPatience);
+    const auto result = pool.wait(awaited.result);
     if (!result) {
       ++lost_fingerprints_;
       continue;

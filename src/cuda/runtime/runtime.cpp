@@ -79,6 +79,12 @@ cudaError_t capture_info(Stream stream, CaptureInfo& info) {
 #endif
 }
 
+Progress progress_of(cudaError_t error) {
+  if (error == cudaSuccess) return Progress::kDone;
+  (void)cudaGetLastError();
+  return error == cudaErrorNotReady ? Progress::kUnderWay : Progress::kFailed;
+}
+
 // Whether the program asked CUDA to return from each launch only when it is done.
 bool launches_wait() {
   static const bool wait = [] {
@@ -215,11 +221,14 @@ Status synchronize(EventHandle event) {
   }
 }
 
-Progress query(EventHandle event) {
-  const cudaError_t error = cudaEventQuery(event);
-  if (error == cudaSuccess) return Progress::kDone;
-  (void)cudaGetLastError();
-  return error == cudaErrorNotReady ? Progress::kUnderWay : Progress::kFailed;
+Progress query(EventHandle event) { return progress_of(cudaEventQuery(event)); }
+Progress query(Stream stream) {
+  CaptureInfo info;
+  if (capture_info(stream, info) != cudaSuccess || info.status != cudaStreamCaptureStatusNone) {
+    (void)cudaGetLastError();
+    return Progress::kUnderWay;
+  }
+  return progress_of(cudaStreamQuery(stream));
 }
 
 Status wait_until(Stream stream, const uint64_t* value, uint64_t wanted) {

@@ -81,6 +81,9 @@ TTAP_API Status wait(Stream stream, EventHandle event);
 Status synchronize(EventHandle event);
 enum class Progress : uint8_t { kDone, kUnderWay, kFailed };
 Progress query(EventHandle event);
+// Of all that was put on the stream of the current device. While the stream may be captured it is under way: asking
+// CUDA would end the capture.
+Progress query(Stream stream);
 
 // The stream goes on when `*value`, in pinned memory, is at least `wanted`: whoever stores it lets it go on. Both are
 // below 2^63, since the device looks at the sign of their difference. kUnsupported where the driver cannot.

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -56,7 +57,7 @@ class PickleHeap {
   const PickleValue& operator[](PickleId id) const { return values_[id]; }
 
  private:
-  std::vector<PickleValue> values_;
+  std::deque<PickleValue> values_;  // never copied as it grows
 };
 
 // What the names in a pickle mean. The machine itself knows none and calls nothing. A host may make at most

@@ -25,7 +25,9 @@ bool take(std::string_view& text, std::string_view expected) {
 
 }  // namespace
 
-std::string rank_directory_name(uint32_t rank, int64_t pid) { return fmt::format("rank{}_pid{}", rank, pid); }
+std::string rank_directory_name(uint32_t rank, int64_t pid, unsigned same_pid) {
+  return fmt::format("rank{}_pid{}{}", rank, pid, same_pid > 1 ? fmt::format("_{}", same_pid) : "");
+}
 std::string graph_rank_directory_name(uint32_t world_size, uint32_t rank, std::optional<int64_t> pid) {
   return fmt::format("worldsize{}_global_rank{}{}", world_size, rank, pid ? fmt::format("_pid{}", *pid) : "");
 }
@@ -43,6 +45,7 @@ std::optional<RankName> parse_rank_directory_name(std::string_view name) {
   }
   if (!take(name, "rank") || !take_number(name, rank) || !take(name, "_pid") || !take_number(name, pid))
     return std::nullopt;
+  if (int64_t same_pid = 0; take(name, "_") && !take_number(name, same_pid)) return std::nullopt;
   if (!name.empty() || rank > UINT32_MAX) return std::nullopt;
   return RankName{static_cast<uint32_t>(rank), pid};
 }

@@ -12,8 +12,9 @@
 // The names inside a run directory.
 namespace ttap {
 
-TTAP_API std::string rank_directory_name(uint32_t rank, int64_t pid);  // rank0_pid7
-std::string pass_stem(uint32_t number);                                // pass00003
+// rank0_pid7. Processes in different containers may have the same pid: the second gets rank0_pid7_2.
+TTAP_API std::string rank_directory_name(uint32_t rank, int64_t pid, unsigned same_pid = 1);
+std::string pass_stem(uint32_t number);  // pass00003
 // worldsize8_global_rank3: of graphs that are recorded as .npy. Where another process is at work there, with its pid:
 // worldsize8_global_rank3_pid7.
 std::string graph_rank_directory_name(uint32_t world_size, uint32_t rank, std::optional<int64_t> pid = {});

@@ -45,7 +45,7 @@ cuda::PendingResult GpuTaps::fingerprint(const at::Tensor& tensor, const TensorV
     if (!memory.ok()) return {};
     batch = &make_batch(device, stream, 0, *memory);
   }
-  const cuda::PendingResult pending = cuda::ResultPool::of_process().take(device);
+  const cuda::PendingResult pending = cuda::ResultPool::of_process().take(device, stream);
   if (!pending) return {};
   add(*batch, tensor, hold,
       {.job = {.view = view, .rows = rows_of(view), .result = pending.result, .sequence = pending.sequence},
