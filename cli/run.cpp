@@ -177,6 +177,8 @@ void add_run(CommandLine& line, Command& command, Start& start) {
   verb.add_flag("--ops", recording.ops,
                 "Also every operator, forward and backward, whether a module runs it or not: see ttap log");
   verb.add_flag("--stacks", recording.stacks, "The Python stack of every operator");
+  verb.add_flag("--unseen-writes", recording.unseen_writes,
+                "The program writes to tensors without telling PyTorch: read every argument at every operator");
   text("--format", recording.format, "FORMAT", "Of the files: ttap, pt, safetensors or npy")
       .one_of({"ttap", "pt", "safetensors", "npy"});
   text("--staging", recording.staging, "SIZE", "Memory between the program and the disk, in each process: 256M");

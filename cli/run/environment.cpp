@@ -153,6 +153,7 @@ Result<std::vector<Variable>> variables_for(const RecordingOptions& options) {
   set("TTAP_WHEN_FULL", options.when_full);
   if (options.ops) set("TTAP_OPS", "1");
   if (options.stacks) set("TTAP_STACKS", "1");
+  if (options.unseen_writes) set("TTAP_UNSEEN_WRITES", "1");
   if (options.strict) set("TTAP_STRICT", "1");
   return variables;
 }

@@ -25,6 +25,7 @@ struct RecordingOptions {
   std::optional<std::string> when_full = {};        // TTAP_WHEN_FULL
   bool ops = false;                                 // TTAP_OPS
   bool stacks = false;                              // TTAP_STACKS
+  bool unseen_writes = false;                       // TTAP_UNSEEN_WRITES
   bool strict = false;                              // TTAP_STRICT
 };
 

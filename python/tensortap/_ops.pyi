@@ -24,6 +24,7 @@ class OpSource:
         stacks: bool,
         all_threads: bool,
         compilation: bool,
+        unseen_writes: bool,
         decide: Callable[[str], int | None] | None,
         describe: Callable[[torch.Tensor], tuple[str, str, bool]] | None,
         take_apart: Callable[[torch.Tensor], list[tuple[str, torch.Tensor, str, str, bool]]] | None,

@@ -181,6 +181,7 @@ def record(
     modules: Modules | None = None,
     ops: bool | None = None,
     stacks: bool | None = None,
+    unseen_writes: bool | None = None,
     step: Step | None = None,
     steps: str | int | Iterable[int] | None = None,
     ranks: str | int | Iterable[int] | None = None,
@@ -226,6 +227,9 @@ def record(
         produced what. Filter and level count for their names too: `encoder.layer.0:aten::mm`.
     stacks
         The Python stack of every operator.
+    unseen_writes
+        For programs that write to tensors without telling PyTorch (through `numpy()`, `data_ptr()`, a kernel of their
+        own): every argument of an operator is read at every call, and on a GPU at once.
     step
         `auto` (default): every outermost forward is one pass. `manual`: what is inside `with recording.step():`.
     steps
@@ -272,6 +276,7 @@ def record(
         modules=modules,
         ops=ops,
         stacks=stacks,
+        unseen_writes=unseen_writes,
         step=step,
         steps=steps,
         ranks=ranks,

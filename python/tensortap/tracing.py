@@ -239,6 +239,7 @@ def trace(
     hooks: Hook | Iterable[Hook] | None = None,
     other_threads: bool = True,
     compilation: bool = False,
+    unseen_writes: bool = False,
     memory: int | str = "4G",
     rows: int | torch.Tensor | None = None,
     padded: int | None = None,
@@ -278,6 +279,10 @@ def trace(
         Whether to record every thread; False: only this one and those that work for it.
     compilation : bool
         Whether to show what runs while torch.compile compiles.
+    unseen_writes : bool
+        For programs that write to tensors without telling PyTorch (through `numpy()`, `data_ptr()`, a kernel of their
+        own): every argument is read at every call, and on a GPU at once. Otherwise a tensor that no operator wrote to
+        is taken to be what it was, and is read once.
     memory : int or str
         How much memory the log may take; calls beyond it are counted.
     rows, padded : int or tensor, int
@@ -305,6 +310,7 @@ def trace(
         stacks=stacks,
         all_threads=other_threads,
         compilation=compilation,
+        unseen_writes=unseen_writes,
         level=LEVELS[level],
         decide=level_of_name(filter, LEVELS[level]),
         describe=describe,

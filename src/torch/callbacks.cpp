@@ -303,6 +303,11 @@ Functions functions_of(int slot, std::integer_sequence<int, kAll...>) {
 
 }  // namespace
 
+// PyTorch keeps a copy of the callbacks per thread. A thread whose copy is stale makes another with its next operator,
+// under a lock of PyTorch's that a child may have inherited locked. The only thread of a child is the one that forks:
+// its copy is brought up to date before.
+static void before_fork() { (void)at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION); }
+
 // In a forked child: threads that were in here do not exist, and will neither unlock nor leave.
 static void after_fork() {
   new (&slots_mutex) std::mutex;
@@ -317,7 +322,7 @@ int Callbacks::install(const std::shared_ptr<Link>& link, bool all_threads) {
   int taken = -1;
   {
     static std::once_flag once;
-    std::call_once(once, [] { ::pthread_atfork(nullptr, nullptr, &after_fork); });
+    std::call_once(once, [] { ::pthread_atfork(&before_fork, nullptr, &after_fork); });
     const std::lock_guard lock(slots_mutex);
     for (int i = 0; i < kSlots && taken < 0; ++i) {
       const int slot = (next_slot + i) % kSlots;

@@ -46,6 +46,7 @@ struct ObserverOptions {
   bool stacks = false;         // Python's; takes the GIL for each call
   bool all_threads = true;     // else the thread that starts it, and those that work for it (autograd)
   bool compilation = false;    // what runs while torch.compile compiles
+  bool unseen_writes = false;  // tensors are written to past PyTorch: each is read at each call, and at once
 };
 
 // What the source's owner is told, with the lock held and without the GIL.

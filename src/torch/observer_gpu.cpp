@@ -59,8 +59,8 @@ void Observer::send_to_gpu(Frame& frame) {
     }
     const TensorView view{tensor.const_data_ptr(), each.meta->dtype, each.meta->shape, each.meta->strides};
     const bool is_captured = frame.call.graph != nullptr || GpuTaps::capture_of(tensor.device().index()) != 0;
-    const bool shares = options_.ids && sink_->shares_fingerprints() && each.record.asked == Level::kFingerprint &&
-                        gpu_.rows_of(view).count == nullptr;
+    const bool shares = options_.ids && !options_.unseen_writes && sink_->shares_fingerprints() &&
+                        each.record.asked == Level::kFingerprint && gpu_.rows_of(view).count == nullptr;
     if (shares && is_captured == (frame.call.graph != nullptr)) {
       const auto twin = tensors_.on_its_way(tensor, each.record.meta, frame.call.graph);
       if (twin.value != 0 && !dropped_values_.contains(twin.value)) {
@@ -70,9 +70,9 @@ void Observer::send_to_gpu(Frame& frame) {
         continue;
       }
     }
-    const GpuTaps::Hold hold = frame.backward                         ? GpuTaps::Hold::kNo
-                               : each.role == "out" && is_new(tensor) ? GpuTaps::Hold::kYes
-                                                                      : GpuTaps::Hold::kIfSmall;
+    const GpuTaps::Hold hold = frame.backward || options_.unseen_writes ? GpuTaps::Hold::kNo
+                               : each.role == "out" && is_new(tensor)   ? GpuTaps::Hold::kYes
+                                                                        : GpuTaps::Hold::kIfSmall;
     if (frame.call.graph != nullptr) {
       const auto tap = gpu_.tap(*frame.call.graph, tensor, view, each.record.asked, hold);
       if (!tap.ok()) {

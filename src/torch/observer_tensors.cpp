@@ -124,12 +124,12 @@ void Observer::note_sizes(Frame& frame, const at::Tensor& tensor, PlaceId place)
 bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
   const Operator& op = *frame.op;
   const Level level = options_.inputs ? frame.call.level : Level::kMeta;
-  const bool doubtful = frame.in_kernel && level != Level::kMeta;
+  const bool doubtful = (frame.in_kernel || options_.unseen_writes) && level != Level::kMeta;
   for (const TensorPlace& place : frame.places) {
     const PlaceId where = place_of(op, place);
     const Operator::Argument& argument = op.arguments[place.argument];
     // Kernels reserve memory past the dispatcher.
-    if (doubtful && options_.ids && !tensors_.knows_storage(*place.tensor))
+    if (doubtful && frame.in_kernel && options_.ids && !tensors_.knows_storage(*place.tensor))
       tensors_.set_uninitialised(*place.tensor, true);
     if (doubtful && !argument.target) doubt(frame, *place.tensor);
     const bool written = argument.written && frame.trains;

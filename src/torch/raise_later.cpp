@@ -9,6 +9,7 @@ namespace {
 
 // One is enough to end a program; further ones are dropped until it was raised. Guarded by the GIL.
 PyObject* waiting = nullptr;
+constexpr int kMostInterrupts = 20;  // while one question is asked
 
 bool is_of_ours(PyObject* frame) {
   PyObject* globals = PyObject_GetAttrString(frame, "f_globals");
@@ -33,10 +34,28 @@ bool runs_code_of_ours() {
   return found;
 }
 
-// What a signal handler of the program has raised: see program_errors.py.
-bool is_of_program(PyObject* error) {
+// Of the exception that is set, its owner from now on. Null: none is.
+PyObject* take_error() {
+  PyObject *type = nullptr, *error = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &error, &trace);
+  PyErr_NormalizeException(&type, &error, &trace);
+  if (trace != nullptr) PyException_SetTraceback(error, trace);
+  Py_XDECREF(type);
+  Py_XDECREF(trace);
+  return error;
+}
+
+// What a signal handler of the program has raised: see program_errors.py. A handler may raise while we ask: then that
+// is asked about, and takes its place.
+bool is_of_program(PyObject*& error) {
   PyObject* module = PyImport_ImportModule("tensortap.torch_glue.program_errors");
-  PyObject* answer = module == nullptr ? nullptr : PyObject_CallMethod(module, "is_of_program", "O", error);
+  PyObject* answer = nullptr;
+  for (int attempt = 0; module != nullptr && answer == nullptr && attempt < kMostInterrupts; ++attempt) {
+    answer = PyObject_CallMethod(module, "is_of_program", "O", error);
+    if (answer != nullptr) break;
+    Py_DECREF(error);
+    error = take_error();
+  }
   const bool found = answer != nullptr && PyObject_IsTrue(answer) == 1;
   Py_XDECREF(answer);
   Py_XDECREF(module);
@@ -63,18 +82,13 @@ int raise_now(void* /*unused*/) {
 bool raise_later() {
   if (PyErr_Occurred() == nullptr) return false;
   const bool ends_program = PyErr_ExceptionMatches(PyExc_Exception) == 0;
-  PyObject *type = nullptr, *error = nullptr, *trace = nullptr;
-  PyErr_Fetch(&type, &error, &trace);
-  PyErr_NormalizeException(&type, &error, &trace);
-  if (trace != nullptr) PyException_SetTraceback(error, trace);
+  PyObject* error = take_error();
   if (!ends_program && !is_of_program(error)) {
-    PyErr_Restore(type, error, trace);
+    raise(error);
     return false;
   }
   // Frames hold tensors of the program, which does other things with a tensor that somebody else holds.
   PyException_SetTraceback(error, Py_None);
-  Py_XDECREF(type);
-  Py_XDECREF(trace);
   if (waiting != nullptr) {
     Py_DECREF(error);
     return true;

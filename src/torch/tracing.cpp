@@ -136,9 +136,9 @@ void init_tracing(nb::module_& m) {
       .def(
           "__init__",
           [](OpSource* self, std::string_view view, int level, bool inputs, bool outputs, bool ids, bool stacks,
-             bool all_threads, bool compilation, nb::object decide, nb::object describe, nb::object take_apart,
-             nb::object hook, uint64_t limit_bytes, std::optional<uintptr_t> recorder, int64_t padded, uintptr_t rows,
-             bool rows_are_64_bit) {
+             bool all_threads, bool compilation, bool unseen_writes, nb::object decide, nb::object describe,
+             nb::object take_apart, nb::object hook, uint64_t limit_bytes, std::optional<uintptr_t> recorder,
+             int64_t padded, uintptr_t rows, bool rows_are_64_bit) {
             std::optional<Recorder*> to;
             if (recorder) to = reinterpret_cast<Recorder*>(*recorder);
             new (self) OpSource({.view = view_named(view),
@@ -148,14 +148,16 @@ void init_tracing(nb::module_& m) {
                                  .ids = ids,
                                  .stacks = stacks,
                                  .all_threads = all_threads,
-                                 .compilation = compilation},
+                                 .compilation = compilation,
+                                 .unseen_writes = unseen_writes},
                                 std::move(decide), std::move(describe), std::move(take_apart), std::move(hook),
                                 limit_bytes, to);
             self->observer().set_rows({padded, {reinterpret_cast<const void*>(rows), rows_are_64_bit}});
           },
           nb::kw_only(), "view"_a, "level"_a, "inputs"_a, "outputs"_a, "ids"_a, "stacks"_a, "all_threads"_a,
-          "compilation"_a, "decide"_a.none(), "describe"_a.none(), "take_apart"_a.none(), "hook"_a.none(),
-          "limit_bytes"_a, "recorder"_a.none(), "padded"_a = -1, "rows"_a = 0, "rows_are_64_bit"_a = true)
+          "compilation"_a, "unseen_writes"_a, "decide"_a.none(), "describe"_a.none(), "take_apart"_a.none(),
+          "hook"_a.none(), "limit_bytes"_a, "recorder"_a.none(), "padded"_a = -1, "rows"_a = 0,
+          "rows_are_64_bit"_a = true)
       .def("set_recorder", &OpSource::set_recorder, "address"_a,
            "The recorder, of a source that was made with 0 for it.")
       .def("start", &OpSource::start)

@@ -64,6 +64,7 @@ class OpTap:
             stacks=options.stacks,
             all_threads=True,
             compilation=False,
+            unseen_writes=options.unseen_writes,
             level=0,
             decide=self._level_of,
             describe=describe,

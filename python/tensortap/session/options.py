@@ -113,6 +113,7 @@ class Options:
     modules: Modules
     ops: bool
     stacks: bool
+    unseen_writes: bool
     step: Step
     steps: _core.NumberSet | None
     ranks: _core.NumberSet | None
@@ -133,6 +134,7 @@ _CHECKS: dict[str, tuple[Callable[[Any, str], Any], object]] = {
     "modules": (_one_of("leaf", "all"), "leaf"),
     "ops": (_flag, False),
     "stacks": (_flag, False),
+    "unseen_writes": (_flag, False),
     "step": (_one_of("auto", "manual"), "auto"),
     "steps": (_number_set, None),
     "ranks": (_number_set, None),
@@ -197,7 +199,7 @@ def options_of(directory: str | os.PathLike[str] | None = None, **passed: Any) -
         "level": level if isinstance(level, str) else dict(level),
         "roles": sorted(chosen["roles"], key=ROLES.index),
         "modules": chosen["modules"],
-        **{name: True for name in ("ops", "stacks") if chosen[name]},
+        **{name: True for name in ("ops", "stacks", "unseen_writes") if chosen[name]},
         "step": chosen["step"],
         **{name: str(chosen[name]) for name in ("steps", "ranks") if chosen[name] is not None},
         "format": core.format,
