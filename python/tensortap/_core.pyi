@@ -78,6 +78,8 @@ class Guard:
         set_eval_frame: Callable[[Any], Any] | None,
         disable_torch_function: Callable[[], Any] | None,
         suppress_recording: Callable[[int], None] | None,
+        is_grad_enabled: Callable[[], bool] | None = None,
+        set_grad_enabled: Callable[[bool], None] | None = None,
     ) -> None: ...
     def __call__(self, *work: Any) -> None: ...  # a function and its arguments
 

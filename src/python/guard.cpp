@@ -1,5 +1,7 @@
 #include "python/guard.h"
 
+#include <exception>
+
 namespace nb = nanobind;
 using namespace nb::literals;
 
@@ -26,14 +28,18 @@ class Unseen {
     nb::object set_eval_frame;          // of Dynamo
     nb::object disable_torch_function;  // a context manager
     nb::object suppress_recording;      // of operators; nests
+    nb::object is_grad_enabled, set_grad_enabled;
   };
   explicit Unseen(const Switches& switches) : switches_(switches) {
     callback_ = quietly(switches.set_eval_frame, nb::none());
     quietly(switches.suppress_recording, 1);
     without_override_ = quietly(switches.disable_torch_function);
     if (!without_override_.is_none()) quietly(without_override_.attr("__enter__"));
+    grad_enabled_ = quietly(switches.is_grad_enabled);
   }
   ~Unseen() {
+    // An interrupt inside `torch.no_grad()` leaves it on.
+    if (std::uncaught_exceptions() > exceptions_) quietly(switches_.set_grad_enabled, grad_enabled_);
     if (!without_override_.is_none()) quietly(without_override_.attr("__exit__"), nb::none(), nb::none(), nb::none());
     quietly(switches_.suppress_recording, -1);
     quietly(switches_.set_eval_frame, callback_);
@@ -43,8 +49,11 @@ class Unseen {
 
  private:
   const Switches& switches_;
-  nb::object callback_, without_override_;
+  const int exceptions_ = std::uncaught_exceptions();
+  nb::object callback_, without_override_, grad_enabled_;
 };
+
+constexpr int kMostInterrupts = 20;  // while one question is asked
 
 class Guard {
  public:
@@ -71,13 +80,15 @@ class Guard {
   bool open = true;
 
  private:
-  // Asking fails where the interpreter is about to end; that is not for the program, either.
-  bool is_to_be_raised(nb::python_error& error) const {
+  // A handler of the program may raise while we ask: then that is asked about, and raised in its place. Asking also
+  // fails where the interpreter is about to end; that is not for the program.
+  bool is_to_be_raised(nb::python_error& error, int asked_before = 0) const {
     try {
       return nb::cast<bool>(is_to_be_raised_(error.value()));
-    } catch (nb::python_error& own) {
-      if (!own.matches(PyExc_Exception)) throw;
-      return false;
+    } catch (nb::python_error& newer) {
+      if (!newer.matches(PyExc_Exception)) throw;
+      if (asked_before == kMostInterrupts || !is_to_be_raised(newer, asked_before + 1)) return false;
+      throw;
     }
   }
 
@@ -92,12 +103,13 @@ void init_guard(nb::module_& m) {
       .def(
           "__init__",
           [](Guard* self, nb::object is_to_be_raised, nb::object set_eval_frame, nb::object disable_torch_function,
-             nb::object suppress_recording) {
-            new (self) Guard(std::move(is_to_be_raised), {std::move(set_eval_frame), std::move(disable_torch_function),
-                                                          std::move(suppress_recording)});
+             nb::object suppress_recording, nb::object is_grad_enabled, nb::object set_grad_enabled) {
+            new (self) Guard(std::move(is_to_be_raised),
+                             {std::move(set_eval_frame), std::move(disable_torch_function),
+                              std::move(suppress_recording), std::move(is_grad_enabled), std::move(set_grad_enabled)});
           },
           "is_to_be_raised"_a, "set_eval_frame"_a.none(), "disable_torch_function"_a.none(),
-          "suppress_recording"_a.none())
+          "suppress_recording"_a.none(), "is_grad_enabled"_a = nb::none(), "set_grad_enabled"_a = nb::none())
       .def("__call__", [](const Guard& self, const nb::args& work) { self.call(work); })
       .def_rw("open", &Guard::open, "Closed, it runs nothing any more.");
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "sample_run.h"
 #include "scratch.h"
 
@@ -17,6 +19,21 @@ TEST(EditDistance, CountsSingleChanges) {
 TEST(EditDistance, StopsAboveItsLimit) {
   EXPECT_GT(edit_distance("aaaa", "bbbb", 2), 2u);
   EXPECT_GT(edit_distance("a", "abcdefgh", 2), 2u);
+}
+
+TEST(EditDistance, WithALimitIsThatWithoutOneUpToThere) {
+  std::mt19937 random(7);
+  const auto word = [&] {
+    std::string text(random() % 12, 'a');
+    for (char& c : text) c = static_cast<char>('a' + random() % 3);
+    return text;
+  };
+  for (int i = 0; i < 5000; ++i) {
+    const std::string a = word(), b = word();
+    const size_t exact = edit_distance(a, b, 100);
+    for (const size_t limit : {0u, 1u, 2u, 5u})
+      EXPECT_EQ(edit_distance(a, b, limit), std::min(exact, limit + 1)) << a << " " << b << " " << limit;
+  }
 }
 
 TEST(SimilarKeys, ContainingComesBeforeResembling) {

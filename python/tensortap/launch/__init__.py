@@ -18,6 +18,7 @@ _lock = threading.RLock()  # a filter that is imported meanwhile may record by i
 _first_call: Any = None  # the handle of the hook that waits for it
 _recording: Recording | None = None
 _stepped_aside = False
+_missed: list[None] = []  # one for each call on another thread while the recording began
 
 
 def await_first_call() -> None:
@@ -46,32 +47,52 @@ def _at_first_call(module: Any, args: Any) -> None:
 
     if torch.compiler.is_compiling():
         return
-    recording = _begin()
+    # Never waits: who begins the recording may wait for an import of this thread's.
+    if not _lock.acquire(blocking=False):
+        if _recording is None:
+            _missed.append(None)
+        return
+    try:
+        recording = _begin()
+    finally:
+        _lock.release()
     if recording is not None:
         recording.first_call(module, args)
 
 
 def _begin() -> Recording | None:
     """The recording, if it began now."""
-    global _first_call, _recording
+    global _first_call
     with _lock:
         if _first_call is None:
             return None
-        _first_call.remove()
-        _first_call = None
-        if not os.environ.get("TTAP_DIR"):
-            return None
-        from tensortap.recording import Recording  # imports all of PyTorch
-        from tensortap.session.options import options_of  # imports all of PyTorch
-
+        hook, _first_call = _first_call, None
         try:
-            options = options_of()
-            if _stepped_aside:
-                return None
-            _recording = Recording(None, options, whole_program=True)
-        except (Exception, SystemExit) as error:  # a filter's file may call sys.exit()
-            print(f"ttap run: process {os.getpid()} is not recorded: {error}", file=sys.stderr)
-        return _recording
+            return _made()
+        finally:
+            hook.remove()  # not before: until then it counts the calls of other threads
+
+
+def _made() -> Recording | None:
+    global _recording
+    if not os.environ.get("TTAP_DIR"):
+        return None
+    from tensortap.recording import Recording  # imports all of PyTorch
+    from tensortap.session.options import options_of  # imports all of PyTorch
+
+    try:
+        options = options_of()
+        if _stepped_aside:
+            return None
+        _recording = Recording(None, options, whole_program=True)
+        if _missed:
+            _recording._warn(
+                f"{len(_missed)} calls of modules were not recorded: another thread was beginning the recording",
+                aloud=False,
+            )
+    except (Exception, SystemExit) as error:  # a filter's file may call sys.exit()
+        print(f"ttap run: process {os.getpid()} is not recorded: {error}", file=sys.stderr)
+    return _recording
 
 
 def step_aside() -> None:

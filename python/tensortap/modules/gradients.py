@@ -31,7 +31,10 @@ def sequence_mark() -> int:
 
 def edge_of(tensor: torch.Tensor) -> Edge:
     """Where the gradient of a tensor that requires one goes."""
-    edge = get_gradient_edge(tensor)
+    if tensor.grad_fn is not None:
+        return tensor.grad_fn, tensor.output_nr
+    with no_modes():  # PyTorch finds out by making a view of a leaf
+        edge = get_gradient_edge(tensor)
     return edge.node, edge.output_nr
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tensortap.torch_glue.program_errors import raise_if_of_program
+from tensortap.torch_glue.storable_text import storable
 
 Hook = Callable[[str, tuple[Any, ...], dict[str, Any], Any], "Mapping[str, Any] | None"]
 
@@ -69,12 +70,12 @@ def _word_of(number: float) -> str:
 
 
 def _text(value: Any) -> str:
-    """How it prints itself; half a surrogate pair, which no file takes, is escaped."""
+    """How it prints itself."""
     try:
         text = value if isinstance(value, str) else str(value)
     except Exception as error:
         text = f"<{type(value).__name__} that cannot be printed: {type(error).__name__}>"
-    return str.encode(text, "utf-8", "backslashreplace").decode()
+    return storable(text)
 
 
 def _told(error: Exception) -> str:

@@ -42,7 +42,12 @@ class Session:
         # Runs our own code inside the program's: unseen by other tools' modes and by Dynamo, and no exception of it
         # reaches the model. Every hook is called through it.
         self.guarded = _core.Guard(
-            self._is_to_be_raised, set_eval_frame, torch._C.DisableTorchFunction, suppress_recording
+            self._is_to_be_raised,
+            set_eval_frame,
+            torch._C.DisableTorchFunction,
+            suppress_recording,
+            torch.is_grad_enabled,
+            torch._C._set_grad_enabled,
         )
         self._closed = options.directory is None
         self._writer: Writer | None = None

@@ -161,8 +161,9 @@ class Writer:
 
     def add_model(self, model: dict[str, Any]) -> None:
         """Keeps a model's structure beside the passes, in model.json."""
-        self._models.append(model)
-        self._write_beside("model.json", {"models": self._models})
+        if model not in self._models:  # recorded again and again, it stands there once
+            self._models.append(model)
+            self._write_beside("model.json", {"models": self._models})
 
     def _write_beside(self, name: str, value: object) -> None:
         """A file beside the passes: whole, or as it was."""

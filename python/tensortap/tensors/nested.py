@@ -11,6 +11,7 @@ import torch
 
 from tensortap import _core
 from tensortap.torch_glue.program_errors import raise_if_of_program
+from tensortap.torch_glue.storable_text import storable
 
 _DEEPEST = 64  # what lies deeper is not followed
 _MOST_ITEMS = 100_000  # nor more items than this
@@ -75,8 +76,7 @@ class _Opaque(Exception):
 
 
 def _text(step: Any) -> str:
-    text = step if isinstance(step, str) else repr(step)
-    return text.encode("utf-8", "backslashreplace").decode()
+    return storable(step if isinstance(step, str) else repr(step))
 
 
 def _items_of(value: Any) -> Iterator[tuple[Any, Any]]:

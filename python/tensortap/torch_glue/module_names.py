@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from tensortap.torch_glue.storable_text import storable
+
 # A child under one of these names is what its parent wraps.
 _WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 # These wrap a child called `module`, a name that other modules use for something else.
@@ -72,6 +74,7 @@ def named_parameters(root: nn.Module, prefix: str = "") -> Iterator[tuple[str, t
     for name, module in _walk(root, prefix, []):
         for own, parameter in module._parameters.items():
             if isinstance(parameter, torch.Tensor):
+                own = storable(own)
                 yield f"{name}.{own}" if name else own, parameter
 
 
@@ -95,5 +98,6 @@ def _walk(module: nn.Module, name: str, above: list[nn.Module]) -> Iterator[tupl
         if step == wrapped:
             yield from _walk(child, name, above)
         else:
-            yield from _walk(child, f"{name}.{step}" if name else step, above)
+            own = storable(step)
+            yield from _walk(child, f"{name}.{own}" if name else own, above)
     above.pop()

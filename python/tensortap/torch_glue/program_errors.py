@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import sys
 import threading
@@ -25,10 +26,11 @@ def is_of_program(error: BaseException) -> bool:
         frames.append(trace.tb_frame)
         trace = trace.tb_next
     if threading.current_thread() is threading.main_thread():
+        if any(_was_given(inner, outer) for outer, inner in itertools.pairwise(frames)):
+            return True
         handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
-        for outer, inner in zip([None, *frames], frames, strict=False):
-            if inner.f_code in handlers or (outer is not None and _was_given(inner, outer)):
-                return True
+        if any(frame.f_code in handlers for frame in frames):
+            return True
     own = not frames or frames[-1].f_globals.get("__name__", "").partition(".")[0] == "tensortap"
     return own and type(error).__module__.partition(".")[0] not in _RAISED_BY_OURS
 

@@ -15,6 +15,10 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+// Nobody mistypes more of a key, and to compare longer ones with each of 100,000 takes minutes.
+constexpr size_t kMostMistakes = 40;
+constexpr size_t kLongestMistyped = 1000;
+
 }  // namespace
 
 size_t edit_distance(std::string_view a, std::string_view b, size_t limit) {
@@ -23,9 +27,13 @@ size_t edit_distance(std::string_view a, std::string_view b, size_t limit) {
   std::vector<size_t> row(a.size() + 1);  // distances of every prefix of a to the prefix of b so far
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t j = 1; j <= b.size(); ++j) {
-    size_t diagonal = std::exchange(row[0], j);
-    size_t smallest = j;
-    for (size_t i = 1; i <= a.size(); ++i) {
+    // Cells farther than the limit from the diagonal are beyond the limit, whatever they hold.
+    const size_t first = j > limit ? j - limit : 1;
+    const size_t last = std::min(a.size(), j + limit);
+    size_t diagonal = row[first - 1];
+    size_t smallest = row[first - 1] = first == 1 ? j : limit + 1;
+    if (last == j + limit) row[last] = limit + 1;
+    for (size_t i = first; i <= last; ++i) {
       const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
       diagonal = row[i];
       row[i] = std::min({replaced, row[i] + 1, row[i - 1] + 1});
@@ -33,14 +41,15 @@ size_t edit_distance(std::string_view a, std::string_view b, size_t limit) {
     }
     if (smallest > limit) return limit + 1;
   }
-  return row.back();
+  return std::min(row.back(), limit + 1);
 }
 
 std::vector<std::string> similar_keys(const Pass& pass, std::string_view text, size_t limit) {
   // Rank 0 contains the text; a higher rank is a distance. Then shorter before longer, then execution order.
   using Entry = std::tuple<size_t, size_t, size_t>;
   const std::string wanted = lower(text);
-  size_t worst_useful = std::max<size_t>(2, wanted.size() / 3);
+  size_t worst_useful = std::clamp<size_t>(wanted.size() / 3, 2, kMostMistakes);
+  if (wanted.size() > kLongestMistyped) worst_useful = 0;
   std::vector<Entry> best;
   for (size_t i = 0; i < pass.tensor_count(); ++i) {
     const std::string key = lower(to_string(pass.tensor(i).key()));
