@@ -2,13 +2,15 @@
 #   PYTHON=…   an interpreter to use instead of python3; its PyTorch is used, none is downloaded
 #   CUDA=1     build the device code though there is no GPU here; CUDA=0: build without it
 #   SECONDS=…  how long `make fuzz` runs each fuzzer
+#   MINUTES=…  how long `make chaos` starts and stops recordings
 PYTHON ?=
 CUDA ?=
 SECONDS ?= 60
+MINUTES ?= 30
 export PYTHON CUDA
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test differential bench lint fuzz asan tsan setup build clean
+.PHONY: help demo test differential chaos bench lint fuzz asan tsan setup build clean
 
 help: ## this list
 	@echo "make TARGET [PYTHON=/path/to/python]"
@@ -26,6 +28,10 @@ test: build ## all C++ and Python tests
 differential: build ## small programs with every source of the tap: none may notice it
 	@TTAP_DIFFERENTIAL=all .venv/bin/python -m pytest -q -n "$$(nproc)" tests/python/test_differential.py
 
+chaos: build ## recordings that come and go for MINUTES=30, every system call failed, 1,000 kills
+	@TTAP_CHAOS_SECONDS=$$(( $(MINUTES) * 60 )) TTAP_FAULTS=all TTAP_KILLS=1000 .venv/bin/python -m pytest -q \
+	  --timeout 7200 tests/python/test_chaos.py tests/python/test_faults.py tests/python/test_kills.py
+
 bench: build ## the benchmarks
 	@scripts/setup.sh browser || echo "bench: no browser, so opening the report page is not measured"
 	@scripts/bench.sh
@@ -40,10 +46,11 @@ fuzz: ## every fuzzer for SECONDS=60 each
 	@scripts/build.sh asan
 	@scripts/fuzz.sh $(SECONDS)
 
-asan tsan: ## the C++ tests under AddressSanitizer and UBSan (asan) or ThreadSanitizer (tsan)
+asan tsan: build ## C++ tests, and recordings that come and go, under AddressSanitizer and UBSan (asan) or ThreadSanitizer (tsan)
 	@scripts/setup.sh clang
 	@scripts/build.sh $@
 	@ctest --preset $@
+	@scripts/sanitized_package.sh $@
 
 setup: ## apt packages, and .venv/ with what the tests import
 	@scripts/setup.sh test

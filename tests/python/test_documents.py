@@ -49,6 +49,21 @@ def test_the_examples_print_what_the_document_says(tmp_path, document):
         assert printed(tmp_path, words) == shown, words
 
 
+def test_every_promise_of_the_readme_has_its_tests():
+    readme, hacking = ((ROOT / name).read_text() for name in ("README.md", "HACKING.md"))
+    promised = " ".join(readme.split("## What you can rely on")[1].split("[docs/format.md]")[0].split())
+    table = hacking.split("### What the README promises")[1].split("##")[0]
+    rows = [line.strip("|").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    kept = " ".join(promise for promise, _ in rows)
+    for item in promised.split("- **")[1:]:
+        for sentence in re.split(r"(?<=\.) (?=[A-Z`])", item.split("**", 1)[1].strip()):
+            assert sentence in kept, sentence
+    named = re.findall(r"`(tests/[^`:]+)::([^`]+)`", table)
+    assert len(named) >= 20
+    missing = [f"{path}::{name}" for path, name in named if name not in (ROOT / path).read_text()]
+    assert not missing
+
+
 def rewrite():
     with tempfile.TemporaryDirectory() as name:
         make_runs(Path(name))
