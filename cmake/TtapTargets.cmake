@@ -18,6 +18,9 @@ target_compile_options(ttap_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subob
 if(TTAP_SANITIZE)
   target_compile_options(ttap_flags INTERFACE -fsanitize=${TTAP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(ttap_flags INTERFACE -fsanitize=${TTAP_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # which warns of what the sanitizer has added
+    target_compile_options(ttap_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
+  endif()
 endif()
 
 # What most files include, precompiled: half of a small file's time. Not with clang, which refuses a precompiled header

@@ -19,9 +19,10 @@ tar cf - -C python/tensortap --exclude='*.so*' --exclude=__pycache__ --exclude=.
 logged "install-$kind" cmake --install "$directory" --component python --prefix "$package/tensortap"
 
 export PYTHONPATH=$package PYTHONDONTWRITEBYTECODE=1 TTAP_BIN=$PWD/.venv/bin/ttap
-export ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0:halt_on_error=1:exitcode=66
+export ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0:verify_asan_link_order=0:halt_on_error=1:exitcode=66
 export TSAN_OPTIONS=suppressions=$PWD/scripts/tsan.supp:halt_on_error=0:exitcode=66:report_signal_unsafe=0:ignore_noninstrumented_modules=1
-runtime=$(g++ -print-file-name="lib$kind.so")
+# The C++ library too: the sanitizer looks for its functions before Python has loaded it.
+runtime="$(g++ -print-file-name="lib$kind.so") $(g++ -print-file-name=libstdc++.so.6)"
 sanitized() { LD_PRELOAD=$runtime .venv/bin/python "$@"; }
 
 failed=0

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tensortap.quant.group import Group
 
 FormatError = _core.FormatError
+_LARGEST_SIDE_FILE = 1 << 30  # JSON beside the passes
 
 
 class _NoBytes(LookupError):
@@ -275,7 +276,11 @@ class Rank:
 
     def _read(self, name: str) -> dict[str, Any]:
         path = self.path / name
-        known: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+        if not path.is_file():
+            return {}
+        if path.stat().st_size > _LARGEST_SIDE_FILE:
+            raise FormatError(f"{path} has more than {_LARGEST_SIDE_FILE >> 20} MiB: it is not what a recording writes")
+        known: dict[str, Any] = json.loads(path.read_text())
         return known
 
     def __repr__(self) -> str:

@@ -9,10 +9,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "core/json.h"
+#include "store/files/mapped_file.h"
 #include "store/files/posix_file.h"
 #include "store/segment/segment_writer.h"
 #include "store/sources/run_layout.h"
@@ -75,10 +75,7 @@ Result<bool> make_locked(const std::filesystem::path& directory, RankStart& star
 
 // Whether a process that had the same pid in another container, or on another machine, recorded into the directory.
 bool is_of_another_process(const std::filesystem::path& directory, const Json& here) {
-  std::ifstream file(directory / "rank.json", std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  const Json there = parse_json(text.str());
+  const Json there = parse_json(side_file_text(directory / "rank.json"));
   const auto differs = [&](const char* what) { return there.contains(what) && there[what] != here[what]; };
   return there.is_object() && (differs("host") || differs("pid_namespace"));
 }

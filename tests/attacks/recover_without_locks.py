@@ -11,7 +11,7 @@ if len(sys.argv) == 2:  # again, with a flock() that fails
     (folder / "no_locks.c").write_text("#include <errno.h>\nint flock(int a, int b) { errno = ENOLCK; return -1; }\n")
     library = folder / "no_locks.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, folder / "no_locks.c"], check=True)
-    preload = {**os.environ, "LD_PRELOAD": str(library)}
+    preload = {**os.environ, "LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {library}"}
     raise SystemExit(subprocess.run([sys.executable, __file__, folder, "again"], env=preload).returncode)
 
 import tensortap as tap  # noqa: E402

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 
 #include "analyze/diff/align.h"
 #include "analyze/diff/blame/cause.h"
@@ -15,27 +14,16 @@
 #include "analyze/diff/match/ops/gradients.h"
 #include "analyze/diff/ranks/shards.h"
 #include "analyze/diff/sides/pass_pairs.h"
+#include "store/files/mapped_file.h"
 
 namespace ttap {
 namespace {
 
-// A file beside the passes is read whole.
-constexpr std::streamoff kMostSideFileBytes = 64 << 20;
-
-// The text of a small file; empty when it is not there.
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file || file.tellg() > kMostSideFileBytes) return {};
-  std::string text(static_cast<size_t>(file.tellg()), '\0');
-  file.seekg(0).read(text.data(), static_cast<std::streamsize>(text.size()));
-  return file ? text : std::string();
-}
-
 ComparedRun describe(const Run& run) {
   ComparedRun compared{.path = run.path.string(), .ranks = static_cast<uint32_t>(run.ranks.size())};
   if (run.ranks.empty()) return compared;
-  const std::string metadata = text_of(run.ranks.front().path / "rank.json");
-  const std::string coverage = text_of(run.ranks.front().path / "coverage.json");
+  const std::string metadata = side_file_text(run.ranks.front().path / "rank.json");
+  const std::string coverage = side_file_text(run.ranks.front().path / "coverage.json");
   if (!metadata.empty()) compared.metadata_json = metadata;
   if (!coverage.empty()) compared.coverage_json = coverage;
   return compared;
@@ -80,7 +68,7 @@ Result<std::shared_ptr<const Side>> open_side(const Parts& parts, const ShardRul
     }
     if (!opened.ok()) return std::move(opened).error();
     ranks.push_back({make_side(std::move(opened).value(), rank->number), rank->number,
-                     parts.size() > 1 ? text_of(rank->path / "placements.json") : std::string()});
+                     parts.size() > 1 ? side_file_text(rank->path / "placements.json") : std::string()});
   }
   if (ranks.size() == 1) return std::shared_ptr<const Side>(std::move(ranks.front().side));
   return std::shared_ptr<const Side>(join_ranks(std::move(ranks), shards, reference));

@@ -55,4 +55,13 @@ Status MappedFile::load(uint64_t offset, uint64_t size) const {
   return {};
 }
 
+std::string side_file_text(const std::filesystem::path& path) {
+  constexpr size_t kMostBytes = 64 << 20;
+  const auto file = MappedFile::open_unfinished(path);  // its writer may replace it
+  if (!file.ok()) return {};
+  const std::span<const std::byte> bytes = (*file)->bytes();
+  if (bytes.size() > kMostBytes || !(*file)->load(0, bytes.size()).ok()) return {};
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 }  // namespace ttap

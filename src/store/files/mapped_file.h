@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 
 #include "store/files/posix_file.h"
 #include "ttap/result.h"
@@ -41,5 +42,8 @@ class MappedFile {
   FileDescriptor file_;  // open where load() reads from it
   mutable std::mutex loading_;
 };
+
+// The text of a file beside the passes (rank.json); empty when it is not there, or not what such a file can be.
+std::string side_file_text(const std::filesystem::path& path);
 
 }  // namespace ttap
