@@ -19,7 +19,7 @@ if(TTAP_SANITIZE)
   target_compile_options(ttap_flags INTERFACE -fsanitize=${TTAP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(ttap_flags INTERFACE -fsanitize=${TTAP_SANITIZE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # which warns of what the sanitizer has added
-    target_compile_options(ttap_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
+    target_compile_options(ttap_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized;-Wno-tsan>)
   endif()
 endif()
 

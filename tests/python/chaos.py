@@ -202,13 +202,12 @@ def is_race_of_pytorch(error):
 
     PyTorch has it with any hook that comes or goes on another thread: its error then takes the place of the program's.
     """
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return (
-        "mutated during iteration" in str(error)
-        and isinstance(error.__context__, Timeout)
-        and frame.f_code.co_name in ("_call_impl", "inner")
-        and frame.f_globals["__name__"] == "torch.nn.modules.module"
-    )
+    while isinstance(error, RuntimeError):  # in a module inside another it may happen twice
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if "mutated during iteration" not in str(error) or frame.f_globals["__name__"] != "torch.nn.modules.module":
+            return False
+        error = error.__context__
+    return isinstance(error, Timeout)
 
 
 def main_loop():
