@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import importlib.machinery
 import importlib.util
+import os
 import sys
 import sysconfig
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +22,8 @@ from tensortap.torch_glue import observer_build
 _NAME = "tensortap._ops"
 _FILE = "_ops" + (sysconfig.get_config_var("EXT_SUFFIX") or ".so")
 _INSTALLED = Path(__file__).parents[1] / "observers"
+_loading = threading.RLock()
+os.register_at_fork(after_in_child=_loading._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 def load() -> ModuleType:
@@ -32,8 +36,11 @@ def load() -> ModuleType:
     RuntimeError
         When none fits and it cannot be compiled: the message says what is missing.
     """
-    if (known := loaded()) is not None:
-        return known
+    with _loading:  # several threads may want it at once
+        return loaded() or _load()
+
+
+def _load() -> ModuleType:
     try:
         import torch  # may not be there
     except ImportError as error:
@@ -93,11 +100,7 @@ def _import(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(_NAME, path, loader=loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[_NAME] = module
-    try:
-        loader.exec_module(module)
-    except BaseException:
-        del sys.modules[_NAME]
-        raise
+    loader.exec_module(module)
+    module = sys.modules.setdefault(_NAME, module)  # where others find it when it is whole
     sys.modules["tensortap"]._ops = module  # type: ignore[attr-defined]  # as an import would
     return module
