@@ -80,15 +80,21 @@ def recover(run: str | os.PathLike[str], *, force: bool = False) -> list[Recover
     """Finishes what a killed process left of a run, as `ttap recover` does: whatever was written before is readable.
 
     Passes that a live process still writes are left alone. On a file system without locks that cannot be told: it is an
-    error there, unless `force` says that no process writes any more.
+    error there, unless `force` says that no process writes any more. An error is raised when all others are done.
     """
     done = []
-    for rank in open(run).ranks:
-        for path in rank.passes.paths:
-            if path.suffix != ".incomplete" or Pass(path).info["being_written"]:
+    failed: Exception | None = None
+    for path in [path for rank in open(run).ranks for path in rank.passes.paths if path.suffix == ".incomplete"]:
+        try:
+            if Pass(path).info["being_written"]:
                 continue
             made, *counts = _core.recover_pass(os.fspath(path), force)
+        except (OSError, ValueError) as error:
+            failed = failed or error
+        else:
             done.append(RecoveredPass(path, Path(made), *counts))
+    if failed is not None:
+        raise failed
     return done
 
 

@@ -23,6 +23,7 @@ from tensortap.session.session import Session
 from tensortap.session.writer import Writer, tell_of_forks
 from tensortap.torch_glue import op_extension
 from tensortap.torch_glue.cuda_graphs import CudaGraphs, OfRecording
+from tensortap.torch_glue.gpu import has_gpu
 from tensortap.typed_dicts import QuantizedPieces
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class Recording(Session):
         super()._warn(note, aloud=aloud and self._finder is None)
 
     def _watch_graphs(self) -> None:
-        if not torch.cuda.is_available():
+        if not has_gpu():
             return
         assert self._writer is not None
         self._graphs = CudaGraphs(OfRecording(self._writer.core, self.ops))

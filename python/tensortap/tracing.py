@@ -30,6 +30,7 @@ from tensortap.tensors.live_rows import LiveRows, row_options
 from tensortap.torch_glue import op_extension
 from tensortap.torch_glue.compiling import Compiling
 from tensortap.torch_glue.cuda_graphs import CudaGraphs, OfTrace, free_device_memory, wait_for_devices
+from tensortap.torch_glue.gpu import has_gpu
 from tensortap.torch_glue.program_errors import raise_if_of_program
 from tensortap.torch_glue.swapping import Swapping
 from tensortap.typed_dicts import Comparable, DiffOptions, TraceCounts
@@ -328,7 +329,7 @@ def trace(
     if triton:
         aids.append(lambda: Kernels(source))
     graphs = None
-    if torch.cuda.is_available():
+    if has_gpu():
         graphs = OfTrace(source)
         aids.append(lambda: CudaGraphs(graphs))
     made = Trace(options, source, aids, graphs)

@@ -156,6 +156,13 @@ void init_options(nb::module_& m) {
 
 void init_recording(nb::module_& m) {
   set_interrupted(&is_interrupted_in_python);
+  m.def(
+      "with_signals_blocked",
+      [](const nb::callable& function) {
+        const SignalsBlocked blocked;
+        return function();
+      },
+      "function"_a, "Calls it; threads that it starts take no signals.");
   init_options(m);
   init_call_texts(m);
   nb::class_<HeldEvent>(m, "Event", "An event of an open pass, to hang tensors on.")

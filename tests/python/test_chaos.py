@@ -9,7 +9,7 @@ import sys
 
 from ttap_command import ROOT
 
-SECONDS = float(os.environ.get("TTAP_CHAOS_SECONDS", "10"))
+SECONDS = float(os.environ.get("TTAP_CHAOS_SECONDS", "6"))
 
 
 def test_recordings_come_and_go_while_models_run(tmp_path):

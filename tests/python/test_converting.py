@@ -70,6 +70,18 @@ def test_what_a_killed_process_left_is_recovered_once(tmp_path):
     assert tap.recover(tmp_path) == []
 
 
+def test_one_that_cannot_be_recovered_does_not_keep_the_others_from_it(tmp_path):
+    result = subprocess.run([sys.executable, "-c", KILLED, tmp_path])
+    assert result.returncode == -signal.SIGKILL
+    (rank,) = tap.open(tmp_path).ranks
+    torn = rank.path / "pass00000.ttap.incomplete"
+    torn.rename(torn.with_name("pass00001.ttap.incomplete"))
+    torn.touch()
+    with pytest.raises(tap.FormatError, match="the file is empty"):
+        tap.recover(tmp_path)
+    assert torn.exists() and (rank.path / "pass00001.ttap").exists()
+
+
 def test_a_pass_that_is_being_written_is_left_alone(tmp_path):
     with tap.record(model := nn.Linear(4, 3), tmp_path, step="manual", report=False) as recording, recording.step():
         model(torch.ones(2, 4))

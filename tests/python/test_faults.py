@@ -17,7 +17,7 @@ from ttap_command import ROOT
 RUNNER = ROOT / "tests/python/fault_runner.py"
 FAULTS = ROOT / "build/dev/tests/faults/libttap_faults.so"
 ALL = os.environ.get("TTAP_FAULTS") == "all"
-EVERY = 13  # of the cases, unless all are asked for
+EVERY = 19  # of the cases, unless all are asked for
 
 WRITES = {"write", "pwrite", "pwritev"}
 READS = {"read", "pread"}

@@ -6,7 +6,7 @@ import sys
 
 from ttap_command import ROOT
 
-KILLS = int(os.environ.get("TTAP_KILLS", "25"))
+KILLS = int(os.environ.get("TTAP_KILLS", "15"))
 
 
 def test_no_flushed_pass_is_lost(tmp_path):

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import fx, nn
 
 from tensortap.graph.call_marks import Calls
@@ -29,6 +28,7 @@ from tensortap.session.tensor_capture import TensorCapture
 from tensortap.session.writer import Writer
 from tensortap.torch_glue import cuda_graphs
 from tensortap.torch_glue.cuda_graphs import CudaGraphs, OfRecording
+from tensortap.torch_glue.gpu import has_gpu
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class GraphSession(Session):
             raise
 
     def _writer_made(self, writer: Writer) -> None:
-        if torch.cuda.is_available():
+        if has_gpu():
             self._cuda_graphs = CudaGraphs(OfRecording(writer.core, None))
 
     def _after_fork(self) -> None:

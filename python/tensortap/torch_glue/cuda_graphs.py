@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from tensortap import _core
+from tensortap.torch_glue.gpu import has_gpu
 from tensortap.torch_glue.op_extension import recording_suppressed
 from tensortap.torch_glue.patching import ImportWatch, Patch
 from tensortap.torch_glue.program_errors import raise_if_of_program
@@ -60,7 +61,7 @@ class CudaGraphs:
         self._listener = listener
         with _lock:
             _listeners.append(listener)
-            if not _patches and torch.cuda.is_available():
+            if not _patches and has_gpu():
                 graph = torch.cuda.CUDAGraph
                 _patches.append(Patch(graph, "capture_begin", _begins))
                 _patches.append(Patch(graph, "capture_end", _ends))

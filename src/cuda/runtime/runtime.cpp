@@ -3,6 +3,7 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -30,7 +31,12 @@ struct Look {
 const Look& look() {
   static const Look found = [] {
     Look look;
+    // The driver may start threads. Signals are the program's: those threads take none.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     const cudaError_t error = cudaGetDeviceCount(&look.devices);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (error == cudaErrorInsufficientDriver) {
       int driver = 0;
       (void)cudaDriverGetVersion(&driver);
