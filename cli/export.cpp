@@ -56,11 +56,8 @@ Outcome export_all(const Selection& selection, const ExportOptions& options) {
       return selection.wants(tensor);
     };
     const std::string path = selected.file->path.string();
-    const fs::path of_rank = selected.rank->path.filename();
     const fs::path folder = fs::path(options.directory) /
-                            (of_rank.string().starts_with("rank") && parse_rank_directory_name(of_rank.string())
-                                 ? of_rank.string()
-                                 : rank_directory_name(selected.rank->number, selected.rank->pid));
+                            exported_rank_name(selected.rank->path, selected.rank->number, selected.rank->pid);
     auto pass = open_pass(selected);
     auto exported = pass.ok() ? export_pass(*pass, options.format(), folder, wanted) : Result<Exported>(pass.error());
     if (exported.ok()) {

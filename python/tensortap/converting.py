@@ -69,7 +69,7 @@ def export(
     wanted = None if filter is None else _selector(filter)
     done = []
     for rank in open(run).ranks:
-        folder = Path(directory) / _core.rank_directory_name(rank.number, rank.pid)
+        folder = Path(directory) / _core.exported_rank_name(os.fspath(rank.path), rank.number, rank.pid)
         for each in rank.passes.values():
             path, *counts = each._core.export_to(format, os.fspath(folder), wanted)
             done.append(ExportedPass(each.path, Path(path), *counts))

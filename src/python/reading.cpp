@@ -209,8 +209,9 @@ void init_reading(nb::module_& m) {
       .def("export_to", &export_to, "format"_a, "directory"_a, "wanted"_a = nb::none());
   m.def("recover_pass", &recover, "path"_a, "force"_a);
   m.def(
-      "rank_directory_name", [](uint32_t rank, int64_t pid) { return rank_directory_name(rank, pid); }, "rank"_a,
-      "pid"_a);
+      "exported_rank_name",
+      [](const std::string& path, uint32_t rank, int64_t pid) { return exported_rank_name(path, rank, pid); }, "path"_a,
+      "rank"_a, "pid"_a);
 }
 
 }  // namespace ttap::python

@@ -1,5 +1,6 @@
 """tap.export, tap.recover, and what a run looks like where it is shown."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,6 +42,13 @@ def test_what_has_no_bytes_is_counted(tmp_path):
         model(torch.ones(2, 4))
     (done,) = tap.export(tmp_path / "run", tmp_path / "out", "pt")
     assert (done.tensors, done.without_bytes, done.missing) == (0, 1, 0)
+
+
+def test_ranks_of_two_containers_with_one_pid_are_both_exported(run, tmp_path):
+    (rank,) = tap.open(run).ranks
+    shutil.copytree(rank.path, rank.path.with_name(f"{rank.path.name}_2"))
+    done = tap.export(run, tmp_path / "out", "pt")
+    assert len({each.path for each in done}) == len(done) == 2 * len(rank.passes)
 
 
 def test_a_wrong_format_is_an_error(run, tmp_path):

@@ -28,6 +28,10 @@ bool take(std::string_view& text, std::string_view expected) {
 std::string rank_directory_name(uint32_t rank, int64_t pid, unsigned same_pid) {
   return fmt::format("rank{}_pid{}{}", rank, pid, same_pid > 1 ? fmt::format("_{}", same_pid) : "");
 }
+std::string exported_rank_name(const std::filesystem::path& of_rank, uint32_t rank, int64_t pid) {
+  const std::string name = of_rank.filename().string();
+  return name.starts_with("rank") && parse_rank_directory_name(name) ? name : rank_directory_name(rank, pid);
+}
 std::string graph_rank_directory_name(uint32_t world_size, uint32_t rank, std::optional<int64_t> pid) {
   return fmt::format("worldsize{}_global_rank{}{}", world_size, rank, pid ? fmt::format("_pid{}", *pid) : "");
 }

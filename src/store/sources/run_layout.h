@@ -14,6 +14,8 @@ namespace ttap {
 
 // rank0_pid7. Processes in different containers may have the same pid: the second gets rank0_pid7_2.
 TTAP_API std::string rank_directory_name(uint32_t rank, int64_t pid, unsigned same_pid = 1);
+// Of a rank that is exported: as its directory is called, so that no two get the same.
+TTAP_API std::string exported_rank_name(const std::filesystem::path& of_rank, uint32_t rank, int64_t pid);
 std::string pass_stem(uint32_t number);  // pass00003
 // worldsize8_global_rank3: of graphs that are recorded as .npy. Where another process is at work there, with its pid:
 // worldsize8_global_rank3_pid7.
