@@ -5,7 +5,6 @@
 #include "cli/arguments/command.h"
 #include "cli/arguments/command_line.h"
 #include "cli/messages/error_text.h"
-#include "cli/model_file.h"
 #include "report/log/log_json.h"
 #include "report/run/describe.h"
 #include "report/text/output_file.h"
@@ -61,7 +60,7 @@ class Log {
   Result<ExitCode> each(const Body& body, const Unreadable& unreadable) {
     std::optional<Error> not_found;
     const Rank* rank = nullptr;
-    ModuleClasses classes;
+    ModulesByName modules;
     bool any = false;
     ExitCode code = kFine;
     for (const SelectedPass& selected : selection_.passes) {
@@ -71,9 +70,9 @@ class Log {
         code = kError;
         continue;
       }
-      if (std::exchange(rank, selected.rank) != selected.rank) classes = read_module_classes(rank->path);
+      if (std::exchange(rank, selected.rank) != selected.rank) modules = read_modules(rank->path);
       LogOptions options = arguments_.log;
-      options.classes = &classes;
+      options.modules = &modules;
       if (!arguments_.around.empty()) {
         const auto event = find_event(*pass, arguments_.around);
         if (!event.ok()) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import platform
 import sys
@@ -13,6 +14,8 @@ import torch
 from torch import nn
 
 from tensortap.torch_glue.module_names import NamedModule, unwrapped
+
+_LONGEST_SETTING = 80  # characters
 
 
 def _distributed() -> Any:
@@ -96,6 +99,7 @@ def of_model(root: nn.Module, name: str, modules: Sequence[NamedModule], selecte
             "name": entry.names[0],
             "type": _type_name(entry.module),
             **({"detail": detail} if (detail := _extra(entry.module)) else {}),
+            **({"settings": settings} if (settings := _settings(entry.module)) else {}),
             **({"aliases": entry.names[1:]} if len(entry.names) > 1 else {}),
             "selected": id(entry.module) in selected,
         }
@@ -109,6 +113,20 @@ def _extra(module: nn.Module) -> str:
     with contextlib.suppress(Exception):
         return module.extra_repr()
     return ""
+
+
+def _settings(module: nn.Module) -> dict[str, Any]:
+    """The module's own numbers, words and switches, as they are when the recording begins."""
+    with contextlib.suppress(Exception):
+        return {
+            name: value if not isinstance(value, float) or math.isfinite(value) else str(value)
+            for name, value in vars(module).items()
+            if not name.startswith("_")
+            and name != "training"
+            and isinstance(value, (bool, int, float, str))
+            and len(str(value)) <= _LONGEST_SETTING
+        }
+    return {}
 
 
 def _type_name(module: nn.Module) -> str:

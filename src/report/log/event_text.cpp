@@ -96,9 +96,9 @@ void EventText::write(const EventRecord& event, const Line& line) {
 }
 
 std::string_view EventText::class_of(const EventRecord& event) const {
-  if (!notes_.class_name.empty() || event.kind != "module" || options_.classes == nullptr) return notes_.class_name;
-  const auto known = options_.classes->find(event.name);
-  return known == options_.classes->end() ? std::string_view() : known->second;
+  if (!notes_.class_name.empty() || event.kind != "module" || options_.modules == nullptr) return notes_.class_name;
+  const auto known = options_.modules->find(event.name);
+  return known == options_.modules->end() ? std::string_view() : known->second.class_name();
 }
 
 void EventText::write_module(const EventRecord& event) {

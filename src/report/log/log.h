@@ -2,13 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "report/text/output.h"
+#include "store/sources/module_facts.h"
 #include "ttap/api.h"
 #include "ttap/run.h"
 
@@ -22,8 +22,6 @@ enum class StackFrames : uint8_t {
   kAll,
 };
 
-using ModuleClasses = std::map<std::string, std::string, std::less<>>;  // by name
-
 struct LogOptions {
   // Which events.
   std::string filter = {};              // in whose name, or target, this PCRE2 pattern is found; empty: all
@@ -35,7 +33,7 @@ struct LogOptions {
   bool inputs = false;                     // the hashes of the arguments
   bool strides = false;                    // of tensors that are not in C order
   bool keys = false;                       // the key of each event, as find_event() takes it
-  const ModuleClasses* classes = nullptr;  // of modules whose events do not say
+  const ModulesByName* modules = nullptr;  // for the class of those whose events do not say it
 };
 
 // The event that `key` means: `name[::callN]`, or the key of one of its tensors. kNotFound with those that are similar.

@@ -1,0 +1,54 @@
+#include "store/sources/module_facts.h"
+
+#include "core/json.h"
+#include "store/files/mapped_file.h"
+
+namespace ttap {
+namespace {
+
+constexpr size_t kLargestModelFile = size_t{256} << 20;
+
+// What `json` has under this name, if that is of the type wanted; else something empty.
+const Json& member(const Json& json, const char* name, bool (Json::*is_wanted)() const noexcept) {
+  static const Json kNothing = Json::array();
+  if (!json.is_object()) return kNothing;
+  const auto found = json.find(name);
+  return found != json.end() && ((*found).*is_wanted)() ? *found : kNothing;
+}
+
+std::string text(const Json& json, const char* name) {
+  const Json& found = member(json, name, &Json::is_string);
+  return found.is_string() ? found.get<std::string>() : std::string();
+}
+
+// Two models may have modules of one name: of which it is, is not known.
+void add(const std::string& name, const ModuleFacts& facts, ModulesByName& modules) {
+  const auto [known, is_new] = modules.try_emplace(name, facts);
+  if (!is_new && known->second != facts) known->second = {};
+}
+
+void add_module(const Json& module, ModulesByName& modules) {
+  ModuleFacts facts{.type = text(module, "type")};
+  if (facts.class_name().empty()) return;
+  if (const Json& settings = member(module, "settings", &Json::is_object); settings.is_object())
+    for (const auto& [name, value] : settings.items())
+      facts.settings.emplace(name, value.is_string() ? value.get<std::string>() : json_text(value));
+  add(text(module, "name"), facts, modules);
+  for (const Json& alias : member(module, "aliases", &Json::is_array))
+    if (alias.is_string()) add(alias.get<std::string>(), facts, modules);
+}
+
+}  // namespace
+
+ModulesByName read_modules(const std::filesystem::path& rank_directory) {
+  ModulesByName modules;
+  const auto file = MappedFile::open(rank_directory / "model.json");
+  if (!file.ok() || (*file)->bytes().size() > kLargestModelFile) return modules;
+  const auto bytes = (*file)->bytes();
+  const Json json = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, 1000);
+  for (const Json& model : member(json, "models", &Json::is_array))
+    for (const Json& module : member(model, "modules", &Json::is_array)) add_module(module, modules);
+  return modules;
+}
+
+}  // namespace ttap

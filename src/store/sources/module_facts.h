@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "ttap/api.h"
+
+// What a recording says of the modules that it has seen, in the file model.json beside the passes.
+namespace ttap {
+
+struct ModuleFacts {
+  std::string type = {};                             // torch.nn.modules.linear.Linear
+  std::map<std::string, std::string> settings = {};  // its own numbers, words and switches: eps → "1e-05"
+
+  std::string_view class_name() const { return std::string_view(type).substr(type.rfind('.') + 1); }
+  bool operator==(const ModuleFacts&) const = default;
+};
+using ModulesByName = std::map<std::string, ModuleFacts, std::less<>>;
+
+// None when the rank has no such file, or one that cannot be read. A name that different modules have is there without
+// facts.
+TTAP_API ModulesByName read_modules(const std::filesystem::path& rank_directory);
+
+}  // namespace ttap
