@@ -2,6 +2,7 @@
 
 const VERDICTS = [
   {id: 'diverged', color: '--diverged', symbol: 'diamond', glyph: '◆', explain: 'out of tolerance'},
+  {id: 'flipped', color: '--inconclusive', symbol: 'diamond-open', glyph: '⇄', explain: 'a choice went the other way at a near tie'},
   {id: 'shape mismatch', color: '--shape', symbol: 'x', glyph: '✖', explain: 'nothing to compare element by element'},
   {
     id: 'inconclusive',

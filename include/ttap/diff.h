@@ -25,8 +25,9 @@ enum class Verdict : uint8_t {
   kMissing,        // only A has it
   kExtra,          // only B has it
   kShapeMismatch,  // nothing to compare element by element
+  kFlipped,        // a choice (topk, argmax, a comparison) between values that tie within the error that came in
 };
-inline constexpr int kVerdicts = 7;
+inline constexpr int kVerdicts = 8;
 TTAP_API std::string_view to_string(Verdict verdict);  // "identical", "within tolerance", …
 
 enum class Cause : uint8_t { kNone, kIntroduced, kInherited, kUnknown };

@@ -48,7 +48,9 @@ Parameters = Literal["once", "always"]
 
 # ---- what a comparison says ----
 
-Verdict = Literal["identical", "within tolerance", "diverged", "inconclusive", "missing", "extra", "shape mismatch"]
+Verdict = Literal[
+    "identical", "within tolerance", "diverged", "inconclusive", "missing", "extra", "shape mismatch", "flipped"
+]
 RunVerdict = Literal["identical", "within tolerance", "diverged", "inconclusive"]
 Cause = Literal["", "introduced", "inherited", "unknown"]
 Evidence = Literal["", "values", "hash", "statistics"]

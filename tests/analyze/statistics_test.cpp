@@ -22,7 +22,8 @@ TensorDiff compared(DType dtype, const std::vector<T>& a, const std::vector<T>& 
     return tensor;
   };
   TensorDiff tensor;
-  compare_statistics(Tolerances::create(options).value(), record(a), record(b), tensor);
+  compare_statistics(Tolerances::create(options).value(), record(a), record(b),
+                     coarser(record(a).dtype, record(b).dtype), tensor);
   return tensor;
 }
 

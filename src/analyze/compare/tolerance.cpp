@@ -178,9 +178,8 @@ Judge Tolerances::by_noise(DType dtype, const Measures& noise) const {
   return judge;
 }
 
-Judge Tolerances::judge(std::string_view key, DType a, DType b, double rms_a, const Measures* noise,
+Judge Tolerances::judge(std::string_view key, DType dtype, double rms_a, const Measures* noise,
                         const QuantTolerance* quant) const {
-  const DType dtype = coarser(a, b);
   const auto with_nan = [this](Judge judge) {
     judge.tolerance.equal_nan = options_.equal_nan;
     return judge;

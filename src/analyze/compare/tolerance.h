@@ -64,11 +64,11 @@ class Tolerances {
  public:
   static Result<Tolerances> create(const ToleranceOptions& options);
 
-  // A rule of --tol before the noise, the noise before --rtol and --atol, those before the default of the dtype; but
-  // integers are exact to all but a predicate. `rms_a` of the reference tensor (NaN: taken as 0); `noise`: the
-  // reference against itself, where it was measured. May be called from several threads.
-  // `quant`: where a side is quantized, what the default is at least.
-  Judge judge(std::string_view key, DType a, DType b, double rms_a, const Measures* noise = nullptr,
+  // For a pair of this dtype, the coarser of the two. A rule of --tol before the noise, the noise before --rtol and
+  // --atol, those before the default of the dtype; but integers are exact to all but a predicate. `rms_a` of the
+  // reference tensor (NaN: taken as 0); `noise`: the reference against itself, where it was measured. May be called
+  // from several threads. `quant`: where a side is quantized, what the default is at least.
+  Judge judge(std::string_view key, DType dtype, double rms_a, const Measures* noise = nullptr,
               const QuantTolerance* quant = nullptr) const;
   // Rules of --tol that matched no key so far, for a warning.
   std::vector<std::string> unused() const;

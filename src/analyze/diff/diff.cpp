@@ -11,6 +11,7 @@
 #include "analyze/diff/blame/false_matches.h"
 #include "analyze/diff/judge/compare_pairs.h"
 #include "analyze/diff/judge/judge_parts.h"
+#include "analyze/diff/judge/precision.h"
 #include "analyze/diff/match/ops/gradients.h"
 #include "analyze/diff/ranks/shards.h"
 #include "analyze/diff/sides/pass_pairs.h"
@@ -67,7 +68,7 @@ Result<std::shared_ptr<const Side>> open_side(const Parts& parts, const ShardRul
       opened = Pass::open(renamed.replace_extension());
     }
     if (!opened.ok()) return std::move(opened).error();
-    ranks.push_back({make_side(std::move(opened).value(), rank->number), rank->number,
+    ranks.push_back({make_side(std::move(opened).value(), rank->number, read_modules(rank->path)), rank->number,
                      parts.size() > 1 ? side_file_text(rank->path / "placements.json") : std::string()});
   }
   if (ranks.size() == 1) return std::shared_ptr<const Side>(std::move(ranks.front().side));
@@ -152,11 +153,13 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
   for (size_t i = 0; i < matches.size(); ++i) pass.tensors[i].match = matches[i];
 
   TTAP_ASSIGN(const Noise noise, open_noise(options, pair.a, *pass.a, rules));
-  compare_pairs({*pass.a, *pass.b, *rules.tolerances, noise.side.get(), &noise.partner}, pass.tensors, options.threads,
-                options.progress);
+  const std::vector<DType> precision_a = precisions_of(*pass.a), precision_b = precisions_of(*pass.b);
+  compare_pairs({*pass.a, *pass.b, *rules.tolerances, noise.side.get(), &noise.partner, &precision_a, &precision_b},
+                pass.tensors, options.threads, options.progress);
   judge_by_parts(*pass.a, *pass.b, pass.tensors);
   unmatch_false_matches(ops_a, ops_b, pass.tensors);
-  find_causes(*pass.a, *pass.b, pass.tensors);
+  pass.settings = differing_settings(*pass.a, *pass.b, pass.tensors);
+  find_causes(*pass.a, *pass.b, pass.settings, report.passes.empty(), pass.tensors);
   find_wrong_gradients(ops_a, ops_b, pass.tensors);
   find_ends(ops_a, ops_b, pass.tensors);
   if (noise.side != nullptr) {
@@ -178,8 +181,16 @@ bool is_of_op(const PassDiff& pass, const TensorDiff& tensor) {
   return record.event < side.event_count() && is_op(side.event(record.event));
 }
 
+// Whether the error came from a choice that went the other way at a near tie.
+bool comes_from_flip(const PassDiff& pass, uint32_t i) {
+  for (size_t steps = 0; steps < pass.tensors.size() && i != kNoTensor; ++steps, i = pass.tensors[i].source)
+    if (pass.tensors[i].verdict == Verdict::kFlipped) return true;
+  return false;
+}
+
 void summarize(DiffReport& report) {
-  uint64_t unsettled = 0;  // the bits differ, and there are no bytes to tell how far
+  uint64_t after_flips = 0;  // of those that diverged
+  uint64_t unsettled = 0;    // the bits differ, and there are no bytes to tell how far
   uint64_t wrong = 0;
   for (uint32_t p = 0; p < report.passes.size(); ++p) {
     const PassDiff& pass = report.passes[p];
@@ -187,6 +198,9 @@ void summarize(DiffReport& report) {
       const TensorDiff& tensor = pass.tensors[i];
       ++report.counts[static_cast<size_t>(tensor.verdict)];
       wrong += tensor.is_wrong;
+      if (tensor.verdict == Verdict::kFlipped && !report.flipped) report.flipped = DiffPlace{p, i};
+      after_flips += (tensor.verdict == Verdict::kDiverged || tensor.verdict == Verdict::kShapeMismatch) &&
+                     comes_from_flip(pass, i);
       unsettled += tensor.verdict == Verdict::kInconclusive && differs(tensor);
       if (differs(tensor) && !report.earliest) report.earliest = DiffPlace{p, i};
       report.by_statistics += tensor.verdict == Verdict::kWithin && tensor.evidence == Evidence::kStatistics;
@@ -196,10 +210,10 @@ void summarize(DiffReport& report) {
       report.decoded += tensor.evidence == Evidence::kValues &&
                         (quantized(*pass.a, tensor.match.a) || quantized(*pass.b, tensor.match.b));
       if (tensor.match.trivial) ++(tensor.match.a != kNoTensor ? report.trivial_a : report.trivial_b);
-      if (!report.first_unequal && (differs(tensor) || tensor.verdict == Verdict::kWithin) && is_of_op(pass, tensor))
+      if (!report.first_unequal && (differs(tensor) || tensor.verdict == Verdict::kWithin))
         report.first_unequal = DiffPlace{p, i};
       if (tensor.cause == Cause::kIntroduced) report.introduced.push_back({p, i});
-      if (!report.came_in && tensor.verdict == Verdict::kDiverged && tensor.cause == Cause::kUnknown &&
+      if (!report.came_in && differs(tensor) && tensor.cause == Cause::kUnknown &&
           record_of(pass, tensor).role == "in" && is_of_op(pass, tensor))
         report.came_in = DiffPlace{p, i};
     }
@@ -207,12 +221,12 @@ void summarize(DiffReport& report) {
   // One side goes on where the other ends.
   if (!report.earliest && !report.introduced.empty()) report.earliest = report.introduced.front();
   report.not_compared = report.count(Verdict::kInconclusive) - unsettled;
-  if (report.count(Verdict::kDiverged) + report.count(Verdict::kShapeMismatch) + wrong > 0) {
+  if (report.count(Verdict::kDiverged) + report.count(Verdict::kShapeMismatch) + wrong > after_flips) {
     report.verdict = Verdict::kDiverged;
   } else if (unsettled > 0 || report.earliest ||
              report.count(Verdict::kIdentical) + report.count(Verdict::kWithin) == 0) {
     report.verdict = Verdict::kInconclusive;
-  } else if (report.count(Verdict::kWithin) > 0) {
+  } else if (report.count(Verdict::kWithin) + report.count(Verdict::kFlipped) > 0) {
     report.verdict = Verdict::kWithin;
   }
 }

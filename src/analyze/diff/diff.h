@@ -11,6 +11,7 @@
 
 #include "analyze/compare/detail.h"
 #include "analyze/diff/result/verdict.h"
+#include "analyze/diff/sides/settings.h"
 #include "analyze/diff/sides/side.h"
 
 // What a comparison found, in full; <ttap/diff.h> shows the part that other programs can rely on.
@@ -33,6 +34,7 @@ struct PassDiff {
   std::shared_ptr<const Side> a;
   std::shared_ptr<const Side> b;
   std::vector<TensorDiff> tensors = {};  // in the order of align()
+  std::vector<SettingDiff> settings = {};
 };
 
 // Which tensor of which pass.
@@ -53,8 +55,9 @@ struct DiffReport {
   std::optional<DiffPlace> earliest = {};  // the first tensor that differs, input or output
   std::vector<DiffPlace> introduced = {};  // in execution order
   std::optional<DiffPlace> came_in = {};   // the first that is out of tolerance and was given to an op from outside
-  // The first value of an op that has other bits, whatever the verdict; nothing when there are no ops.
+  // The first value that has other bits, whatever the verdict.
   std::optional<DiffPlace> first_unequal = {};
+  std::optional<DiffPlace> flipped = {};  // the first choice that went the other way at a near tie
   uint64_t by_statistics = 0;             // within tolerance as far as statistics can tell
   uint64_t trivial_a = 0, trivial_b = 0;  // missing and extra ones that do not matter: Match::trivial
   uint64_t parts_a = 0, parts_b = 0;      // of quantized tensors, which are compared as a whole
@@ -63,11 +66,18 @@ struct DiffReport {
   uint64_t details_left_out = 0;
   std::vector<std::string> warnings = {};
 
+  // Whether a near tie that flipped explains all that diverged, and nothing before it was made different.
+  bool follows_from_flip() const {
+    const auto after = [&](const DiffPlace& place) { return *flipped < place; };
+    return flipped && earliest && verdict == Verdict::kInconclusive &&
+           (introduced.empty() || after(introduced.front())) && (!came_in || after(*came_in));
+  }
   uint64_t count(Verdict v) const { return counts[static_cast<size_t>(v)]; }
   const TensorDiff& at(DiffPlace place) const { return passes[place.pass].tensors[place.tensor]; }
   // The one to look at: the first that was introduced, else the earliest. An op whose bits differ as rounding makes
   // them comes after those that made more of it, and what an op was given from outside before both.
   std::optional<DiffPlace> first() const {
+    if (follows_from_flip()) return flipped;
     if (came_in && (introduced.empty() || *came_in < introduced.front())) return came_in;
     for (const DiffPlace place : introduced)
       if (!is_rounding(at(place))) return place;

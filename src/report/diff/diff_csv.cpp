@@ -9,7 +9,8 @@
 namespace ttap {
 namespace {
 
-// A field in quotes where it needs them, as spreadsheets read it. What one would take for a formula, it is told is text.
+// A field in quotes where it needs them, as spreadsheets read it. What one would take for a formula, it is told is
+// text.
 std::string field(std::string_view raw) {
   const bool like_formula = !raw.empty() && std::string_view("=+-@").find(raw.front()) != std::string_view::npos;
   const std::string text = (like_formula ? "'" : "") + printable(raw);

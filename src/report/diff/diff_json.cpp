@@ -224,6 +224,11 @@ void write_diff_json(const DiffReport& report, Output& out) {
   for (const PassDiff& pass : report.passes) {
     json.begin_object().member("a", pass.a->place()).member("b", pass.b->place()).key("tensors").begin_array();
     for (uint32_t i = 0; i < pass.tensors.size(); ++i) write_tensor(json, pass, i);
+    json.end().key("settings").begin_list();
+    for (const SettingDiff& setting : pass.settings) {
+      json.begin_line().member("call_a", setting.call_a).member("call_b", setting.call_b).member("name", setting.name);
+      json.member("a", setting.a).member("b", setting.b).end();
+    }
     json.end().end();
   }
   json.end().key("unmatched_passes").begin_list();

@@ -202,6 +202,22 @@ void draw_unmatched(const DiffReport& report, const DrawDiffOptions& options, Ou
   }
 }
 
+void draw_settings(const DiffReport& report, Output& out) {
+  constexpr size_t kShown = 8;
+  size_t count = 0;
+  for (const PassDiff& pass : report.passes) {
+    for (const SettingDiff& setting : pass.settings) {
+      if (count++ == 0) {
+        out.write(Style::kYellow, "settings that differ");
+        out.write("\n");
+      }
+      if (count <= kShown) out.print("  {}: {}\n", printable(setting.call_a), printable(setting.text()));
+    }
+    if (count > 0) break;  // those of the other passes are the same
+  }
+  if (count > kShown) out.print("  ... and {} more (--json)\n", count - kShown);
+}
+
 void draw_not_compared(const DiffReport& report, Output& out) {
   if (report.not_compared == 0) return;
   out.write(Style::kYellow, "not compared");
@@ -240,6 +256,7 @@ void draw_diff(const DiffReport& report, const DrawDiffOptions& options, Output&
   draw_table(report, options, out);
   draw_quantized(report, out);
   draw_unmatched(report, options, out);
+  draw_settings(report, out);
   draw_not_compared(report, out);
   draw_guesses(report, out);
   for (const std::string& warning : report.warnings) {

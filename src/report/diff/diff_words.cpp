@@ -90,6 +90,8 @@ std::string divergence_sentence(const DiffReport& report) {
     if (only_one_has_it)
       return fmt::format("{}: the error begins at {}{}, which only {} has", word, key, where,
                          tensor.verdict == Verdict::kMissing ? "A" : "B");
+    if (is_input(record_of(report.passes[place.pass], tensor).role))
+      return fmt::format("{}: code around {} introduced the error{}", word, key, where);
     return tensor.verdict == Verdict::kInconclusive
                ? fmt::format("{}: the bits first differ at {}{}, which introduced the difference", word, key, where)
                : fmt::format("{}: {} introduced the error{}", word, key, where);
@@ -117,6 +119,9 @@ bool fails(const TensorDiff& tensor, const Predicate& predicate) {
 
 std::string verdict_sentence(const DiffReport& report) {
   const uint64_t pairs = compared(report);
+  if (report.follows_from_flip())
+    return fmt::format("{}: rounding, then a near tie flipped at {}; all that differs follows from it",
+                       to_string(report.verdict), key_text_at(report, *report.flipped));
   if (report.earliest) return divergence_sentence(report);
   if (pairs == 0)
     return (report.not_compared > 0 ? "inconclusive: nothing could be compared"
@@ -130,14 +135,21 @@ std::string verdict_sentence(const DiffReport& report) {
   const std::string most =
       largest ? fmt::format("; the largest relative error is {:.2g}, in {}", error, key_text_at(report, *largest))
               : std::string();
-  const std::string part = report.first_unequal ? fmt::format("; the bits first differ at {}",
-                                                              key_and_other_at(report, *report.first_unequal))
-                                                : std::string();
+  const std::string part =
+      report.first_unequal && report.count(Verdict::kIdentical) > 0
+          ? fmt::format("; the bits first differ at {}", key_and_other_at(report, *report.first_unequal))
+          : std::string();
   const std::string by =
       report.by_statistics > 0 ? fmt::format(", {} by their statistics only", report.by_statistics) : std::string();
-  return fmt::format("within tolerance: {} compared, {} of them identical{}{}{}{}",
-                     count_text(pairs, "tensor", "tensors"), report.count(Verdict::kIdentical), by, most, part,
-                     unmatched_text(report));
+  const std::vector<SettingDiff>& settings = report.passes.front().settings;
+  const std::string said = settings.empty() ? std::string()
+                                            : fmt::format("; {}: {}", printable(settings.front().call_a),
+                                                          printable(settings.front().text()));
+  const std::string flips =
+      report.flipped ? fmt::format("; near ties flipped at {}", key_text_at(report, *report.flipped)) : std::string();
+  return fmt::format("within tolerance: {} compared, {} of them identical{}{}{}{}{}{}",
+                     count_text(pairs, "tensor", "tensors"), report.count(Verdict::kIdentical), by, most, part, said,
+                     flips, unmatched_text(report));
 }
 
 // Whether the call that the tensor is of draws random numbers.
@@ -146,6 +158,22 @@ static bool is_random(const Side& side, uint32_t tensor) {
   const uint32_t event = side.tensor(tensor).event;
   return event < side.event_count() && is_call_of_operator(side.event(event)) &&
          draws_random_numbers(operator_of(side.event(event)));
+}
+
+// What the call that made a tensor says differently; of the argument of a module, the call whose code made it.
+static std::vector<const SettingDiff*> settings_of(const PassDiff& pass, const TensorDiff& tensor) {
+  std::vector<const SettingDiff*> found;
+  if (pass.settings.empty() || tensor.match.a == kNoTensor) return found;
+  const TensorRecord record = pass.a->tensor(tensor.match.a);
+  if (record.event >= pass.a->event_count()) return found;
+  EventRecord event = pass.a->event(record.event);
+  const bool of_op = is_call_of_operator(event);
+  if (is_input(record.role) && !of_op && event.parent < pass.a->event_count()) event = pass.a->event(event.parent);
+  const std::string name =
+      of_op && event.call != 1 ? fmt::format("{}::call{}", event.name, event.call) : std::string(event.name);
+  for (const SettingDiff& setting : pass.settings)
+    if (setting.call_a == name) found.push_back(&setting);
+  return found;
 }
 
 std::vector<std::string> evidence_lines(const DiffReport& report) {
@@ -157,6 +185,7 @@ std::vector<std::string> evidence_lines(const DiffReport& report) {
   // Of an end the sentence itself says it.
   if (tensor.cause != Cause::kNone && !tensor.reason.empty() && differing_count(report) > 0)
     lines.push_back(printable(tensor.reason));
+  for (const SettingDiff* setting : settings_of(pass, tensor)) lines.push_back("its " + printable(setting->text()));
   if (is_random(*pass.a, tensor.match.a) || is_random(*pass.b, tensor.match.b))
     lines.push_back(
         "random numbers are drawn there: both runs need the same seed, and compiled code draws others unless "
@@ -206,8 +235,8 @@ std::vector<std::string> evidence_lines(const DiffReport& report) {
 }
 
 Result<FailOn> FailOn::parse(const std::vector<std::string>& texts) {
-  constexpr std::array kWords{"identical", "within tolerance", "diverged",   "inconclusive", "missing",
-                              "extra",     "shape mismatch",   "introduced", "inherited",    "unknown"};
+  constexpr std::array kWords{"identical",      "within tolerance", "diverged",   "inconclusive", "missing", "extra",
+                              "shape mismatch", "flipped",          "introduced", "inherited",    "unknown"};
   FailOn fail_on;
   for (const std::string& text : texts) {
     if (std::ranges::find(kWords, text) != kWords.end()) {

@@ -10,8 +10,9 @@
 #include <unordered_set>
 #include <utility>
 
-#include "analyze/diff/blame/call_node.h"
-#include "analyze/diff/blame/dataflow.h"
+#include "analyze/diff/blame/call_nodes.h"
+#include "analyze/diff/blame/flips.h"
+#include "analyze/diff/blame/own_errors.h"
 #include "analyze/diff/blame/rounding.h"
 #include "analyze/diff/match/ops/op_list.h"
 #include "analyze/diff/match/ops/value_likeness.h"
@@ -54,25 +55,28 @@ Relative relative(const TensorDiff& tensor) {
 
 class Blame {
  public:
-  Blame(const Side& a, const Side& b, std::span<TensorDiff> tensors)
-      : a_(a), b_(b), tensors_(tensors), dataflow_(a, b, tensors), rounding_(a, b, tensors) {
-    for (uint32_t i = 0; i < tensors.size(); ++i) {
-      const TensorRecord record = record_at(i);
-      const RoleFlow flow = flow_of(record.role);
-      Node& node = nodes_[{record.name, record.call, flow.turn}];
-      (flow.input ? node.inputs : node.outputs).push_back(i);
-    }
-    // Parameters that agree do not tell whether the inputs do.
-    for (auto& [call, node] : nodes_)
-      if (std::ranges::all_of(node.inputs,
-                              [&](uint32_t k) { return is_parameter(record_at(k).role) && !differs(tensors_[k]); }))
-        node.inputs.clear();
-  }
+  Blame(const Side& a, const Side& b, std::span<const SettingDiff> settings, bool is_first_pass,
+        std::span<TensorDiff> tensors)
+      : a_(a),
+        b_(b),
+        tensors_(tensors),
+        calls_(a, b, tensors),
+        own_(calls_, settings, is_first_pass, tensors),
+        rounding_(a, b, tensors) {}
 
   void find() {
     for (uint32_t i = 0; i < tensors_.size(); ++i) {
       if (tensors_[i].like_rounding) expect_rounding(i);
       explain_by_rounding(i);
+      own_.judge(i);
+      if (is_flipped(calls_, tensors_, i)) {
+        tensors_[i].verdict = Verdict::kFlipped;
+        tensors_[i].reason = "what it chooses between differs within tolerance, and ties within that";
+        last_differing_ = i;
+        if (const auto bits = bits_of_b(i)) made_[*bits] = i;
+        mark_differing(i);
+        continue;
+      }
       if (!differs(tensors_[i])) {
         agreed_before_ |= tensors_[i].verdict == Verdict::kIdentical || tensors_[i].verdict == Verdict::kWithin;
         continue;
@@ -80,21 +84,25 @@ class Blame {
       if (!first_differing_) first_differing_ = i;
       if (came_in(i)) {
         blame_input(i);
+        mark_differing(i);
         continue;
       }
       blame_output(i);
+      mark_differing(i);
       last_differing_ = i;
       if (const auto bits = bits_of_b(i)) made_[*bits] = i;
     }
+    for (const Node* code : codes_)
+      if (std::ranges::none_of(code->outputs, [&](uint32_t k) { return tensors_[k].cause == Cause::kIntroduced; }))
+        tensors_[code->made_by_code].cause = Cause::kIntroduced;
   }
 
  private:
-  TensorRecord record_at(uint32_t i) const {
-    const Match& match = tensors_[i].match;
-    return match.a != kNoTensor ? a_.tensor(match.a) : b_.tensor(match.b);
-  }
-  const Side& side_of(uint32_t i) const { return tensors_[i].match.a != kNoTensor ? a_ : b_; }
-  std::string key_at(uint32_t i) const { return to_string(record_at(i).key()); }
+  TensorRecord record_at(uint32_t i) const { return calls_.record_at(i); }
+  const Side& side_of(uint32_t i) const { return calls_.side_of(i); }
+  std::string key_at(uint32_t i) const { return calls_.key_at(i); }
+  bool is_of_op(uint32_t i) const { return calls_.is_of_op(i); }
+  bool came_in(uint32_t i) const { return calls_.came_in(i); }
 
   void set(uint32_t i, Cause cause, std::string reason, uint32_t source = kNoTensor) {
     TensorDiff& tensor = tensors_[i];
@@ -117,37 +125,6 @@ class Blame {
     return record.has_fingerprint ? std::optional(record.fingerprint.hash) : std::nullopt;
   }
 
-  // What a side did not see made (an op's argument from code that was not recorded) may have been made on the other.
-  bool is_seen_on_one_side(uint32_t i) const {
-    const Match& match = tensors_[i].match;
-    return match.a != kNoTensor && match.b != kNoTensor && match.by == MatchedBy::kPlace &&
-           is_from_outside(a_, match.a) != is_from_outside(b_, match.b);
-  }
-  bool came_in(uint32_t i) const { return (is_input(record_at(i).role) || is_handed_on(i)) && !is_seen_on_one_side(i); }
-  bool is_handed_on(uint32_t i) const {
-    const TensorRecord record = record_at(i);
-    return record.event < side_of(i).event_count() && is_placeholder(side_of(i).event(record.event));
-  }
-  // What came from outside, as an argument of an op or as a placeholder.
-  static bool is_from_outside(const Side& side, uint32_t tensor) {
-    const TensorRecord record = side.tensor(tensor);
-    return is_input(record.role) || (record.event < side.event_count() && is_placeholder(side.event(record.event)));
-  }
-
-  bool is_of_op(uint32_t i) const {
-    const TensorRecord record = record_at(i);
-    return record.event < side_of(i).event_count() && is_op(side_of(i).event(record.event));
-  }
-
-  bool is_op_against_module(uint32_t i) const {
-    const Match& match = tensors_[i].match;
-    const auto of_op = [](const Side& side, uint32_t tensor) {
-      const uint32_t event = side.tensor(tensor).event;
-      return event < side.event_count() && is_op(side.event(event));
-    };
-    return match.a != kNoTensor && match.b != kNoTensor && of_op(a_, match.a) != of_op(b_, match.b);
-  }
-
   // What a module of a graph returned is the value of a node.
   bool inherits_from_an_op(uint32_t i) {
     const auto bits = bits_of_b(i);
@@ -167,42 +144,64 @@ class Blame {
   }
 
   void blame_input(uint32_t i) {
-    if (is_handed_on(i)) return set(i, Cause::kUnknown, given_text(i));
+    if (calls_.is_handed_on(i)) return set(i, Cause::kUnknown, given_text(i));
     if (is_of_op(i)) {
       const auto bits = bits_of_b(i);
       const auto made = bits ? made_.find(*bits) : made_.end();
       if (made != made_.end())
         return set(i, Cause::kInherited, fmt::format("{} made it", key_at(made->second)), made->second);
-      for (const uint32_t part : dataflow_.parts_of(i))
+      for (const uint32_t part : calls_.dataflow().parts_of(i))
         if (part < i && differs(tensors_[part])) {
           const uint32_t source = tensors_[part].source;
           return set(i, Cause::kInherited, fmt::format("{} wrote a part of it", key_at(part)),
                      source == kNoTensor ? part : source);
         }
+      mark_around(i);  // what is made of it inside a module is not that module's own
       return set(i, Cause::kUnknown, "it came in different: no recorded op made it");
     }
+    if (is_made_by_code_around(i)) return set(i, Cause::kUnknown, code_text(i));
     const uint32_t source = made_by(i);
     if (source != kNoTensor) return set(i, Cause::kInherited, fmt::format("differs after {}", key_at(source)), source);
     if (!agreed_before_) return set(i, Cause::kUnknown, "it came in different: nothing was recorded before it");
     set(i, Cause::kUnknown, "it came in different, and everything recorded before it agrees: made by code between");
   }
 
+  // What went into the call around it agrees, and so does all that was made there before it: the code of that call made
+  // the difference, between two of the modules that it calls. The call is to blame, or, where its result hides the
+  // difference, what it made.
+  bool is_made_by_code_around(uint32_t i) {
+    Node* code = calls_.around(i);
+    if (code == nullptr || code->introduced != kNoTensor || code->differing || code->inputs.empty()) return false;
+    const auto agrees = [&](uint32_t k) {
+      return tensors_[k].verdict == Verdict::kIdentical || tensors_[k].verdict == Verdict::kWithin;
+    };
+    if (std::ranges::any_of(code->inputs, [&](uint32_t k) { return differs(tensors_[k]); })) return false;
+    if (std::ranges::none_of(code->inputs, agrees) && *first_differing_ < i) return false;
+    code->made_by_code = i;
+    codes_.push_back(code);
+    return true;
+  }
+  std::string code_text(uint32_t i) {
+    Node* code = calls_.around(i);
+    uint32_t before = i;
+    while (before > 0 && (before == i || calls_.came_in(before) || calls_.around(before) != code)) --before;
+    const bool first = calls_.came_in(before) || calls_.around(before) != code;
+    return fmt::format("made by code of {}, {} {}", calls_.name_around(i),
+                       first ? std::string("before") : fmt::format("between {} and", key_at(before)), key_at(i));
+  }
+
   void blame_output(uint32_t i) {
     const TensorRecord record = record_at(i);
     const uint32_t turn = flow_of(record.role).turn;
-    // A's record may be that of the call that uses it, whose own inputs are others.
-    Node own;
-    const bool apart = is_seen_on_one_side(i) || is_op_against_module(i);
     if (!is_of_op(i) && inherits_from_an_op(i)) return;
-    Node& node = apart ? own : nodes_[{record.name, record.call, turn}];
-    if (!apart && inherits_from_a_turn(i, record, turn)) return;
-    ask_dataflow(i, node);
+    if (!calls_.is_apart(i) && inherits_from_a_turn(i, turn)) return;
+    const Node& node = calls_.of(i);
     uint64_t alone = node.unknown;  // inputs that only one side has, or that nothing can be said of
     uint32_t differing_input = kNoTensor;
     for (const uint32_t input : node.inputs) {
       const Verdict verdict = tensors_[input].verdict;
       if (input == i) continue;
-      if (differs(tensors_[input])) {
+      if (differs(tensors_[input]) || verdict == Verdict::kFlipped) {
         if (differing_input == kNoTensor) differing_input = input;
       } else {
         alone += verdict != Verdict::kIdentical && verdict != Verdict::kWithin;
@@ -211,24 +210,24 @@ class Blame {
     const double growth = growth_of(i, node);
     if (differing_input != kNoTensor) {
       if (std::isfinite(growth) && growth >= kOwnGrowthOfParted)
-        return introduce(i, record,
-                         fmt::format("its input {} differs already; the relative error grew {:.2g} times here",
-                                     key_at(differing_input), growth));
+        return introduce(i, fmt::format("its input {} differs already; the relative error grew {:.2g} times here",
+                                        key_at(differing_input), growth));
       if (is_beyond_rounding(i, node))
-        return introduce(i, record, "what came in differs by no more than rounding, as far as the statistics tell");
+        return introduce(i, "what came in differs by no more than rounding, as far as the statistics tell");
       const uint32_t source = tensors_[differing_input].source;
       return set(i, Cause::kInherited, fmt::format("its input {} differs", key_at(differing_input)),
                  source == kNoTensor ? differing_input : source);
     }
-    if (node.other) return blame_other(i, record, *node.other);
+    if (node.other) return blame_other(i, *node.other);
     if (alone > 0)
-      return set(i, Cause::kUnknown, fmt::format("{} of its {} inputs cannot be compared", alone, inputs_of(node)));
-    if (node.exact && inputs_of(node) == 0) return introduce(i, record, "it was given no tensor");
-    if (inputs_of(node) > 0) {
+      return set(i, Cause::kUnknown, fmt::format("{} of its {} inputs cannot be compared", alone, node.input_count()));
+    if (node.exact && node.input_count() == 0) return introduce(i, "it was given no tensor");
+    if (node.input_count() > 0) {
       if (is_of_op(i) && is_collective(operator_of(side_of(i).event(record.event))))
         return set(i, Cause::kUnknown, "what another rank gave to this collective differs, or was not compared");
-      if (is_grown(i, node, growth)) return inherit_grown(i, record, growth);
-      return introduce(i, record, inputs_text(node, growth));
+      if (is_grown(i, node, growth)) return inherit_grown(i, growth);
+      if (comes_from_inside(i, node)) return;
+      return introduce(i, inputs_text(node, growth));
     }
     if (*first_differing_ != i) {
       return set(i, Cause::kUnknown,
@@ -238,38 +237,67 @@ class Blame {
     if (!agreed_before_) return set(i, Cause::kUnknown, "it is the first recorded, and its inputs were not recorded");
     if (a_.info().format != Format::kSegment && a_.event_count() == 0)
       return set(i, Cause::kUnknown, "the file does not say what ran before it, and its inputs are not in it");
-    introduce(i, record, "everything recorded before it agrees; its own inputs were not recorded");
+    introduce(i, "everything recorded before it agrees; its own inputs were not recorded");
+  }
+
+  // What was made inside a call has other bits, and its result is not much further off than that: the error began
+  // there, within tolerance, and grew past it.
+  bool comes_from_inside(uint32_t i, const Node& node) {
+    if (node.unequal >= i) return false;
+    const double whole = relative(tensors_[i]).whole;
+    if (tensors_[i].evidence == Evidence::kValues && !(whole < kOwnGrowth * node.most_inside)) return false;
+    if (node.made_by_code != kNoTensor) return false;  // its own code
+    if (const uint32_t inside = node.first_differing; inside < i) {
+      const uint32_t source = tensors_[inside].source;
+      set(i, Cause::kInherited, fmt::format("from inside it: {}", key_at(inside)),
+          source == kNoTensor ? inside : source);
+      return true;
+    }
+    const uint32_t origin = node.unequal;
+    const bool by_own_code = calls_.came_in(origin) && calls_.around(origin) == &node;
+    if (by_own_code && (calls_.is_made_of_same_bits(origin) || grew_at(origin, node))) return false;
+    if (calls_.is_made_of_same_bits(origin)) {
+      introduce(origin, fmt::format("all that it was made of agrees bit for bit, and its bits do not; that is within "
+                                    "tolerance here, and grows past it at {}",
+                                    key_at(i)));
+      set(i, Cause::kInherited, fmt::format("from inside it: {}", key_at(origin)), origin);
+      return true;
+    }
+    set(i, Cause::kInherited, fmt::format("an error within tolerance came from inside it: {}", key_at(origin)), origin);
+    return true;
+  }
+
+  // Whether the error of what the code of a call made is far larger than what went into the call.
+  bool grew_at(uint32_t made, const Node& node) const {
+    double most = 0;
+    for (const uint32_t k : node.inputs) most = std::max(most, relative(tensors_[k]).whole);
+    return relative(tensors_[made]).whole >= kOwnGrowth * most;
   }
 
   // An argument is another value though all that both sides have of it agrees: it was made by an op that only one side
   // has, or it is simply another tensor.
-  void blame_other(uint32_t i, const TensorRecord& record, const Dataflow::Other& other) {
+  void blame_other(uint32_t i, const Dataflow::Other& other) {
     const std::string in_a = to_string(a_.tensor(other.a).key()), in_b = to_string(b_.tensor(other.b).key());
     const std::string_view argument = other.path.substr(other.path.starts_with('/') ? 1 : 0);
     if (other.only == kNoTensor)
       return introduce(
-          i, record,
-          fmt::format("it was given another tensor: its argument {} is {} in A and {} in B", argument, in_a, in_b));
+          i, fmt::format("it was given another tensor: its argument {} is {} in A and {} in B", argument, in_a, in_b));
     const char* side = tensors_[other.only].match.a != kNoTensor ? "A" : "B";
     set(i, Cause::kInherited,
         fmt::format("its argument {} comes from {}, which only {} has", argument, key_at(other.only), side),
         other.only);
     if (tensors_[other.only].cause == Cause::kNone)
-      introduce(other.only, record_at(other.only),
-                fmt::format("{} is given {} in A and {} in B", key_at(i), in_a, in_b));
+      introduce(other.only, fmt::format("{} is given {} in A and {} in B", key_at(i), in_a, in_b));
   }
 
   void expect_rounding(uint32_t i) {
-    const TensorRecord record = record_at(i);
     if (!differs(tensors_[i]) || !is_of_op(i)) return;
     if (came_in(i)) {
       // Made by code that neither side recorded: once ops round, so does that.
       if (rounding_began_) settle_as_rounding(i);
       return;
     }
-    Node own;
-    Node& node = is_seen_on_one_side(i) ? own : nodes_[{record.name, record.call, flow_of(record.role).turn}];
-    ask_dataflow(i, node);
+    const Node& node = calls_.of(i);
     if (!node.exact || (node.other && node.other->only == kNoTensor)) return;
     // A kernel of A makes several values at once, which B made of one another: some of those come later here.
     const auto comes_later = [&](uint32_t k) { return k >= i && tensors_[k].like_rounding; };
@@ -302,8 +330,7 @@ class Blame {
         accept_as_rounding(found->second, tensor);
       return;
     }
-    Node node;
-    ask_dataflow(i, node);
+    const Node node = calls_.used_by(i);
     if (!node.exact || node.other || node.unknown > 0 || !in_progress_.insert(i).second) return;
     for (const uint32_t k : node.inputs)
       if (k > i && differs(tensors_[k]) && !tensors_[k].like_rounding) explain_by_rounding(k);
@@ -326,34 +353,17 @@ class Blame {
     return std::pair(a.fingerprint.hash, b.fingerprint.hash);
   }
 
-  static uint64_t inputs_of(const Node& node) {
-    return node.inputs.size() + node.same_bits + node.within + node.unknown;
-  }
-
-  // What the call was given by the uses that were recorded, in place of the tensors of role in.
-  void ask_dataflow(uint32_t i, Node& node) const {
-    if (node.exact) return;
-    auto inputs = dataflow_.inputs_of(i);
-    if (!inputs) return;
-    node.exact = true;
-    node.inputs = std::move(inputs->found);
-    node.same_bits = inputs->same_bits;
-    node.within = inputs->within;
-    node.unknown = inputs->unknown;
-    node.other = inputs->other;
-  }
-
   // From a call inside it, or, of a backward or a recomputation, from a turn before it.
-  bool inherits_from_a_turn(uint32_t i, const TensorRecord& record, uint32_t turn) {
+  bool inherits_from_a_turn(uint32_t i, uint32_t turn) {
     for (uint32_t t = 0; t <= turn; ++t) {
-      const auto found = nodes_.find({record.name, record.call, t});
-      if (found == nodes_.end()) continue;
-      if (const uint32_t inside = found->second.introduced; inside != kNoTensor) {
+      const Node* found = calls_.turn_of(i, t);
+      if (found == nullptr) continue;
+      if (const uint32_t inside = found->introduced; inside != kNoTensor) {
         set(i, Cause::kInherited, fmt::format("from inside it: {}", key_at(inside)), inside);
         return true;
       }
       if (t == turn) return false;
-      for (const auto* tensors : {&found->second.inputs, &found->second.outputs})
+      for (const auto* tensors : {&found->inputs, &found->outputs})
         for (const uint32_t other : *tensors)
           if (other < i && differs(tensors_[other])) {
             set(i, Cause::kInherited, fmt::format("its forward differs: {}", key_at(other)), other);
@@ -401,18 +411,20 @@ class Blame {
     return std::isfinite(growth) ? growth : kInfinite;
   }
 
-  void inherit_grown(uint32_t i, const TensorRecord& record, double growth) {
+  void inherit_grown(uint32_t i, double growth) {
     set(i, Cause::kInherited,
         fmt::format("its inputs bring an error within tolerance, which grew {:.2g} times", growth),
         last_differing_.value_or(kNoTensor));
-    for_each_around(i, record, [&](std::string_view name, uint32_t call) {
-      if (const auto found = nodes_.find({name, call, flow_of(record.role).turn}); found != nodes_.end())
-        found->second.grown = std::max(found->second.grown, relative(tensors_[i]).whole);
-    });
+    calls_.for_each_around(i, [&](Node& node) { node.grown = std::max(node.grown, relative(tensors_[i]).whole); });
   }
 
-  std::string inputs_text(const Node& node, double growth) const {
-    const uint64_t count = inputs_of(node);
+  std::string inputs_text(const Node& node, double growth) {
+    const uint64_t count = node.input_count();
+    if (node.made_by_code != kNoTensor) {
+      const uint32_t made = node.made_by_code;
+      const bool same = calls_.is_made_of_same_bits(made);
+      return fmt::format("{}, of inputs that agree {}", code_text(made), same ? "bit for bit" : "within tolerance");
+    }
     const std::string which = count == 1 ? "its input agrees" : fmt::format("its {} input tensors agree", count);
     if (node.within == 0 &&
         std::ranges::all_of(node.inputs, [&](uint32_t i) { return tensors_[i].verdict == Verdict::kIdentical; }))
@@ -422,43 +434,30 @@ class Blame {
                : which + " within tolerance";
   }
 
-  void introduce(uint32_t i, const TensorRecord& record, std::string reason) {
+  void introduce(uint32_t i, std::string reason) {
     set(i, Cause::kIntroduced, std::move(reason));
-    const uint32_t turn = flow_of(record.role).turn;
-    for_each_around(i, record, [&](std::string_view name, uint32_t call) {
-      // Made where it is missing: what is around may have only gradients of its own.
-      Node& node = nodes_[{name, call, turn}];
+    mark_around(i);
+  }
+  void mark_differing(uint32_t i) {
+    if (Node* code = calls_.around(i)) code->differing = true;
+    calls_.for_each_around(i, [&](Node& node) { node.first_differing = std::min(node.first_differing, i); });
+  }
+  void mark_around(uint32_t i) {
+    calls_.for_each_around(i, [&](Node& node) {
       if (node.introduced == kNoTensor) node.introduced = i;
     });
-  }
-
-  // The calls around a call, innermost first: by the events where there are some, by dotted names where not.
-  template <class Visit>
-  void for_each_around(uint32_t i, const TensorRecord& record, Visit&& visit) const {
-    if (record.event < side_of(i).event_count()) {
-      // A parent is an earlier event in a sound file; the count ends a loop in any other.
-      uint32_t event = side_of(i).event(record.event).parent;
-      for (size_t steps = 0; event < side_of(i).event_count() && steps < side_of(i).event_count(); ++steps) {
-        const EventRecord around = side_of(i).event(event);
-        visit(around.name, around.call);
-        event = around.parent;
-      }
-      return;
-    }
-    for (size_t dot = record.name.rfind('.'); dot != std::string_view::npos && dot > 0;
-         dot = record.name.rfind('.', dot - 1))
-      visit(record.name.substr(0, dot), 1);
   }
 
   const Side& a_;
   const Side& b_;
   std::span<TensorDiff> tensors_;
-  Dataflow dataflow_;
+  CallNodes calls_;
+  OwnErrors own_;
   Rounding rounding_;
   std::unordered_set<uint32_t> in_progress_;                                         // explain_by_rounding()
   std::unordered_map<std::pair<Hash128, Hash128>, double, HashOfBitsPair> rounded_;  // of both sides → what explains it
-  std::unordered_map<NodeKey, Node, NodeHash> nodes_;
   std::unordered_map<Hash128, uint32_t> made_;  // B's bits of every output that differed so far
+  std::vector<const Node*> codes_;              // whose own code made a difference
   bool agreed_before_ = false;
   bool rounding_began_ = false;
   std::optional<uint32_t> first_differing_;
@@ -469,9 +468,11 @@ class Blame {
 
 bool is_input(std::string_view role) { return flow_of(role).input; }
 
-void find_causes(const Side& a, const Side& b, std::span<TensorDiff> tensors) {
-  if (std::ranges::none_of(tensors, [](const TensorDiff& tensor) { return differs(tensor); })) return;
-  Blame(a, b, tensors).find();
+void find_causes(const Side& a, const Side& b, std::span<const SettingDiff> settings, bool is_first_pass,
+                 std::span<TensorDiff> tensors) {
+  if (std::ranges::all_of(tensors, [](const TensorDiff& tensor) { return tensor.verdict == Verdict::kIdentical; }))
+    return;
+  Blame(a, b, settings, is_first_pass, tensors).find();
 }
 
 }  // namespace ttap

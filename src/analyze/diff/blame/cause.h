@@ -3,6 +3,7 @@
 #include <span>
 
 #include "analyze/diff/result/verdict.h"
+#include "analyze/diff/sides/settings.h"
 #include "analyze/diff/sides/side.h"
 
 // Who is to blame: for each call whose outputs part, whether it made the error or was handed it.
@@ -19,7 +20,8 @@ namespace ttap {
 // statistics tell of an op counts as within tolerance when they differ by no more than rounding, and rounding is to be
 // expected: nothing that came in differs, and either that differs by rounding itself, or it is another operator or
 // kernel. A sound op that is given the same bits makes the same bits.
-void find_causes(const Side& a, const Side& b, std::span<TensorDiff> tensors);
+void find_causes(const Side& a, const Side& b, std::span<const SettingDiff> settings, bool is_first_pass,
+                 std::span<TensorDiff> tensors);
 
 // Whether a tensor of this role went into the call, rather than came out of it.
 bool is_input(std::string_view role);

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "analyze/check/quant_groups.h"
+#include "analyze/diff/judge/mask.h"
 #include "analyze/diff/judge/statistics.h"
 #include "core/element.h"
 #include "ttap/group.h"
@@ -114,7 +115,7 @@ void compare_values(const PairContext& context, TensorDiff& tensor, unsigned thr
   const auto views = read_pair(context.a, context.b, tensor.match);
   if (!views.ok()) {
     // What is damaged or cannot be read may still be known to differ.
-    compare_statistics(context.tolerances, a, b, tensor);
+    compare_statistics(context.tolerances, a, b, context.judged_by(tensor.match), tensor);
     tensor.reason = views.error().describe();
     return;
   }
@@ -126,17 +127,23 @@ void compare_values(const PairContext& context, TensorDiff& tensor, unsigned thr
     return;
   }
   const std::optional<Measures> noise = noise_of(context, tensor.match.a, views->a.view);
-  const Stats stats = stats_of(a, views->a.view);
-  const auto masked =
-      stats.max_abs >= kSentinel ? scale_without_mask(views->a.view, views->b.view) : std::optional<Scale>();
+  Stats stats = stats_of(a, views->a.view);
+  TensorView view_a = views->a.view, view_b = views->b.view;
+  const auto unmasked = is_masked(stats.min) || stats.neg_inf > 0 ? without_mask(view_a, view_b) : std::nullopt;
+  if (unmasked) {
+    view_a = unmasked->a, view_b = unmasked->b;
+    stats = fingerprint(view_a).stats;
+    tensor.note += (tensor.note.empty() ? "" : "; ") + std::string("masked values are compared as a mask");
+  }
+  const auto masked = stats.max_abs >= kSentinel ? scale_without_mask(view_a, view_b) : std::optional<Scale>();
   const Stats stats_b = b.group.empty() ? Stats{} : stats_of(b, views->b.view);
   const auto quant = quant_tolerance_of(a, b, &stats, &stats_b);
-  tensor.judge = std::make_unique<Judge>(
-      context.tolerances.judge(to_string(a.key()), true_dtype(a), true_dtype(b), masked ? masked->rms : rms_of(stats),
-                               noise ? &*noise : nullptr, quant ? &*quant : nullptr));
+  tensor.judge = std::make_unique<Judge>(context.tolerances.judge(
+      to_string(a.key()), context.judged_by(tensor.match), masked ? masked->rms : rms_of(stats),
+      noise ? &*noise : nullptr, quant ? &*quant : nullptr));
   if (masked) tensor.judge->scale = masked->whole;
   tensor.measures = std::make_unique<Measures>(
-      measure(views->a.view, views->b.view, {.tolerance = tensor.judge->tolerance, .axes = true, .threads = threads}));
+      measure(view_a, view_b, {.tolerance = tensor.judge->tolerance, .axes = true, .threads = threads}));
   Measures& found = *tensor.measures;
   tensor.axes = worst_of(found.axes);
   found.axes = {};
@@ -158,9 +165,8 @@ void compare_replicas(const PairContext& context, TensorDiff& tensor, unsigned t
       const Stats stats = stats_of(record, a->view);
       const Stats stats_b = other.group.empty() ? Stats{} : stats_of(other, b->view);
       const auto quant = quant_tolerance_of(record, other, &stats, &stats_b);
-      tensor.judge = std::make_unique<Judge>(context.tolerances.judge(to_string(record.key()), true_dtype(record),
-                                                                      true_dtype(other), rms_of(stats), nullptr,
-                                                                      quant ? &*quant : nullptr));
+      tensor.judge = std::make_unique<Judge>(context.tolerances.judge(
+          to_string(record.key()), context.judged_by(tensor.match), rms_of(stats), nullptr, quant ? &*quant : nullptr));
     }
     Measures found =
         measure(a->view, b->view, {.tolerance = tensor.judge->tolerance, .axes = false, .threads = threads});
@@ -174,6 +180,13 @@ void compare_replicas(const PairContext& context, TensorDiff& tensor, unsigned t
 }
 
 }  // namespace
+
+DType PairContext::judged_by(const Match& match) const {
+  const auto of = [](const Side& side, const std::vector<DType>* precision, uint32_t index) {
+    return precision != nullptr ? (*precision)[index] : true_dtype(side.tensor(index));
+  };
+  return coarser(of(a, precision_a, match.a), of(b, precision_b, match.b));
+}
 
 double rms_of(const TensorRecord& record) {
   return record.has_fingerprint ? rms_of(record.fingerprint.stats) : std::nan("");
@@ -229,7 +242,7 @@ void compare_pair(const PairContext& context, TensorDiff& tensor, unsigned threa
   } else if (a.has_bytes && b.has_bytes) {
     compare_values(context, tensor, threads);
   } else {
-    compare_statistics(context.tolerances, a, b, tensor);
+    compare_statistics(context.tolerances, a, b, context.judged_by(tensor.match), tensor);
     if (tensor.evidence == Evidence::kNothing && (is_rotated(a) || is_rotated(b)))
       tensor.reason = "its values were rotated before they were quantized: its parts tell whether it is the same";
   }

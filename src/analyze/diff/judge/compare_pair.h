@@ -13,6 +13,11 @@ struct PairContext {
   // The tensor of another run of the reference that stands for tensor `a` of A; null when there is none.
   const Side* noise = nullptr;
   const std::vector<uint32_t>* noise_of = nullptr;  // per tensor of A; kNoTensor where the noise run lacks it
+  const std::vector<DType>* precision_a = nullptr;  // precisions_of() each side
+  const std::vector<DType>* precision_b = nullptr;
+
+  // The coarsest dtype that either value of a pair passed through, which it is judged by.
+  DType judged_by(const Match& match) const;
 };
 
 // The two views of a pair, ready to be compared element by element: B's read in A's shape where only dimensions of size

@@ -117,9 +117,8 @@ class Comparing {
     if (twin.judge == nullptr || twin.measures == nullptr || !twin.ranks.empty()) return compare(i, threads_);
     const TensorRecord a = context_.a.tensor(tensor.match.a), b = context_.b.tensor(tensor.match.b);
     const auto quant = quant_tolerance_of(a, b, &a.fingerprint.stats, &b.fingerprint.stats);
-    Judge judge =
-        context_.tolerances.judge(to_string(a.key()), a.true_dtype.value_or(a.dtype), b.true_dtype.value_or(b.dtype),
-                                  rms_of(a), nullptr, quant ? &*quant : nullptr);
+    Judge judge = context_.tolerances.judge(to_string(a.key()), context_.judged_by(tensor.match), rms_of(a), nullptr,
+                                            quant ? &*quant : nullptr);
     if (!same_rule(judge, *twin.judge)) return compare(i, threads_);
     tensor.verdict = twin.verdict;
     tensor.evidence = twin.evidence;

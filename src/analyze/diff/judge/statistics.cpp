@@ -5,6 +5,7 @@
 #include <string>
 
 #include "analyze/diff/judge/compare_pair.h"
+#include "analyze/diff/judge/mask.h"
 
 namespace ttap {
 namespace {
@@ -15,10 +16,6 @@ uint64_t distance(uint64_t a, uint64_t b) { return a < b ? b - a : a - b; }
 // Sums over the same values in another order, or with other signs, agree to this; rounding moves them further.
 constexpr double kSameValues = 1e-13;
 
-bool has_same_values(const Stats& a, const Stats& b) {
-  return distance(a.l1, b.l1) <= kSameValues * a.l1 && distance(a.l2, b.l2) <= kSameValues * a.l2;
-}
-
 bool is_compared_exactly(DType dtype) {
   const DTypeKind kind = dtype_info(dtype).kind;
   return kind != DTypeKind::kFloat && kind != DTypeKind::kComplex;
@@ -26,7 +23,11 @@ bool is_compared_exactly(DType dtype) {
 
 }  // namespace
 
-void compare_statistics(const Tolerances& tolerances, const TensorRecord& a, const TensorRecord& b,
+bool has_same_values(const Stats& a, const Stats& b) {
+  return distance(a.l1, b.l1) <= kSameValues * a.l1 && distance(a.l2, b.l2) <= kSameValues * a.l2;
+}
+
+void compare_statistics(const Tolerances& tolerances, const TensorRecord& a, const TensorRecord& b, DType judged_by,
                         TensorDiff& tensor) {
   tensor.verdict = Verdict::kInconclusive;
   if (!a.has_fingerprint || !b.has_fingerprint) {
@@ -40,7 +41,7 @@ void compare_statistics(const Tolerances& tolerances, const TensorRecord& a, con
   tensor.evidence = dtype_a == dtype_b ? Evidence::kHash : Evidence::kStatistics;
   const auto quant = quant_tolerance_of(a, b, &x, &y);
   tensor.judge = std::make_unique<Judge>(
-      tolerances.judge(to_string(a.key()), dtype_a, dtype_b, x.l2 / std::sqrt(n), nullptr, quant ? &*quant : nullptr));
+      tolerances.judge(to_string(a.key()), judged_by, x.l2 / std::sqrt(n), nullptr, quant ? &*quant : nullptr));
   const Tolerance& tolerance = tensor.judge->tolerance;
 
   tensor.measures = std::make_unique<Measures>();
@@ -56,12 +57,20 @@ void compare_statistics(const Tolerances& tolerances, const TensorRecord& a, con
   least.rms_a = x.l2 / std::sqrt(n);
   least.rms_b = y.l2 / std::sqrt(static_cast<double>(std::max<uint64_t>(y.finite(), 1)));
 
+  // Beside a mask the sums tell nothing, and it may be written with another number.
+  const bool masked = (x.neg_inf > 0 || is_masked(x.min)) && (y.neg_inf > 0 || is_masked(y.min));
+  if (masked) {
+    least.inf_mismatches = distance(x.pos_inf, y.pos_inf);
+    least.max_abs = is_masked(x.max) && is_masked(y.max) ? 0 : distance(x.max, y.max);
+    least.mean_abs = least.rmse = 0;
+  }
   // What elements within tolerance could differ by at most, each by its own sum; beyond it one of them must be outside.
   const bool same_counts = least.nan_mismatches == 0 && least.inf_mismatches == 0;
   const double slack = 1 + 1e-12;
-  const bool outside = least.max_abs > slack * (tolerance.atol + tolerance.rtol * x.max_abs) ||
-                       least.mean_abs > slack * (tolerance.atol + tolerance.rtol * x.l1 / n) ||
-                       distance(x.l2, y.l2) > slack * (tolerance.atol * std::sqrt(n) + tolerance.rtol * x.l2);
+  const bool outside =
+      least.max_abs > slack * (tolerance.atol + tolerance.rtol * x.max_abs) ||
+      least.mean_abs > slack * (tolerance.atol + tolerance.rtol * x.l1 / n) ||
+      (!masked && distance(x.l2, y.l2) > slack * (tolerance.atol * std::sqrt(n) + tolerance.rtol * x.l2));
   const bool too_much = least.rmse > slack * tensor.judge->most_relative * least.rms_a && x.max_abs < kSentinel;
   if (tensor.judge->predicate) {
     tensor.reason = "the bits differ; there are no bytes to judge by";

@@ -11,6 +11,7 @@ std::string_view to_string(Verdict verdict) {
     case Verdict::kMissing: return "missing";
     case Verdict::kExtra: return "extra";
     case Verdict::kShapeMismatch: return "shape mismatch";
+    case Verdict::kFlipped: return "flipped";
   }
   return "";
 }

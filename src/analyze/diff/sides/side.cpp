@@ -11,7 +11,8 @@ namespace {
 
 class PassSide final : public Side {
  public:
-  PassSide(Pass pass, uint32_t rank) : pass_(std::move(pass)), rank_(rank) {
+  PassSide(Pass pass, uint32_t rank, ModulesByName modules)
+      : pass_(std::move(pass)), rank_(rank), modules_(std::move(modules)) {
     for (size_t i = 0; i < pass_.tensor_count(); ++i)
       if (const TensorRecord record = pass_.tensor(i); !record.group.empty() && has_values(pass_, i)) {
         decodable_.resize(pass_.tensor_count());
@@ -29,6 +30,10 @@ class PassSide final : public Side {
   EventRecord event(size_t index) const override { return pass_.event(index); }
   UseRecord use(size_t event, size_t index) const override { return pass_.use(event, index); }
   const PassInfo& info() const override { return pass_.info(); }
+  const ModuleFacts* module(std::string_view name) const override {
+    const auto found = modules_.find(name);
+    return found == modules_.end() ? nullptr : &found->second;
+  }
 
   Result<SideBytes> read(size_t index) const override {
     TTAP_ASSIGN(Values values, read_values(pass_, index));
@@ -53,11 +58,14 @@ class PassSide final : public Side {
  private:
   Pass pass_;
   uint32_t rank_;
+  ModulesByName modules_;
   std::vector<bool> decodable_;  // quantized tensors that can be read; empty when there is none
 };
 
 }  // namespace
 
-std::unique_ptr<Side> make_side(Pass pass, uint32_t rank) { return std::make_unique<PassSide>(std::move(pass), rank); }
+std::unique_ptr<Side> make_side(Pass pass, uint32_t rank, ModulesByName modules) {
+  return std::make_unique<PassSide>(std::move(pass), rank, std::move(modules));
+}
 
 }  // namespace ttap

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analyze/compare/quant_picture.h"
+#include "store/sources/module_facts.h"
 #include "ttap/run.h"
 
 namespace ttap {
@@ -46,6 +47,8 @@ class Side {
   virtual std::vector<uint32_t> differing_replicas(size_t /*index*/) const { return {}; }
   // What read() gives, made with the copy of this rank.
   virtual Result<SideBytes> read_replica(size_t index, uint32_t /*rank*/) const { return read(index); }
+  // What is known of a module; null when nothing is, and where ranks were put together: each has its part of it.
+  virtual const ModuleFacts* module(std::string_view /*name*/) const { return nullptr; }
   // What a quantized tensor looks like, held against `twin` unless that is null. Fails for one that is not quantized,
   // or was put together.
   virtual Result<QuantPicture> picture(size_t /*index*/, const TensorView* /*twin*/) const {
@@ -57,6 +60,6 @@ class Side {
 inline DType dtype_of(const TensorRecord& record) { return record.true_dtype.value_or(record.dtype); }
 
 // One rank's pass as it is.
-std::unique_ptr<Side> make_side(Pass pass, uint32_t rank);
+std::unique_ptr<Side> make_side(Pass pass, uint32_t rank, ModulesByName modules = {});
 
 }  // namespace ttap

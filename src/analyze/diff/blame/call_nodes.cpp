@@ -1,0 +1,165 @@
+#include "analyze/diff/blame/call_nodes.h"
+
+#include <algorithm>
+
+#include "analyze/diff/match/ops/op_list.h"
+#include "analyze/ops/event_op.h"
+#include "analyze/ops/role_flow.h"
+
+namespace ttap {
+namespace {
+
+// What came from outside, as an argument of an op or as a placeholder.
+bool is_from_outside(const Side& side, uint32_t tensor) {
+  const TensorRecord record = side.tensor(tensor);
+  return flow_of(record.role).input || (record.event < side.event_count() && is_placeholder(side.event(record.event)));
+}
+
+}  // namespace
+
+CallNodes::CallNodes(const Side& a, const Side& b, std::span<const TensorDiff> tensors)
+    : a_(a), b_(b), tensors_(tensors), dataflow_(a, b, tensors) {
+  for (uint32_t i = 0; i < tensors.size(); ++i) {
+    const TensorRecord record = record_at(i);
+    const RoleFlow flow = flow_of(record.role);
+    Node& node = nodes_[{record.name, record.call, flow.turn}];
+    (flow.input ? node.inputs : node.outputs).push_back(i);
+  }
+  // Parameters that agree do not tell whether the inputs do.
+  for (auto& [call, node] : nodes_)
+    if (std::ranges::all_of(node.inputs,
+                            [&](uint32_t k) { return is_parameter(record_at(k).role) && !differs(tensors_[k]); }))
+      node.inputs.clear();
+  find_unequal();
+}
+
+void CallNodes::find_unequal() {
+  for (uint32_t i = 0; i < tensors_.size(); ++i) {
+    const TensorDiff& tensor = tensors_[i];
+    if (tensor.verdict == Verdict::kIdentical || tensor.match.a == kNoTensor || tensor.match.b == kNoTensor) continue;
+    const double relative = is_given(i) || tensor.evidence != Evidence::kValues ? 0 : relative_error(tensor);
+    for_each_around(i, [&](Node& node) {
+      node.unequal = std::min(node.unequal, i);
+      if (relative > node.most_inside) node.most_inside = relative;
+    });
+  }
+}
+
+TensorRecord CallNodes::record_at(uint32_t i) const {
+  const Match& match = tensors_[i].match;
+  return match.a != kNoTensor ? a_.tensor(match.a) : b_.tensor(match.b);
+}
+
+bool CallNodes::is_of_op(uint32_t i) const {
+  const TensorRecord record = record_at(i);
+  return record.event < side_of(i).event_count() && is_op(side_of(i).event(record.event));
+}
+
+bool CallNodes::is_given(uint32_t i) const { return flow_of(record_at(i).role).input; }
+
+bool CallNodes::is_handed_on(uint32_t i) const {
+  const TensorRecord record = record_at(i);
+  return record.event < side_of(i).event_count() && is_placeholder(side_of(i).event(record.event));
+}
+
+// What a side did not see made (an op's argument from code that was not recorded) may have been made on the other.
+bool CallNodes::is_seen_on_one_side(uint32_t i) const {
+  const Match& match = tensors_[i].match;
+  return match.a != kNoTensor && match.b != kNoTensor && match.by == MatchedBy::kPlace &&
+         is_from_outside(a_, match.a) != is_from_outside(b_, match.b);
+}
+
+bool CallNodes::is_op_against_module(uint32_t i) const {
+  const Match& match = tensors_[i].match;
+  const auto of_op = [](const Side& side, uint32_t tensor) {
+    const uint32_t event = side.tensor(tensor).event;
+    return event < side.event_count() && is_op(side.event(event));
+  };
+  return match.a != kNoTensor && match.b != kNoTensor && of_op(a_, match.a) != of_op(b_, match.b);
+}
+
+Node& CallNodes::of(uint32_t i) {
+  const TensorRecord record = record_at(i);
+  Node& node = is_apart(i) ? apart_[i] : nodes_[{record.name, record.call, flow_of(record.role).turn}];
+  ask_dataflow(i, node);
+  return node;
+}
+
+Node CallNodes::used_by(uint32_t i) const {
+  Node node;
+  ask_dataflow(i, node);
+  return node;
+}
+
+const Node* CallNodes::turn_of(uint32_t i, uint32_t turn) const {
+  const TensorRecord record = record_at(i);
+  const auto found = nodes_.find({record.name, record.call, turn});
+  return found == nodes_.end() ? nullptr : &found->second;
+}
+
+bool CallNodes::has_same_bits(const Node& node, uint32_t but_for) const {
+  if (node.input_count() == 0 || node.within > 0 || node.unknown > 0 || node.other) return false;
+  return std::ranges::all_of(node.inputs,
+                             [&](uint32_t k) { return k == but_for || tensors_[k].verdict == Verdict::kIdentical; });
+}
+
+bool CallNodes::is_made_of_same_bits(uint32_t i) {
+  if (!came_in(i)) return has_same_bits(of(i), i);
+  const Node* code = around(i);
+  return code != nullptr && has_same_bits(*code, kNoTensor) && code->unequal >= i;
+}
+
+CallNodes::NodeKey CallNodes::key_around(uint32_t i) const {
+  const TensorRecord record = record_at(i);
+  const Side& side = side_of(i);
+  const uint32_t turn = flow_of(record.role).turn;
+  if (record.event < side.event_count()) {
+    const uint32_t parent = side.event(record.event).parent;
+    if (parent >= side.event_count()) return {};
+    return {side.event(parent).name, side.event(parent).call, turn};
+  }
+  const size_t dot = record.name.rfind('.');
+  return dot == std::string_view::npos ? NodeKey{} : NodeKey{record.name.substr(0, dot), 1, turn};
+}
+
+Node* CallNodes::around(uint32_t i) {
+  if (is_of_op(i) || is_parameter(record_at(i).role)) return nullptr;
+  const NodeKey key = key_around(i);
+  return key.name.empty() ? nullptr : &nodes_[key];
+}
+
+std::string_view CallNodes::name_around(uint32_t i) const { return key_around(i).name; }
+
+// What the call was given by the uses that were recorded, in place of the tensors of role in.
+void CallNodes::ask_dataflow(uint32_t i, Node& node) const {
+  if (node.exact) return;
+  auto inputs = dataflow_.inputs_of(i);
+  if (!inputs) return;
+  node.exact = true;
+  node.inputs = std::move(inputs->found);
+  node.same_bits = inputs->same_bits;
+  node.within = inputs->within;
+  node.unknown = inputs->unknown;
+  node.other = inputs->other;
+}
+
+void CallNodes::for_each_around(uint32_t i, const std::function<void(Node&)>& visit) {
+  const TensorRecord record = record_at(i);
+  const Side& side = side_of(i);
+  const uint32_t turn = flow_of(record.role).turn;
+  if (record.event < side.event_count()) {
+    // A parent is an earlier event in a sound file; the count ends a loop in any other.
+    uint32_t event = side.event(record.event).parent;
+    for (size_t steps = 0; event < side.event_count() && steps < side.event_count(); ++steps) {
+      const EventRecord around = side.event(event);
+      visit(nodes_[{around.name, around.call, turn}]);
+      event = around.parent;
+    }
+    return;
+  }
+  for (size_t dot = record.name.rfind('.'); dot != std::string_view::npos && dot > 0;
+       dot = record.name.rfind('.', dot - 1))
+    visit(nodes_[{record.name.substr(0, dot), 1, turn}]);
+}
+
+}  // namespace ttap

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "analyze/diff/blame/call_nodes.h"
+
+namespace ttap {
+
+// Whether a tensor that diverged is a choice (an index, a truth value) that rounding turned: all that went into its
+// call agrees, though not bit for bit, and what was chosen agrees too; where the call does not give that, few of the
+// choices are others. A choice between the same bits is the call's own.
+bool is_flipped(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i);
+
+}  // namespace ttap

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "analyze/diff/blame/call_nodes.h"
+#include "analyze/diff/judge/own_error.h"
+#include "analyze/diff/sides/settings.h"
+
+namespace ttap {
+
+// Finds the calls that were given the same bits on both sides, and made something else of them than rounding explains.
+class OwnErrors {
+ public:
+  // All must outlive it; `tensors` as align() orders them.
+  OwnErrors(CallNodes& calls, std::span<const SettingDiff> settings, bool is_first_pass, std::span<TensorDiff> tensors);
+
+  // To be asked in their order. A tensor within the tolerance of its dtype that its call was not to make has diverged
+  // afterwards, and its reason says why. One that rounding explains is inconclusive where other calls of the same kind,
+  // which were given the same bits too, all made the same bits: the sides do not round differently there. Likewise
+  // where a setting or argument of the call is not the same.
+  // What an op is given from outside, a weight, is to have the same bits as long as nothing else differs.
+  void judge(uint32_t i);
+
+ private:
+  struct Kind {
+    uint64_t calls = 0;    // given the same bits
+    uint64_t values = 0;   // that they made
+    uint64_t unequal = 0;  // of those
+  };
+  bool is_of_question(uint32_t i);
+  std::string beyond_inputs(uint32_t i);
+  CallSize size_of(uint32_t i) const;
+  std::string kind_of(uint32_t i) const;
+  const SettingDiff* setting_of(uint32_t i) const;
+
+  bool is_from_outside(uint32_t i) const;
+
+  CallNodes& calls_;
+  std::span<TensorDiff> tensors_;
+  std::unordered_map<std::string_view, const SettingDiff*> settings_;  // the first number of a call, by its name in A
+  std::unordered_map<std::string, Kind> kinds_;
+  bool nothing_unequal_;  // but what came from outside, so far, in this pass and those before it
+};
+
+}  // namespace ttap

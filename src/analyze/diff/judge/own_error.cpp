@@ -1,0 +1,224 @@
+#include "analyze/diff/judge/own_error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analyze/compare/tolerance.h"
+#include "analyze/diff/judge/mask.h"
+#include "analyze/diff/judge/statistics.h"
+#include "core/element.h"
+
+namespace ttap {
+namespace {
+
+// In steps of the dtype (from 1 to the next value). One rounding is off by at most half a step of the value, two
+// results of it by one; what is rounded on the way may be larger than what is left of it, hence as many steps of the
+// tensor's root mean square again. All together: independent roundings come to 0.2 steps each.
+struct Bound {
+  double value;  // of one value, beside itself and beside the root mean square
+  double whole;  // of the root mean square error, beside that of the tensor
+};
+Bound bound_of(CallSize size) {
+  switch (size) {
+    case CallSize::kOneRounding: return {2, 0.5};
+    case CallSize::kFewRoundings: return {4, 1};
+    case CallSize::kCode: return {8, 2};
+  }
+  return {8, 2};
+}
+
+// Rounding has no preference: what it adds has next to nothing to do with the value, and as often one sign as the
+// other. In few elements chance may look like it, and so may one rounded factor of a whole row, hence the steps.
+constexpr double kPreference = 0.5;
+constexpr double kOfChance = 8;  // over the root of the number of elements
+constexpr double kStepsOfPreference = 1;
+constexpr double kStepsOfSums = 16;  // where the sums themselves are made in the dtype
+// Of the squared error, in one entry of an axis of at least this many; and how far off a value of it is then.
+constexpr double kInOnePlace = 0.9;
+constexpr double kFewestPlaces = 8;
+constexpr double kStepsInOnePlace = 3;
+constexpr double kStepsOfSumsInOnePlace = 100;
+
+// What came in may grow this many times: sound operators of real models let an error grow up to 6 times. A factor or a
+// sign of it, less.
+constexpr double kGrown = 8;
+constexpr double kAmplified = 2;
+// Of a call that rounds once.
+constexpr double kFew = 0.25;
+constexpr double kMostSteps = 2.5;
+
+bool sums_are_made_in(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kC64 || dtype == DType::kC128;
+}
+
+bool has_statistics(const TensorRecord& a, const TensorRecord& b) {
+  // Beside a mask nothing else shows in a sum.
+  return a.has_fingerprint && b.has_fingerprint && a.fingerprint.stats.finite() == b.fingerprint.stats.finite() &&
+         !is_masked(a.fingerprint.stats.min);
+}
+
+// Sums in another order, rounded once, move a value in hundreds to the next step, and no further.
+std::string by_distance(const Measures& m, double step) {
+  const auto unequal = static_cast<double>(m.unequal), count = static_cast<double>(m.count);
+  if (!m.worst || unequal > kFew * count) return {};
+  const double value = std::max(std::abs(to_double(m.worst->a)), std::abs(to_double(m.worst->b)));
+  const double own_step = value > 0 ? step * std::exp2(std::floor(std::log2(value))) : 0;
+  if (!(m.max_abs > kMostSteps * own_step)) return {};
+  return fmt::format("{} of its {} values differ, one by {:.2g} steps, and rounding in another order moves few by one",
+                     m.unequal, m.count, m.max_abs / own_step);
+}
+
+std::string by_size(const Measures& m, double step, Bound bound) {
+  const double whole = m.rmse / m.rms_a;
+  if (whole > bound.whole * step)
+    return fmt::format("its error as a whole is {:.2g} of its size, and rounding there explains {:.2g}", whole,
+                       bound.whole * step);
+  const double value = m.worst ? std::abs(to_double(m.worst->a)) : 0;
+  const double most = bound.value * step * (value + m.rms_a);
+  if (m.max_abs > most)
+    return fmt::format("one value is off by {:.2g}, and rounding there explains {:.2g}", m.max_abs, most);
+  return {};
+}
+
+// Values in f32 that were made of bf16 are granted more than f32 where they have come a long way, and not here.
+std::string by_tolerance(const Measures& m, DType dtype) {
+  const double whole = m.rmse / m.rms_a, most = default_tolerance(dtype).relative;
+  if (!(whole > most)) return {};
+  return fmt::format("its error as a whole is {:.2g} of its size, and rounding in {} explains {:.2g}", whole,
+                     dtype_name(dtype), most);
+}
+
+// How much of the error lies along the values, from −1 to 1.
+double along_values(const Measures& m) {
+  return (m.rms_b * m.rms_b - m.rms_a * m.rms_a - m.rmse * m.rmse) / (2 * m.rms_a * m.rmse);
+}
+
+std::string by_proportion(const Measures& m, double least) {
+  const double along = along_values(m);
+  const double chance = kOfChance / std::sqrt(static_cast<double>(m.finite));
+  const double factor = along * m.rmse / m.rms_a;
+  if (!(std::abs(along) > std::max(kPreference, chance)) || !(std::abs(factor) > least)) return {};
+  return fmt::format("its error is in proportion to the values, like a factor of {:.6g}, which rounding never is",
+                     1 + factor);
+}
+
+std::string by_bias(const Measures& m, double mean, double least) {
+  const double chance = kOfChance / std::sqrt(static_cast<double>(m.finite));
+  if (!(std::abs(mean) > std::max(kPreference, chance) * m.rmse) || !(std::abs(mean) > least * m.rms_a)) return {};
+  return fmt::format("its error has one sign, {:+.2g} on average, which rounding never has", mean);
+}
+
+// The root mean square of A's values in one entry of an axis.
+double rms_in(const TensorView& view, const AxisWorst& axis) {
+  if (!is_contiguous(view) || dtype_info(view.dtype).kind != DTypeKind::kFloat || view.dtype == DType::kF4E2M1FNx2)
+    return std::nan("");
+  uint64_t inner = 1;
+  for (size_t k = axis.axis + 1; k < view.shape.size(); ++k) inner *= static_cast<uint64_t>(view.shape[k]);
+  const auto length = static_cast<uint64_t>(view.shape[axis.axis]);
+  const uint64_t size = size_of(view.dtype), count = element_count(view);
+  double sum = 0;
+  uint64_t values = 0;
+  for (uint64_t block = 0; block < count; block += length * inner)
+    for (uint64_t i = block + axis.first * inner; i < block + std::min(axis.first + axis.width, length) * inner; ++i) {
+      const double x = value_of(view.dtype, static_cast<const std::byte*>(view.data) + i * size);
+      if (!std::isfinite(x)) continue;
+      sum += x * x;
+      ++values;
+    }
+  return values == 0 ? std::nan("") : std::sqrt(sum / static_cast<double>(values));
+}
+
+std::string by_place(const Side& a, const TensorDiff& tensor, double step, double steps) {
+  const Measures& m = *tensor.measures;
+  const TensorRecord record = a.tensor(tensor.match.a);
+  for (const AxisWorst& axis : tensor.axes) {
+    const double entries = static_cast<double>(record.shape[axis.axis]) / static_cast<double>(axis.width);
+    if (axis.share < kInOnePlace || entries < kFewestPlaces) continue;
+    const double value = m.worst ? std::abs(to_double(m.worst->a)) : 0;
+    if (!(axis.max_abs > steps * step * std::max(value, m.rms_a))) continue;
+    const auto bytes = a.read(tensor.match.a);
+    if (!bytes.ok() || !(axis.max_abs > steps * step * rms_in(bytes->view, axis))) continue;
+    return fmt::format("index {} of axis {} has {:.0f} % of the squared error, and rounding favours no place",
+                       axis.first, axis.axis, 100 * axis.share);
+  }
+  return {};
+}
+
+// What came in, in the terms that a result is judged by.
+struct Arrived {
+  double whole = 0;   // relative error
+  double factor = 0;  // of it, in proportion to the values
+  double mean = 0;    // of it, of one sign, beside the root mean square
+  double share = 0;   // of it, in one entry of an axis
+};
+Arrived arrived(const Side& a, const Side& b, std::span<const TensorDiff* const> inputs) {
+  Arrived all;
+  for (const TensorDiff* input : inputs) {
+    const Measures* m = input->measures.get();
+    if (m == nullptr || !(m->rms_a > 0) || !(m->rmse > 0)) continue;
+    all.whole = std::max(all.whole, m->rmse / m->rms_a);
+    all.factor = std::max(all.factor, std::abs(along_values(*m)) * m->rmse / m->rms_a);
+    const TensorRecord of_a = a.tensor(input->match.a), of_b = b.tensor(input->match.b);
+    if (has_statistics(of_a, of_b))
+      all.mean = std::max(all.mean, std::abs(of_b.fingerprint.stats.mean - of_a.fingerprint.stats.mean) / m->rms_a);
+    for (const AxisWorst& axis : input->axes) all.share = std::max(all.share, axis.share);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string beyond_what_came_in(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size,
+                                std::span<const TensorDiff* const> inputs) {
+  const TensorRecord of_a = a.tensor(tensor.match.a), of_b = b.tensor(tensor.match.b);
+  const Measures& m = *tensor.measures;
+  const DType dtype = coarser(dtype_of(of_a), dtype_of(of_b));
+  const double step = epsilon_of(dtype);
+  if (step == 0 || !(m.rms_a > 0) || !(m.rmse > 0)) return {};
+  const Arrived came = arrived(a, b, inputs);
+  const double whole = m.rmse / m.rms_a;
+  const double explained = kGrown * came.whole;
+  const double least = step * (sums_are_made_in(dtype) ? kStepsOfSums : kStepsOfPreference);
+  if (std::string reason = by_proportion(m, std::max(least, kAmplified * came.factor)); !reason.empty()) return reason;
+  if (has_statistics(of_a, of_b))
+    if (std::string reason = by_bias(m, of_b.fingerprint.stats.mean - of_a.fingerprint.stats.mean,
+                                     std::max(least, kAmplified * came.mean));
+        !reason.empty())
+      return reason;
+  if (came.share < kInOnePlace / 2)
+    if (std::string reason =
+            by_place(a, tensor, step, sums_are_made_in(dtype) ? kStepsOfSumsInOnePlace : kStepsInOnePlace);
+        !reason.empty())
+      return reason;
+  const double own = sums_are_made_in(dtype) ? default_tolerance(dtype).relative : bound_of(size).whole * step;
+  if (!(whole > std::hypot(explained, own))) return {};
+  return fmt::format("its error as a whole is {:.2g} of its size; what came in, {:.2g}, and rounding explain {:.2g}",
+                     whole, came.whole, std::hypot(explained, own));
+}
+
+std::string beyond_rounding(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size) {
+  const TensorRecord of_a = a.tensor(tensor.match.a), of_b = b.tensor(tensor.match.b);
+  const Measures& m = *tensor.measures;
+  const DType dtype = dtype_of(of_a);
+  const double step = epsilon_of(dtype);
+  if (step == 0 || !(m.rms_a > 0) || !(m.rmse > 0)) return {};
+  const bool sums = sums_are_made_in(dtype);
+  if (has_statistics(of_a, of_b) && has_same_values(of_a.fingerprint.stats, of_b.fingerprint.stats) && m.unequal > 1)
+    return "the same values stand in another order, or have other signs";
+  const double least = step * (sums ? kStepsOfSums : kStepsOfPreference);
+  if (std::string reason = by_proportion(m, least); !reason.empty()) return reason;
+  if (has_statistics(of_a, of_b))
+    if (std::string reason = by_bias(m, of_b.fingerprint.stats.mean - of_a.fingerprint.stats.mean, least);
+        !reason.empty())
+      return reason;
+  if (std::string reason = by_place(a, tensor, step, sums ? kStepsOfSumsInOnePlace : kStepsInOnePlace); !reason.empty())
+    return reason;
+  if (sums) return by_tolerance(m, dtype);
+  if (size == CallSize::kOneRounding)
+    if (std::string reason = by_distance(m, step); !reason.empty()) return reason;
+  return by_size(m, step, bound_of(size));
+}
+
+}  // namespace ttap

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "analyze/diff/result/verdict.h"
+#include "analyze/diff/sides/side.h"
+
+// What a call may add to a value by itself. Where both sides gave it the same bits, whatever differs in its result was
+// made in it, and all that is allowed is rounding: far less than what may arrive through twenty layers.
+namespace ttap {
+
+// How much happens in a call.
+enum class CallSize : uint8_t {
+  kOneRounding,   // an operator, or a module of PyTorch's that is one: its result is rounded once
+  kFewRoundings,  // a module without others inside
+  kCode,          // code with modules or kernels inside
+};
+
+// Why rounding does not explain the difference of a pair that was compared by its values; empty when it does.
+//   size       one value, or all together, is further off than the roundings of such a call come to. Of f32 and f64, in
+//              which sums are made, the tolerance of the dtype has the say
+//   proportion the error is in proportion to the value: a factor
+//   bias       the error has one sign: something was added
+//   place      one row, channel or block has nearly all of the error
+//   order      the same values stand in another order, or have other signs
+std::string beyond_rounding(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size);
+
+// The same for a call that was given values which differ within tolerance, also in another dtype: why neither those nor
+// rounding explain the difference.
+std::string beyond_what_came_in(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size,
+                                std::span<const TensorDiff* const> inputs);
+
+}  // namespace ttap

@@ -1,0 +1,127 @@
+#include "analyze/diff/sides/settings.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "analyze/ops/event_op.h"
+
+namespace ttap {
+namespace {
+
+std::optional<double> number_in(const std::string& text) {
+  double value;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+// 1 and 1.0, 1e-05 and 0.00001 are one number.
+bool is_same_setting(const std::string& a, const std::string& b) {
+  return a == b || (number_in(a) && number_in(a) == number_in(b));
+}
+
+// The arguments of a call that are no tensors, by name or number.
+std::map<std::string, std::string> plain_arguments(std::string_view text) {
+  std::map<std::string, std::string> found;
+  int depth = 0, number = 0;
+  char quote = 0;
+  std::string word;
+  const auto end_word = [&] {
+    const size_t from = word.find_first_not_of(' ');
+    word = from == std::string::npos ? std::string() : word.substr(from);
+    if (word.empty()) return;
+    const size_t equals = word.find('=');
+    const bool named = equals != std::string::npos && word.find_first_of("'\"([%") > equals;
+    std::string name = named ? word.substr(0, equals) : fmt::format("argument {}", number);
+    std::string value = named ? word.substr(equals + 1) : word;
+    if (value.find('%') == std::string::npos) found.emplace(std::move(name), std::move(value));
+    ++number;
+  };
+  for (const char c : text) {
+    if (quote != 0) {
+      quote = c == quote ? 0 : quote;
+    } else if (c == '\'' || c == '"') {
+      quote = c;
+    } else if (c == '(' || c == '[') {
+      ++depth;
+    } else if (c == ')' || c == ']') {
+      --depth;
+    } else if (c == ',' && depth == 0) {
+      end_word();
+      word.clear();
+      continue;
+    }
+    word += c;
+  }
+  end_word();
+  return found;
+}
+
+class Settings {
+ public:
+  Settings(const Side& a, const Side& b) : a_(a), b_(b) {}
+
+  void add(const TensorRecord& of_a, const TensorRecord& of_b) {
+    if (of_a.event >= a_.event_count() || of_b.event >= b_.event_count()) return;
+    if (!seen_.emplace(of_a.event, of_b.event).second) return;
+    const EventRecord call_a = a_.event(of_a.event), call_b = b_.event(of_b.event);
+    const bool op_a = is_call_of_operator(call_a), op_b = is_call_of_operator(call_b);
+    if (op_a != op_b) return;
+    if (!op_a) return add_modules(call_a.name, call_b.name);
+    if (operator_of(call_a) != operator_of(call_b) || call_a.kind != "op" || call_b.kind != "op") return;
+    compare(call_name(call_a), call_name(call_b), plain_arguments(call_a.arguments), plain_arguments(call_b.arguments),
+            true);
+  }
+  std::vector<SettingDiff> take() { return std::move(found_); }
+
+ private:
+  static std::string call_name(const EventRecord& event) {
+    return event.call == 1 ? std::string(event.name) : fmt::format("{}::call{}", event.name, event.call);
+  }
+  void add_modules(std::string_view name_a, std::string_view name_b) {
+    if (!modules_.emplace(name_a, name_b).second) return;
+    const ModuleFacts *module_a = a_.module(name_a), *module_b = b_.module(name_b);
+    if (module_a == nullptr || module_b == nullptr) return;
+    compare(std::string(name_a), std::string(name_b), module_a->settings, module_b->settings,
+            module_a->type == module_b->type);
+  }
+  void compare(const std::string& call_a, const std::string& call_b, const std::map<std::string, std::string>& a,
+               const std::map<std::string, std::string>& b, bool all) {
+    for (const auto& [name, value] : a) {
+      const auto other = b.find(name);
+      if (other == b.end() ? all : !is_same_setting(value, other->second))
+        found_.push_back({call_a, call_b, name, value, other == b.end() ? std::string() : other->second});
+    }
+    for (const auto& [name, value] : b)
+      if (all && !a.contains(name)) found_.push_back({call_a, call_b, name, {}, value});
+  }
+
+  const Side& a_;
+  const Side& b_;
+  std::set<std::pair<uint32_t, uint32_t>> seen_;
+  std::set<std::pair<std::string, std::string>> modules_;
+  std::vector<SettingDiff> found_;
+};
+
+}  // namespace
+
+bool SettingDiff::is_number() const { return number_in(a) && number_in(b); }
+
+std::string SettingDiff::text() const {
+  if (a.empty()) return fmt::format("{} is {} in B, and A has none", name, b);
+  if (b.empty()) return fmt::format("{} is {} in A, and B has none", name, a);
+  return fmt::format("{} is {} in A and {} in B", name, a, b);
+}
+
+std::vector<SettingDiff> differing_settings(const Side& a, const Side& b, std::span<const TensorDiff> tensors) {
+  Settings settings(a, b);
+  for (const TensorDiff& tensor : tensors)
+    if (tensor.match.a != kNoTensor && tensor.match.b != kNoTensor)
+      settings.add(a.tensor(tensor.match.a), b.tensor(tensor.match.b));
+  return settings.take();
+}
+
+}  // namespace ttap

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analyze/diff/result/verdict.h"
+#include "analyze/diff/sides/side.h"
+
+// What the two programs say differently without a tensor: numbers, words and switches.
+namespace ttap {
+
+// One setting of two matched modules, or one argument of two matched calls of an operator, that is not the same.
+struct SettingDiff {
+  std::string call_a = {}, call_b = {};  // names of the modules, or keys of the calls
+  std::string name = {};                 // "eps", "alpha", "argument 2"
+  std::string a = {}, b = {};            // as Python writes it; empty where that side does not have it
+
+  std::string text() const;  // "eps is 1e-06 in A and 1e-05 in B"
+  // Whether it is a number on both sides, which changes what is computed; a word may be another way to the same.
+  bool is_number() const;
+};
+
+// Of every pair of calls that has a matched tensor, in the order of the tensors, each once. A setting that only one of
+// two modules has counts only where both are of one class; arguments only where both call one operator.
+std::vector<SettingDiff> differing_settings(const Side& a, const Side& b, std::span<const TensorDiff> tensors);
+
+}  // namespace ttap
