@@ -247,15 +247,15 @@ class Blame {
     const double whole = relative(tensors_[i]).whole;
     if (tensors_[i].evidence == Evidence::kValues && !(whole < kOwnGrowth * node.most_inside)) return false;
     if (node.made_by_code != kNoTensor) return false;  // its own code
+    const uint32_t origin = node.unequal;
+    const bool by_own_code = calls_.came_in(origin) && calls_.around(origin) == &node;
+    if (by_own_code && (calls_.is_made_of_same_bits(origin) || grew_at(origin, node))) return false;
     if (const uint32_t inside = node.first_differing; inside < i) {
       const uint32_t source = tensors_[inside].source;
       set(i, Cause::kInherited, fmt::format("from inside it: {}", key_at(inside)),
           source == kNoTensor ? inside : source);
       return true;
     }
-    const uint32_t origin = node.unequal;
-    const bool by_own_code = calls_.came_in(origin) && calls_.around(origin) == &node;
-    if (by_own_code && (calls_.is_made_of_same_bits(origin) || grew_at(origin, node))) return false;
     if (calls_.is_made_of_same_bits(origin)) {
       introduce(origin, fmt::format("all that it was made of agrees bit for bit, and its bits do not; that is within "
                                     "tolerance here, and grows past it at {}",

@@ -48,9 +48,13 @@ OwnErrors::OwnErrors(CallNodes& calls, std::span<const SettingDiff> settings, bo
     : calls_(calls), tensors_(tensors), nothing_unequal_(is_first_pass) {
   for (const SettingDiff& setting : settings)
     if (setting.is_number()) settings_.try_emplace(setting.call_a, &setting);
-  // What the calls of a kind made of the same bits, over all: one that differs stands out among them.
+}
+
+// What the calls of a kind made of the same bits, over all: one that differs stands out among them.
+void OwnErrors::count_kinds() {
+  if (!kinds_.empty()) return;
   for (uint32_t i = 0; i < tensors_.size(); ++i) {
-    if (!is_of_question(i)) continue;
+    if (calls_.came_in(i) || !is_of_question(i)) continue;
     Kind& kind = kinds_[kind_of(i)];
     const TensorDiff& tensor = tensors_[i];
     ++kind.calls;
@@ -183,12 +187,15 @@ void OwnErrors::judge(uint32_t i) {
     tensor.reason = fmt::format("its {}, which moves it no further than rounding could", setting->text());
     return;
   }
+  if (calls_.came_in(i)) return;
+  count_kinds();
   const Kind& kind = kinds_[kind_of(i)];
   const Measures& m = *tensor.measures;
   const double here = static_cast<double>(m.unequal) / static_cast<double>(std::max<uint64_t>(m.count, 1));
   const auto others = static_cast<double>(kind.values - m.count),
              unequal = static_cast<double>(kind.unequal - m.unequal);
-  if (kind.calls < 2 || here < kManyValues || unequal * kFewerElsewhere > here * others) return;
+  if (kind.calls < 2 || kind.values < m.count || here < kManyValues || unequal * kFewerElsewhere > here * others)
+    return;
   tensor.verdict = Verdict::kInconclusive;
   tensor.reason = fmt::format(
       "{:.2g} % of its values differ, no more than rounding could make; but of {} other calls of the kind, given the "

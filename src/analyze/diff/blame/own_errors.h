@@ -33,6 +33,7 @@ class OwnErrors {
   bool is_of_question(uint32_t i);
   std::string beyond_inputs(uint32_t i);
   CallSize size_of(uint32_t i) const;
+  void count_kinds();
   std::string kind_of(uint32_t i) const;
   const SettingDiff* setting_of(uint32_t i) const;
 
