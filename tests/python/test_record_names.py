@@ -111,6 +111,7 @@ def test_the_run_tells_about_the_program_and_the_model(tmp_path):
         "name": "head",
         "type": "torch.nn.modules.linear.Linear",
         "detail": "in_features=4, out_features=3, bias=True",
+        "settings": {"in_features": 4, "out_features": 3},
         "selected": True,
     }
     assert names["blocks"]["selected"] is False
