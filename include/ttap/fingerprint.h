@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -47,10 +48,26 @@ struct Stats {
   uint64_t finite() const { return count - nan - pos_inf - neg_inf; }
 };
 
+// A count sketch of the values: each is added, with a sign, to one of the buckets; both are chosen by its place alone
+// (docs/fingerprint.md). Of two tensors of one dtype and size it gives how far they are apart, whatever moved where.
+inline constexpr uint32_t kSketchBuckets = 32;
+using Sketch = std::array<double, kSketchBuckets>;
+
 struct Fingerprint {
   Hash128 hash;
   Stats stats;
+  Sketch sketch = {};
+  bool has_sketch = false;  // floats of 16 bits or more, and complex numbers, have one
 };
+
+// Whether fingerprints get sketches: TTAP_SKETCHES=0 in the environment, looked at once, says no.
+TTAP_API bool takes_sketches();
+
+// An estimate of the root of the sum of squared differences, over values that are finite and below 2^64.
+TTAP_API double sketched_distance(const Sketch& a, const Sketch& b);
+// How far the estimate may be off: the standard deviation of estimate / distance, from how the difference is spread
+// over the buckets. 0.125 where it is spread over all, up to 0.7 where one bucket has it all.
+TTAP_API double sketch_spread(const Sketch& a, const Sketch& b);
 
 // The vector paths compiled in; kBest is what this CPU runs fastest. Asking for one that the CPU lacks gives the next
 // lower one. All give the same hash; the statistics may differ in the last bits of a sum.

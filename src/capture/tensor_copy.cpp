@@ -40,7 +40,7 @@ void TensorCopy::take(uint64_t bytes, std::byte* target) {
     add(worker_, done_, size, target);
     done_ += size;
     if (target != nullptr) target += size;
-    if (done_ % kChunkBytes == 0) merge(stats_, worker_.end_chunk());
+    if (done_ % kChunkBytes == 0) merge(sums_, worker_.end_chunk());
   }
 }
 
@@ -60,7 +60,7 @@ uint64_t TensorCopy::share(uint64_t bytes, std::byte* target) {
     const std::lock_guard lock(mutex_);
     worker_.merge(worker);
   });
-  for (uint64_t i = 0; i < count; ++i) merge(stats_, chunks_[i]);
+  for (uint64_t i = 0; i < count; ++i) merge(sums_, chunks_[i]);
   return std::min(bytes, count * kChunkBytes);
 }
 
@@ -85,8 +85,8 @@ void TensorCopy::gather(ChunkWorker& worker, uint64_t first, uint64_t bytes) con
 
 Fingerprint TensorCopy::finish() {
   const DefaultFloatMode mode;
-  merge(stats_, worker_.end_chunk());
-  return worker_.finish(total_, stats_);
+  merge(sums_, worker_.end_chunk());
+  return worker_.finish(total_, sums_);
 }
 
 }  // namespace ttap

@@ -39,8 +39,8 @@ class TensorCopy {
   uint64_t total_;
   bool past_caches_;
   uint64_t done_ = 0;
-  StatsPart stats_;                // of the whole chunks so far
-  std::vector<StatsPart> chunks_;  // of the part at work
+  ChunkSums sums_;                 // of the whole chunks so far
+  std::vector<ChunkSums> chunks_;  // of the part at work
   std::mutex mutex_;               // guards worker_ while helpers are at work
   ChunkWorker worker_;
 };

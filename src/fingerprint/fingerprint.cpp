@@ -36,7 +36,7 @@ void for_each_piece(const TensorView& view, const LogicalCopy& source, uint64_t 
 Fingerprint with_threads(const TensorView& view, const LogicalCopy& source, uint64_t bytes, unsigned threads,
                          const Kernels& kernels) {
   const uint64_t chunks = (bytes + kChunkBytes - 1) / kChunkBytes;
-  std::vector<StatsPart> stats(chunks);
+  std::vector<ChunkSums> sums(chunks);
   std::vector<ChunkWorker> workers(std::min<uint64_t>(threads, chunks), ChunkWorker(view.dtype, kernels));
   std::atomic<uint64_t> next{0};
   const auto work = [&](ChunkWorker& worker) {
@@ -47,7 +47,7 @@ Fingerprint with_threads(const TensorView& view, const LogicalCopy& source, uint
         worker.add(piece, at / kHashBlockBytes);
         at += piece.size();
       });
-      stats[chunk] = worker.end_chunk();
+      sums[chunk] = worker.end_chunk();
     }
   };
   {
@@ -60,8 +60,8 @@ Fingerprint with_threads(const TensorView& view, const LogicalCopy& source, uint
     }
     work(workers[0]);
   }
-  StatsPart total;
-  for (const StatsPart& chunk : stats) merge(total, chunk);
+  ChunkSums total;
+  for (const ChunkSums& chunk : sums) merge(total, chunk);
   for (size_t i = 1; i < workers.size(); ++i) workers[0].merge(workers[i]);
   return workers[0].finish(bytes, total);
 }

@@ -5,10 +5,28 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fingerprint/sketch.h"
+
 namespace ttap {
+namespace {
+
+// Whether a sketch takes all of the values.
+bool all_count(const StatsPart& stats) {
+  return (stats.nan | stats.pos_inf | stats.neg_inf) == 0 && stats.max < kSketchLimit && stats.min > -kSketchLimit;
+}
+
+}  // namespace
+
+void merge(ChunkSums& into, const ChunkSums& chunk) {
+  merge(into.stats, chunk.stats);
+  for (uint32_t i = 0; i < kSketchBuckets; ++i) into.sketch[i] += chunk.sketch[i];
+}
 
 ChunkWorker::ChunkWorker(DType dtype, const Kernels& kernels)
-    : dtype_(dtype), kernels_(&kernels), stats_kernel_(stats_kernel(kernels, dtype)) {
+    : dtype_(dtype),
+      kernels_(&kernels),
+      stats_kernel_(stats_kernel(kernels, dtype)),
+      sketch_kernel_(sketch_kernel(kernels, dtype)) {
   if (stats_kernel_ == nullptr) {
     histogram_.emplace();
   } else {
@@ -47,13 +65,28 @@ void ChunkWorker::add_blocks(std::span<const std::byte> bytes, uint64_t first_bl
         near_ = block.mean;
         has_near_ = true;
       }
-      ttap::merge(chunk_, block);
+      ttap::merge(chunk_.stats, block);
+      if (sketch_kernel_ != nullptr) add_to_sketch(data, size, first_block, block);
     }
     data += size;
     if constexpr (COPY) to += size;
     rest -= size;
   }
   if (histogram_) histogram_->add(bytes.data(), bytes.size());
+}
+
+void ChunkWorker::add_to_sketch(const std::byte* data, size_t size, uint64_t block, const StatsPart& stats) {
+  alignas(64) std::byte copy[kHashBlockBytes];
+  const size_t rows = (size + kSketchRowBytes - 1) / kSketchRowBytes;
+  const bool counts = all_count(stats);
+  if (!counts || size % kSketchRowBytes != 0) {
+    std::memcpy(copy, data, size);
+    std::memset(copy + size, 0, rows * kSketchRowBytes - size);
+    if (!counts) clear_beyond_limit(copy, size, dtype_);
+    data = copy;
+  }
+  const size_t groups = rows > 1 ? kSketchGroups : (size + kSketchGroupBytes - 1) / kSketchGroupBytes;
+  sketch_kernel_(data, rows, groups, block, chunk_.sketch.data());
 }
 
 void ChunkWorker::add(std::span<const std::byte> bytes, uint64_t first_block) {
@@ -65,8 +98,8 @@ void ChunkWorker::add_and_copy(std::span<const std::byte> bytes, uint64_t first_
   hwy::FlushStream();  // stores past the caches are not ordered by what tells other threads of them
 }
 
-StatsPart ChunkWorker::end_chunk() {
-  const StatsPart ended = chunk_;
+ChunkSums ChunkWorker::end_chunk() {
+  const ChunkSums ended = chunk_;
   chunk_ = {};
   has_near_ = false;
   return ended;
@@ -78,9 +111,12 @@ void ChunkWorker::merge(const ChunkWorker& other) {
   if (histogram_) histogram_->merge(*other.histogram_);
 }
 
-Fingerprint ChunkWorker::finish(uint64_t bytes, const StatsPart& stats) const {
+Fingerprint ChunkWorker::finish(uint64_t bytes, const ChunkSums& sums) const {
   const HashPair hash = hash_mix(digests_, bytes);
-  return {{hash.a, hash.b}, to_stats(histogram_ ? histogram_->stats(dtype_) : stats)};
+  return {{hash.a, hash.b},
+          to_stats(histogram_ ? histogram_->stats(dtype_) : sums.stats),
+          sums.sketch,
+          sketch_kernel_ != nullptr};
 }
 
 Fingerprinter::Fingerprinter(DType dtype, const FingerprintOptions& options)
@@ -94,15 +130,15 @@ void Fingerprinter::update(std::span<const std::byte> piece) {
     worker_.add(piece.first(size), bytes_ / kHashBlockBytes);
     bytes_ += size;
     piece = piece.subspan(size);
-    if (bytes_ % kChunkBytes == 0) merge(stats_, worker_.end_chunk());
+    if (bytes_ % kChunkBytes == 0) merge(sums_, worker_.end_chunk());
   }
 }
 
 Fingerprint Fingerprinter::finish() {
   TTAP_CHECK(bytes_ % element_size_ == 0);
   const DefaultFloatMode mode;
-  merge(stats_, worker_.end_chunk());
-  return worker_.finish(bytes_, stats_);
+  merge(sums_, worker_.end_chunk());
+  return worker_.finish(bytes_, sums_);
 }
 
 }  // namespace ttap

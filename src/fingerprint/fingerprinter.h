@@ -17,8 +17,15 @@ namespace ttap {
 // the size of the pieces shows in them.
 inline constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
 
-// What one thread makes of the chunks it is given, in whatever order: sums that commute are kept here, the statistics
-// of each chunk are handed out.
+// What depends on the order in which it is added up.
+struct ChunkSums {
+  StatsPart stats;  // empty for one-byte formats
+  Sketch sketch = {};
+};
+void merge(ChunkSums& into, const ChunkSums& chunk);
+
+// What one thread makes of the chunks it is given, in whatever order: sums that commute are kept here, those of each
+// chunk are handed out.
 class ChunkWorker {
  public:
   ChunkWorker(DType dtype, const Kernels& kernels);
@@ -29,24 +36,26 @@ class ChunkWorker {
   // The same, and they are copied to `to`, a multiple of 64, past the caches if this CPU can. The hash is that of the
   // copy, even while another thread writes to `bytes`.
   void add_and_copy(std::span<const std::byte> bytes, uint64_t first_block, std::byte* to);
-  // The statistics of the chunk (empty for one-byte formats); the next add() begins another.
-  StatsPart end_chunk();
+  // The sums of the chunk; the next add() begins another.
+  ChunkSums end_chunk();
 
   // Takes over what another worker summed.
   void merge(const ChunkWorker& other);
-  Fingerprint finish(uint64_t bytes, const StatsPart& stats) const;
+  Fingerprint finish(uint64_t bytes, const ChunkSums& sums) const;
 
  private:
   template <bool COPY>
   void add_blocks(std::span<const std::byte> bytes, uint64_t first_block, std::byte* to);
+  void add_to_sketch(const std::byte* data, size_t size, uint64_t block, const StatsPart& stats);
 
   DType dtype_;
   const Kernels* kernels_;
   StatsKernel stats_kernel_;
+  SketchKernel sketch_kernel_;
   size_t value_size_ = 1;
   HashPair digests_;
   std::optional<ByteHistogram> histogram_;
-  StatsPart chunk_;
+  ChunkSums chunk_;
   double near_ = 0;
   bool has_near_ = false;
 };
@@ -64,7 +73,7 @@ class Fingerprinter {
 
  private:
   ChunkWorker worker_;
-  StatsPart stats_;
+  ChunkSums sums_;
   size_t element_size_;
   uint64_t bytes_ = 0;
 };

@@ -1,6 +1,7 @@
 #include "fingerprint/kernels.h"
 
 #include "fingerprint/real_format.h"
+#include "fingerprint/sketch.h"
 
 namespace ttap {
 namespace {
@@ -26,12 +27,18 @@ StatsPart plain(const std::byte* data, size_t count, const double* /*near*/) {
   return plain_stats<Format>(data, count);
 }
 
+template <class Format>
+void plain_sketch(const std::byte* data, size_t rows, size_t /*groups*/, uint64_t block, double* buckets) {
+  add_to_sketch<Format>(data, rows * kSketchRowBytes / sizeof(typename Format::Bits), block, buckets);
+}
+
 }  // namespace
 
 const Kernels& scalar_kernels() {
-  static constexpr Kernels kernels = {"scalar",   plain_hash, plain_hash_and_copy, plain<F16>, plain<BF16>,
-                                      plain<F32>, plain<F64>, plain<I16>,          plain<I32>, plain<I64>,
-                                      plain<U16>, plain<U32>, plain<U64>};
+  static constexpr Kernels kernels = {
+      "scalar",          plain_hash, plain_hash_and_copy, plain_sketch<F16>, plain_sketch<BF16>, plain_sketch<F32>,
+      plain_sketch<F64>, plain<F16>, plain<BF16>,         plain<F32>,        plain<F64>,         plain<I16>,
+      plain<I32>,        plain<I64>, plain<U16>,          plain<U32>,        plain<U64>};
   return kernels;
 }
 
@@ -66,6 +73,19 @@ StatsKernel stats_kernel(const Kernels& kernels, DType dtype) {
     case DType::kF8E8M0FNU: return kernels.e8m0fnu;
   }
   return nullptr;
+}
+
+SketchKernel sketch_kernel(const Kernels& kernels, DType dtype) {
+  if (!takes_sketches()) return nullptr;
+  switch (dtype) {
+    case DType::kF16: return kernels.sketch_f16;
+    case DType::kBF16: return kernels.sketch_bf16;
+    case DType::kF32:
+    case DType::kC64: return kernels.sketch_f32;
+    case DType::kF64:
+    case DType::kC128: return kernels.sketch_f64;
+    default: return nullptr;
+  }
 }
 
 std::string_view simd_path_name(SimdPath wanted) { return kernels_for(wanted).name; }

@@ -22,11 +22,16 @@ using HashCopyKernel = HashPair (*)(const std::byte* data, size_t stripes, std::
 // at the start: a sum of squares is only as good as it is taken near the mean.
 using StatsKernel = StatsPart (*)(const std::byte* data, size_t count, const double* near);
 
+// Adds the values of `rows` whole rows (sketch.h), from the beginning of hash block number `block`, to the buckets. All
+// of them are below kSketchLimit. Where there is one row, those from group number `groups` on are zero.
+using SketchKernel = void (*)(const std::byte* data, size_t rows, size_t groups, uint64_t block, double* buckets);
+
 // A format of one byte may have no kernel: its bytes are counted instead (byte_histogram.h).
 struct Kernels {
   std::string_view name;
   HashKernel hash;
   HashCopyKernel hash_and_copy;
+  SketchKernel sketch_f16, sketch_bf16, sketch_f32, sketch_f64;
   StatsKernel f16, bf16, f32, f64;
   StatsKernel i16, i32, i64;
   StatsKernel u16, u32, u64;
@@ -44,5 +49,7 @@ const Kernels& kernels_for(SimdPath wanted);
 
 // The kernel for the real values of a dtype; null when it is counted by bytes instead.
 StatsKernel stats_kernel(const Kernels& kernels, DType dtype);
+// Null for integers and formats of one byte, which have no sketch.
+SketchKernel sketch_kernel(const Kernels& kernels, DType dtype);
 
 }  // namespace ttap

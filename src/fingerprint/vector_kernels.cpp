@@ -7,6 +7,7 @@
 #include "fingerprint/byte_sums.h"
 #include "fingerprint/kernels.h"
 #include "fingerprint/real_format.h"
+#include "fingerprint/sketch.h"
 
 // Of the x86 targets those that the API names; of the others the fixed-size ones.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
@@ -17,6 +18,8 @@
 #include <hwy/highway.h>
 
 #include "fingerprint/vector_kernels_inl.h"
+// Use what that defines.
+#include "fingerprint/sketch_kernels_inl.h"
 // Last: the table of kernels is at its end.
 #include "fingerprint/byte_kernels_inl.h"
 

@@ -13,7 +13,7 @@ inline constexpr uint64_t kAlignment = 64;
 inline constexpr uint64_t align_up(uint64_t n) { return (n + kAlignment - 1) & ~(kAlignment - 1); }
 
 inline constexpr uint16_t kVersionMajor = 1;
-inline constexpr uint16_t kVersionMinor = 2;
+inline constexpr uint16_t kVersionMinor = 3;
 
 // At offset 0.
 struct FileHeader {
@@ -28,16 +28,17 @@ struct FileHeader {
 inline constexpr char kFileMagic[8] = {'T', 'T', 'A', 'P', 'S', 'E', 'G', '\n'};
 
 enum class FrameType : uint16_t {
-  kBegin = 1,    // JSON: what the recorder knew when the pass began
-  kStrings = 2,  // interned byte strings: { StringHeader, bytes, zeros up to a multiple of 8 }…, numbered on from 1
-  kEvents = 3,   // EventRow…
-  kTensors = 4,  // TensorRow…
-  kBlobs = 5,    // tensor bytes, each blob on a multiple of 64; no checksum: the rows hold the hashes
-  kEnd = 6,      // JSON: how the pass ended and what was dropped
-  kIndex = 7,    // IndexRow…
-  kCalls = 8,    // CallRow…; since 1.1
-  kUses = 9,     // UseRow…, numbered on from 0 through the file; since 1.1
-  kGroups = 10,  // GroupRow…; since 1.2
+  kBegin = 1,      // JSON: what the recorder knew when the pass began
+  kStrings = 2,    // interned byte strings: { StringHeader, bytes, zeros up to a multiple of 8 }…, numbered on from 1
+  kEvents = 3,     // EventRow…
+  kTensors = 4,    // TensorRow…
+  kBlobs = 5,      // tensor bytes, each blob on a multiple of 64; no checksum: the rows hold the hashes
+  kEnd = 6,        // JSON: how the pass ended and what was dropped
+  kIndex = 7,      // IndexRow…
+  kCalls = 8,      // CallRow…; since 1.1
+  kUses = 9,       // UseRow…, numbered on from 0 through the file; since 1.1
+  kGroups = 10,    // GroupRow…; since 1.2
+  kSketches = 11,  // SketchRow…; since 1.3
 };
 
 inline constexpr uint64_t kMaxEndBytes = 64 << 10;
@@ -133,6 +134,13 @@ struct GroupRow {
   uint32_t description;  // a string that holds JSON
 };
 
+// The sketch of a tensor row's fingerprint. In the order of the tensor rows, after theirs.
+struct SketchRow {
+  uint32_t tensor;  // number of the tensor row, from 0 through the file
+  uint32_t reserved;
+  double buckets[32];
+};
+
 struct IndexRow {
   uint64_t offset;  // of the frame header
   uint16_t type;
@@ -153,5 +161,6 @@ inline constexpr char kTrailerMagic[8] = {'T', 'T', 'A', 'P', 'E', 'N', 'D', '\n
 static_assert(sizeof(FileHeader) == 64 && sizeof(FrameHeader) == 64 && sizeof(Trailer) == 64);
 static_assert(sizeof(EventRow) == 40 && sizeof(TensorRow) == 192 && sizeof(IndexRow) == 16);
 static_assert(sizeof(CallRow) == 40 && sizeof(UseRow) == 24 && sizeof(GroupRow) == 8);
+static_assert(sizeof(SketchRow) == 264);
 
 }  // namespace ttap::format

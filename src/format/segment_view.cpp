@@ -103,11 +103,12 @@ void SegmentView::forget_all() {
   begin_json_ = "{}";
   end_json_.reset();
   strings_.assign(1, 0);
-  for (auto* frames : {&event_frames_, &tensor_frames_, &call_frames_, &use_frames_, &group_frames_}) frames->clear();
+  for (auto* frames : {&event_frames_, &tensor_frames_, &call_frames_, &use_frames_, &group_frames_, &sketch_frames_})
+    frames->clear();
   call_of_event_.clear();
   other_passes_.clear();
   event_count_ = tensor_count_ = call_count_ = use_count_ = 0;
-  uses_taken_ = groups_taken_ = 0;
+  uses_taken_ = groups_taken_ = sketches_taken_ = 0;
 }
 
 Result<uint64_t> SegmentView::take_frame(uint64_t offset) {
@@ -137,6 +138,7 @@ Result<uint64_t> SegmentView::take_frame(uint64_t offset) {
     case FrameType::kCalls: taken = take_calls(payload, header.row_count); break;
     case FrameType::kUses: taken = take_uses(payload, header.row_count); break;
     case FrameType::kGroups: taken = take_groups(payload, header.row_count); break;
+    case FrameType::kSketches: taken = take_sketches(payload, header.row_count); break;
     default: break;  // the index, or a type of a later minor version
   }
   if (!taken.ok()) return corrupt(offset, taken.error().message);
@@ -204,6 +206,21 @@ Status SegmentView::take_groups(std::span<const std::byte> payload, uint32_t cou
   if (count == 0) return {};
   group_frames_.push_back({load<GroupRow>(payload.data()).tensor, count, payload.data()});
   groups_taken_ = taken;
+  return {};
+}
+
+Status SegmentView::take_sketches(std::span<const std::byte> payload, uint32_t count) {
+  if (payload.size() != uint64_t{count} * sizeof(SketchRow)) return bad("a table of sketches of the wrong size");
+  uint64_t taken = sketches_taken_;
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto tensor = load<uint32_t>(payload.data() + i * sizeof(SketchRow));
+    if (tensor >= tensor_count_) return bad("a sketch refers to a tensor that is not there");
+    if (tensor < taken) return bad("the sketches are not in the order of their tensors");
+    taken = uint64_t{tensor} + 1;
+  }
+  if (count == 0) return {};
+  sketch_frames_.push_back({load<uint32_t>(payload.data()), count, payload.data()});
+  sketches_taken_ = taken;
   return {};
 }
 
@@ -305,16 +322,34 @@ std::optional<CallRow> SegmentView::call_of(size_t event) const {
   return load<CallRow>(frame.rows + (number - frame.first) * sizeof(CallRow));
 }
 
-std::string_view SegmentView::group_of(size_t tensor) const {
-  if (group_frames_.empty() || tensor < group_frames_.front().first) return {};
-  const RowFrame& frame = frame_of(group_frames_, tensor);
-  const auto row = [&](size_t i) { return load<GroupRow>(frame.rows + i * sizeof(GroupRow)); };
+namespace {
+
+// Where the row of a tensor is, of those in the order of their tensors, whose numbers they begin with; null for none.
+template <class Row, class Frames>
+const std::byte* row_of_tensor(const Frames& frames, size_t tensor) {
+  if (frames.empty() || tensor < frames.front().first) return nullptr;
+  const auto& frame = frame_of(frames, tensor);
+  const auto tensor_of = [&](size_t i) { return load<uint32_t>(frame.rows + i * sizeof(Row)); };
   size_t first = 0, end = frame.count;  // the last one of it whose tensor is not a later one
   while (end - first > 1) {
     const size_t middle = first + (end - first) / 2;
-    (row(middle).tensor <= tensor ? first : end) = middle;
+    (tensor_of(middle) <= tensor ? first : end) = middle;
   }
-  return row(first).tensor == tensor ? string(row(first).description) : std::string_view{};
+  return tensor_of(first) == tensor ? frame.rows + first * sizeof(Row) : nullptr;
+}
+
+}  // namespace
+
+std::string_view SegmentView::group_of(size_t tensor) const {
+  const std::byte* row = row_of_tensor<GroupRow>(group_frames_, tensor);
+  return row != nullptr ? string(load<GroupRow>(row).description) : std::string_view{};
+}
+
+void SegmentView::set_sketch(size_t tensor, Fingerprint& fingerprint) const {
+  const std::byte* row = row_of_tensor<SketchRow>(sketch_frames_, tensor);
+  if (row == nullptr) return;
+  fingerprint.has_sketch = true;
+  std::memcpy(fingerprint.sketch.data(), row + offsetof(SketchRow, buckets), sizeof(SketchRow::buckets));
 }
 
 UseRow SegmentView::use_row(size_t event, size_t index) const {
@@ -348,6 +383,7 @@ TensorRecord SegmentView::tensor(size_t index) const {
   record.fingerprint = {{row.hash_low, row.hash_high},
                         {row.count, row.nan, row.pos_inf, row.neg_inf, row.zeros, row.subnormals, row.min, row.max,
                          row.max_abs, row.min_abs_nonzero, row.mean, row.std, row.l1, row.l2}};
+  if (record.has_fingerprint) set_sketch(index, record.fingerprint);
   record.has_bytes = (row.flags & kHasBytes) != 0;
   record.byte_count = row.byte_count;
   record.value = row.value;

@@ -69,9 +69,11 @@ class SegmentView {
   Status take_calls(std::span<const std::byte> payload, uint32_t count);
   Status take_uses(std::span<const std::byte> payload, uint32_t count);
   Status take_groups(std::span<const std::byte> payload, uint32_t count);
+  Status take_sketches(std::span<const std::byte> payload, uint32_t count);
   Status check(const TensorRow& row) const;
   std::optional<CallRow> call_of(size_t event) const;
   std::string_view group_of(size_t tensor) const;
+  void set_sketch(size_t tensor, Fingerprint& fingerprint) const;
   std::span<const int64_t> numbers(uint32_t number) const;
   void forget_all();
 
@@ -89,14 +91,16 @@ class SegmentView {
   std::vector<RowFrame> call_frames_;
   std::vector<RowFrame> use_frames_;
   std::vector<RowFrame> group_frames_;   // `first` is the number of the tensor row that its first row is of
+  std::vector<RowFrame> sketch_frames_;  // likewise
   std::vector<uint32_t> call_of_event_;  // see call_of(); empty while there are no calls
   size_t event_count_ = 0;
   size_t tensor_count_ = 0;
   size_t call_count_ = 0;
   size_t use_count_ = 0;
   std::set<uint32_t> other_passes_;
-  uint64_t uses_taken_ = 0;    // the first that no call has
-  uint64_t groups_taken_ = 0;  // the first tensor row that may still get a group
+  uint64_t uses_taken_ = 0;      // the first that no call has
+  uint64_t groups_taken_ = 0;    // the first tensor row that may still get a group
+  uint64_t sketches_taken_ = 0;  // or a sketch
 };
 
 }  // namespace ttap::format

@@ -290,6 +290,8 @@ void take_fingerprint(const FingerprintJob& job, std::vector<int64_t> shape, con
                    .finite = found.stats.finite()};
   result.centre = finite > 0 ? found.stats.mean : 0;
   result.bytes = byte_count(view);
+  result.has_sketch = found.has_sketch ? 1 : 0;
+  std::ranges::copy(found.sketch, result.sketch);
   std::atomic_ref(result.sequence).store(job.sequence, std::memory_order_release);
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cuda/kernels/lanes/byte_values.h"
+#include "cuda/kernels/lanes/lane_sketch.h"
 #include "cuda/kernels/lanes/lane_stats.h"
 #include "cuda/kernels/totals.h"
 #include "kernel_cases.h"
@@ -132,7 +133,10 @@ StatsPart stats_by_lanes(const Bytes& bytes, size_t blocks) {
     for (size_t lane = 0; lane < kLanes; ++lane) {
       Vector vectors[N];
       for (size_t i = 0; i < N; ++i) vectors[i] = vector_at(bytes, start + (lane + kLanes * i) * kVectorBytes);
-      lanes[number % blocks][lane].add(vectors);
+      if constexpr (requires { lanes[0][0].add(vectors); })
+        lanes[number % blocks][lane].add(vectors);
+      else
+        lanes[number % blocks][lane].add(vectors, [](int, double) {});
     }
   std::vector<ScalarStats> odd(kLanes);
   for (size_t at = whole; at < bytes.size(); at += F::kBits / 8)
@@ -396,6 +400,64 @@ TEST(DoubleSums, keep_what_doubles_lose) {
   EXPECT_EQ(sum.high + sum.rest, 1 + 1e-10);
   const DoubleSum product = DoubleSum{1 + 0x1p-40, 0} * DoubleSum{1 - 0x1p-40, 0};
   EXPECT_EQ((product.high - 1) + product.rest, -0x1p-80);
+}
+
+// ---- sketches ----
+
+// As the kernels deal out a tensor's bytes: lane by lane, and the cells of a unit to their buckets.
+template <class F>
+Sketch sketch_by_lanes(const Bytes& bytes, bool rotates_before) {
+  Sketch buckets = {};
+  constexpr uint32_t kValues = LaneSketch<F>::kValues;
+  for (uint64_t start = 0; start < bytes.size(); start += kSketchUnitRows * kSketchRowBytes) {
+    const SketchUnit unit = sketch_unit(start / (kSketchUnitRows * kSketchRowBytes));
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+      const uint32_t signs = sketch_signs(unit.seed, lane);
+      LaneSketch<F> sketch;
+      for (uint32_t row = 0; row < kSketchUnitRows; ++row) {
+        const uint64_t at = start + row * kSketchRowBytes + lane * kVectorBytes;
+        if (at >= bytes.size()) break;
+        Vector vector = {};
+        std::memcpy(&vector, bytes.data() + at, std::min<size_t>(sizeof vector, bytes.size() - at));
+        const auto sign = LaneSketch<F>::sign_of(signs, row);
+        if (rotates_before)
+          sketch.template add<true>(rotated_for_sketch<F>(vector, row), 0, sign);
+        else
+          sketch.template add<true>(vector, row, sign);
+      }
+      for (uint32_t place = 0; place < kValues; ++place)
+        buckets[(lane * kValues + place) % kSketchBuckets ^ unit.flip] += sketch.signed_cell(place, signs);
+    }
+  }
+  return buckets;
+}
+
+template <class F>
+void expect_sketch_of_cpu(DType dtype) {
+  for (const size_t size : {16, 512, 1000, 4096, 8192, 12288, 50000}) {
+    Bytes bytes(size);
+    for (size_t i = 0; i + 8 <= size; i += 8) {
+      const auto value = static_cast<float>(std::sin(static_cast<double>(i)));
+      const double wide = value;
+      if (size_of(dtype) == 8)
+        std::memcpy(&bytes[i], &wide, 8);
+      else
+        for (size_t j = 0; j < 2; ++j) std::memcpy(&bytes[i + 4 * j], &value, 4);
+    }
+    const int64_t shape[] = {static_cast<int64_t>(size / size_of(dtype))};
+    const Sketch expected = fingerprint({bytes.data(), dtype, shape}).sketch;
+    for (const bool rotates_before : {false, true})
+      EXPECT_LE(sketched_distance(sketch_by_lanes<F>(bytes, rotates_before), expected),
+                1e-7 * sketched_distance(expected, {}))
+          << dtype_name(dtype) << " " << size;
+  }
+}
+
+TEST(LaneSketch, is_that_of_the_cpu) {
+  expect_sketch_of_cpu<LaneF16>(DType::kF16);
+  expect_sketch_of_cpu<LaneBF16>(DType::kBF16);
+  expect_sketch_of_cpu<LaneF32>(DType::kF32);
+  expect_sketch_of_cpu<LaneF64>(DType::kF64);
 }
 
 }  // namespace

@@ -47,9 +47,10 @@ int main(int argc, char** argv) {
   if (argc > 4) options.threads = static_cast<unsigned>(std::strtoul(argv[4], nullptr, 10));
 
   const int64_t shape[] = {static_cast<int64_t>(bytes.size() / ttap::size_of(*dtype))};
-  const auto [hash, stats] = ttap::fingerprint({bytes.data(), *dtype, shape}, options);
+  const ttap::Fingerprint found = ttap::fingerprint({bytes.data(), *dtype, shape}, options);
+  const ttap::Stats& stats = found.stats;
   std::printf("{\"path\": \"%s\", \"hash\": \"%s\"", std::string(ttap::simd_path_name(options.path)).c_str(),
-              to_string(hash).c_str());
+              to_string(found.hash).c_str());
   print("count", stats.count);
   print("nan", stats.nan);
   print("pos_inf", stats.pos_inf);
@@ -64,6 +65,11 @@ int main(int argc, char** argv) {
   print("std", stats.std);
   print("l1", stats.l1);
   print("l2", stats.l2);
+  if (found.has_sketch) {
+    std::printf(", \"sketch\": [");
+    for (size_t i = 0; i < found.sketch.size(); ++i) std::printf("%s%.17g", i == 0 ? "" : ", ", found.sketch[i]);
+    std::printf("]");
+  }
   std::printf("}\n");
   return 0;
 }

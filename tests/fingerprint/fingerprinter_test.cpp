@@ -37,6 +37,7 @@ Fingerprint in_pieces(const std::vector<std::byte>& bytes, DType dtype, size_t p
 void expect_identical(const Fingerprint& a, const Fingerprint& b) {
   EXPECT_EQ(a.hash, b.hash);
   EXPECT_EQ(std::memcmp(&a.stats, &b.stats, sizeof a.stats), 0);
+  EXPECT_EQ(a.sketch, b.sketch);
 }
 
 TEST(Fingerprinter, pieces_give_the_same_bits_as_the_whole) {

@@ -24,7 +24,7 @@ STATS = (
     "count", "nan", "pos_inf", "neg_inf", "zeros", "subnormals",
     "min", "max", "max_abs", "min_abs_nonzero", "mean", "std", "l1", "l2",
 )  # fmt: skip
-BEGIN, STRINGS, EVENTS, TENSORS, BLOBS, END, INDEX, CALLS, USES, GROUPS = range(1, 11)
+BEGIN, STRINGS, EVENTS, TENSORS, BLOBS, END, INDEX, CALLS, USES, GROUPS, SKETCHES = range(1, 12)
 NONE = 0xFFFFFFFF
 
 
@@ -103,6 +103,7 @@ class Tensor:
     value: int
     pass_of_bytes: int | None = None  # the pass that has its bytes
     group: bytes = b""
+    sketch: tuple[float, ...] | None = None
 
 
 @dataclass
@@ -134,6 +135,7 @@ class _Reader:
         self.uses: list[Use] = []
         self.uses_taken = 0
         self.groups_taken = 0
+        self.sketches_taken = 0
         self.segment = Segment()
 
     def header(self) -> None:
@@ -185,6 +187,9 @@ class _Reader:
         elif kind == GROUPS:
             for tensor, description in self.parse_groups(payload, rows).items():
                 self.segment.tensors[tensor].group = description
+        elif kind == SKETCHES:
+            for tensor, sketch in self.parse_sketches(payload, rows).items():
+                self.segment.tensors[tensor].sketch = sketch
         return start + _padded(length)
 
     @staticmethod
@@ -246,6 +251,17 @@ class _Reader:
             groups[tensor] = self.string(description)
         self.groups_taken = taken
         return groups
+
+    def parse_sketches(self, payload: bytes, rows: int) -> dict[int, tuple[float, ...]]:
+        sketches: dict[int, tuple[float, ...]] = {}
+        taken = self.sketches_taken
+        for tensor, _zero, *buckets in self.parse_rows(payload, rows, 264, struct.Struct("<2I32d").unpack):
+            if not taken <= tensor < len(self.segment.tensors):
+                raise Damaged("a sketch of a tensor that is not there, or not in order")
+            taken = tensor + 1
+            sketches[tensor] = tuple(buckets)
+        self.sketches_taken = taken
+        return sketches
 
     def numbers(self, string: int) -> tuple[int, ...]:
         text = self.strings[string]

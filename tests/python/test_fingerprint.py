@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hash128 import hash128, hash128_fast
+from sketch import sketch
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOL = Path(os.environ.get("TTAP_TEST_TOOLS", REPOSITORY / "build/dev/tests/fingerprint")) / "fingerprint_tool"
@@ -137,3 +138,23 @@ def test_the_hash_is_the_one_in_the_document(tmp_path: Path, path: str) -> None:
         assert run_tool(tmp_path, "u8", data, path)["hash"] == hash128(data)
     large = random.bytes(6_000_001)
     assert run_tool(tmp_path, "u8", large, path, threads=2)["hash"] == hash128_fast(large)
+
+
+@pytest.mark.parametrize("path", ["best", "scalar"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64", "c64", "c128"])
+def test_the_sketch_is_what_the_document_says(tmp_path, dtype, path):
+    size = {"f16": 2, "bf16": 2, "f32": 4, "c64": 4, "f64": 8, "c128": 8}[dtype]
+    for count in (0, 2, 30, 1000, 4096, 100_002):
+        values = np.random.default_rng(count).normal(size=count) * 10
+        if dtype == "bf16":
+            data = (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
+        else:
+            data = values.astype({2: np.float16, 4: np.float32, 8: np.float64}[size]).tobytes()
+        found = np.array(run_tool(tmp_path, dtype, data, path)["sketch"])
+        expected = sketch(values_of(dtype, data), size)
+        assert np.linalg.norm(found - expected) <= 2e-8 * np.linalg.norm(expected)
+
+
+def test_integers_and_bytes_have_no_sketch(tmp_path):
+    for dtype in ("i32", "u8", "bool", "f8_e4m3fn"):
+        assert "sketch" not in run_tool(tmp_path, dtype, bytes(64))

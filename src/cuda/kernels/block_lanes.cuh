@@ -5,6 +5,7 @@
 #include "cuda/kernels/device_job.h"
 #include "cuda/kernels/lanes/byte_values.h"
 #include "cuda/kernels/lanes/lane_stats.h"
+#include "cuda/kernels/warp_sketch.cuh"
 
 // What a block's threads do with the vectors they get, for each family of formats.
 namespace ttap::cuda {
@@ -31,6 +32,7 @@ struct ValueLane {
   // Sums of 16-bit values are good enough about zero.
   static constexpr bool kHasCentre = F::kBits > 16;
   static constexpr bool kIsFloat = F::kKind == LaneKind::kFloat;
+  using Sketch = std::conditional_t<kIsFloat, WarpSketch<F>, NoSketch>;
   // Sums that threads leave: whether they have rests, or are exact or nearly so without; whether they may come near to
   // what a double can hold.
   static constexpr bool kHasRests = kHasCentre;
@@ -42,6 +44,7 @@ struct ValueLane {
   static constexpr int kGatherBlocksPerMultiprocessor = kIsFloat && F::kBits == 64 ? 2 : 3;
   struct Shared {};
   StatsOfLane<F, FEW> stats;
+  Sketch sketch;
 
   // The centre is needed where FEW.
   __device__ ValueLane(Shared&, DType, double centre) {
@@ -69,11 +72,25 @@ struct ValueLane {
     return false;
   }
 
-  // The vectors are used up.
+  // The vectors are used up. `sketched`: they are added to the sketch too, signs and rows as it has them.
   template <int N>
-  __device__ void add(Vector (&vectors)[N]) {
-    stats.add(vectors);
+  __device__ void add(Vector (&vectors)[N], bool sketched, uint32_t signs, const uint32_t (&rows)[N]) {
+    if constexpr (F::kBits == 16) {
+      stats.add(vectors);
+      if constexpr (kIsFloat)
+        if (sketched) {
+          if (stats.some_beyond_sketch()) [[unlikely]]
+            sketch.template add<true>(vectors, signs, rows);
+          else
+            sketch.template add<false>(vectors, signs, rows);
+        }
+    } else {
+      if constexpr (kIsFloat)
+        if (sketched) return add_both(vectors, signs, rows);
+      stats.add(vectors, [](int, double) {});
+    }
   }
+  __device__ static Vector rotated(const Vector& vector, uint32_t row) { return rotated_for_sketch<F>(vector, row); }
 
   __device__ LaneSums finish(double centre) const { return stats.finish(centre); }
 
@@ -99,6 +116,21 @@ struct ValueLane {
   }
 
  private:
+  // A value that is made wider for the statistics serves the sketch.
+  template <int N>
+  __device__ void add_both(Vector (&vectors)[N], uint32_t signs, const uint32_t (&rows)[N]) {
+    constexpr int kValues = static_cast<int>(Sketch::kValues);
+    LaneSketch<F> found;
+    stats.add(vectors, [&](int i, double value) {
+      const uint32_t row = rows[i / kValues];
+      found.add(value, static_cast<uint32_t>(i % kValues), row, LaneSketch<F>::sign_of(signs, row));
+    });
+    if (stats.some_beyond_sketch()) [[unlikely]]
+      sketch.template add<true>(vectors, signs, rows);
+    else
+      sketch.unit.add(found);
+  }
+
   __device__ static bool set_centre(uint64_t bits, double& centre) {
     if constexpr (kIsFloat)
       if ((bits & (F::kSign - 1)) >= F::kInfinite) return false;
@@ -115,6 +147,8 @@ static __device__ const ByteValues kByteValues = make_byte_values();
 template <uint32_t COPIES>
 struct ByteLane {
   using OfFew = ByteLane;
+  using Sketch = NoSketch;
+  NoSketch sketch;
   static constexpr bool kHasCentre = false;
   static constexpr bool kHasRests = false;
   static constexpr bool kSumsMayBeHuge = false;
@@ -141,7 +175,7 @@ struct ByteLane {
   }
 
   template <int N>
-  __device__ void add(const Vector (&vectors)[N]) {
+  __device__ void add(const Vector (&vectors)[N], bool, uint32_t, const uint32_t (&)[N]) {
 #pragma unroll
     for (int v = 0; v < N; ++v)
 #pragma unroll

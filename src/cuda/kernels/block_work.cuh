@@ -81,10 +81,14 @@ __device__ inline double centre_of(const DeviceJob& job, const Source& source) {
 }
 
 // Up to a hash block's bytes from `start` on, a vector for each thread. Every thread of the block comes here, and gets
-// the statistics of its values.
+// the statistics of its values, and what its bucket gets.
+struct OddEnd {
+  LaneSums sums;
+  double bucket = 0;
+};
 template <class Lane, class Source>
-__device__ inline LaneSums take_odd_end(const DeviceJob& job, const Source& source, uint64_t start, uint32_t size,
-                                        double centre, HashShared& shared) {
+__device__ inline OddEnd take_odd_end(const DeviceJob& job, const Source& source, uint64_t start, uint32_t size,
+                                      double centre, HashShared& shared) {
   const uint32_t at = threadIdx.x * kVectorBytes;
   const uint32_t valid = at >= size ? 0 : size - at < kVectorBytes ? size - at : kVectorBytes;
   const Vector vector = source.partial(start + at, valid);
@@ -99,7 +103,20 @@ __device__ inline LaneSums take_odd_end(const DeviceJob& job, const Source& sour
   }
   const HashPair of_warp = warp_sum(sums);
   if (threadIdx.x % 32 == 0) shared.odd[threadIdx.x / 32] = of_warp;
-  return Lane::sums_of_odd(vector, valid, job.dtype, centre);
+  OddEnd found{Lane::sums_of_odd(vector, valid, job.dtype, centre)};
+  if constexpr (Lane::Sketch::kIsThere)
+    if (job.is_sketched) {
+      const uint64_t block = start / kHashBlockBytes;
+      const uint32_t row = static_cast<uint32_t>(block % 2) * kSketchBlockRows + threadIdx.x / 32;
+      const SketchUnit unit = sketch_unit(block / 2);
+      const uint32_t signs = sketch_signs(unit.seed, threadIdx.x % 32);
+      const Vector turned[] = {Lane::rotated(vector, row)};
+      typename Lane::Sketch sketch;
+      sketch.template add<true>(turned, signs >> row, {0});
+      sketch.fold(unit, signs);
+      found.bucket = sketch.bucket;
+    }
+  return found;
 }
 
 // After a barrier that follows take_odd_end(); for one thread.
@@ -129,11 +146,13 @@ struct ResultWriter {
     if (has_rest(column)) numbers()[column + 1] = detail::as_bits(rest);
   }
   // After all totals, by every thread of the block.
+  template <class Lane>
   __device__ void end(uint64_t bytes, double centre) const {
     if (job.is_watched) __syncthreads();  // else the end of the kernel is soon enough for all of it
     if (threadIdx.x != kBlockThreads - 1) return;
     numbers()[kColumns] = detail::as_bits(centre);
     numbers()[kColumns + 1] = bytes;
+    numbers()[kColumns + 3] = Lane::Sketch::kIsThere && job.is_sketched ? 1 : 0;
     uint64_t* const sequence = numbers() + kColumns + 2;
     if (job.is_watched)
       asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(sequence), "l"(job.sequence) : "memory");
@@ -142,14 +161,37 @@ struct ResultWriter {
   }
 };
 static_assert(offsetof(DeviceResult, centre) == 8 * kColumns && offsetof(DeviceResult, bytes) == 8 * (kColumns + 1) &&
-              offsetof(DeviceResult, sequence) == 8 * (kColumns + 2));
+              offsetof(DeviceResult, sequence) == 8 * (kColumns + 2) &&
+              offsetof(DeviceResult, has_sketch) == 8 * (kColumns + 3));
+
+// The buckets of a block's warps, or those that a tensor's last block added up.
+struct SketchRows {
+  double bucket[kWarps][32];
+
+  // Of a lane, in a fixed order.
+  __device__ double sum() const {
+    double sum = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kWarps; ++i) sum += bucket[i][threadIdx.x % 32];
+    return sum;
+  }
+};
+inline constexpr uint32_t kSketchWarp = kWarps - 1;  // adds those up
+
+// A double in which +0 is another zero (Scratch::sketches).
+__device__ inline uint64_t there_bits(double value) {
+  const uint64_t bits = detail::as_bits(value);
+  return bits == 0 ? uint64_t{1} << 63 : bits;
+}
 
 // What a block's threads found, each `mine`: to the result when the block is the only one, else to its cells. `digest`
 // is called after the rows are written, by one warp (add_up_threads()).
 template <class Lane, bool HAS_RESTS, class Digest>
 __device__ inline void finish_block(uint32_t warp, const DeviceJob& job, uint64_t bytes, const LaneSums& mine,
-                                    const Digest& digest, double centre, ThreadRows& rows, Scratch& scratch) {
+                                    double bucket, const Digest& digest, double centre, ThreadRows& rows,
+                                    SketchRows& sketches, Scratch& scratch) {
   write_rows<Lane>(mine, rows);
+  if constexpr (Lane::Sketch::kIsThere) sketches.bucket[warp][threadIdx.x % 32] = bucket;
   if (warp == kDigestWarp)
     arrive_at<Barrier::kRows>();  // it does not read them
   else
@@ -166,17 +208,71 @@ __device__ inline void finish_block(uint32_t warp, const DeviceJob& job, uint64_
         else
           result(column, value, count);
       });
+  if constexpr (Lane::Sketch::kIsThere)
+    if (warp == kSketchWarp && job.is_sketched) {
+      const double sum = sketches.sum();
+      if (alone)
+        job.result->sketch[Lane::Sketch::number()] = sum;
+      else
+        __stcg(reinterpret_cast<unsigned long long*>(&scratch.sketches[blockIdx.x][threadIdx.x % 32]), there_bits(sum));
+    }
   if (!alone) return;
   if (!HAS_RESTS && threadIdx.x == kBlockThreads - 1) result.numbers()[1] = result.numbers()[3] = 0;
-  result.end(bytes, centre);
+  result.end<Lane>(bytes, centre);
 }
+
+// The buckets that the blocks of a tensor leave for the last one, each warp every eighth block's. On their way from the
+// start.
+struct BlockSketches {
+  static constexpr uint32_t kAtOnce = 16;
+  uint64_t (*from)[kSketchBuckets];
+  uint32_t blocks;
+  uint64_t some[kAtOnce];
+
+  __device__ BlockSketches(uint32_t warp, const DeviceJob& job, Scratch& scratch)
+      : from(scratch.sketches + job.first_block), blocks(job.blocks) {
+    load(warp);
+  }
+  __device__ void load(uint32_t base) {
+#pragma unroll
+    for (uint32_t i = 0; i < kAtOnce; ++i) {
+      const uint32_t row = base + kWarps * i;
+      some[i] = row < blocks ? load_relaxed(&from[row][threadIdx.x % 32]) : there_bits(0);
+    }
+  }
+  // Waits for them, and leaves their places as they were before the blocks came.
+  __device__ double sum(uint32_t warp) {
+    double sum = 0;
+#pragma unroll 1
+    for (uint32_t base = warp;; load(base)) {
+      for (bool all_there = false; !all_there;) {
+        all_there = true;
+#pragma unroll
+        for (uint32_t i = 0; i < kAtOnce; ++i) all_there &= some[i] != 0;
+        if (!all_there) load(base);
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kAtOnce; ++i) {
+        sum += detail::as_double(some[i]);
+        const uint32_t row = base + kWarps * i;
+        if (row < blocks) from[row][threadIdx.x % 32] = 0;
+      }
+      base += kWarps * kAtOnce;
+      if (base >= blocks) return sum;
+    }
+  }
+};
 
 // For the last block of a tensor: waits for the others, and adds up what all left, 32 blocks times this at once.
 inline constexpr uint32_t kCellsAtOnce = 4;
+struct Nothing {
+  __device__ Nothing(uint32_t, const DeviceJob&, Scratch&) {}
+};
 template <class Lane, bool HAS_RESTS>
 __device__ inline void finish_tensor(uint32_t warp, const DeviceJob& job, uint64_t bytes, double centre,
-                                     Scratch& scratch) {
+                                     SketchRows& sketches, Scratch& scratch) {
   const ResultWriter result{job};
+  [[maybe_unused]] std::conditional_t<Lane::Sketch::kIsThere, BlockSketches, Nothing> blocks(warp, job, scratch);
   // The digests are there first. Who adds those up goes through it without any blocks before: then the instructions are
   // there too when the others come, and the blocks done, or nearly.
 #pragma unroll 1
@@ -185,7 +281,13 @@ __device__ inline void finish_tensor(uint32_t warp, const DeviceJob& job, uint64
         warp, {&scratch.cells[0][job.first_block], rehearses ? 0u : job.blocks}, result);
     if (!rehearses) break;
   }
-  result.end(bytes, centre);
+  if constexpr (Lane::Sketch::kIsThere)
+    if (job.is_sketched) {
+      sketches.bucket[warp][threadIdx.x % 32] = blocks.sum(warp);
+      __syncthreads();
+      if (warp == kSketchWarp) job.result->sketch[Lane::Sketch::number()] = sketches.sum();
+    }
+  result.end<Lane>(bytes, centre);
 }
 
 }  // namespace ttap::cuda

@@ -229,6 +229,11 @@ __device__ inline void store_cell(Cell* to, uint64_t value, uint32_t count, doub
       "l"(value), "r"(count), "r"(mark)
       : "memory");
 }
+__device__ inline uint64_t load_relaxed(const uint64_t* from) {
+  uint64_t value;
+  asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
+}
 __device__ inline uint64_t rest_bits(const Cell& cell) { return static_cast<uint64_t>(cell.mark & ~1u) << 32; }
 __device__ inline Cell load_cell(const Cell* from) {
   Cell cell;

@@ -9,6 +9,7 @@
 #include "cuda/kernels/launch.h"
 #include "fingerprint/hash128.h"
 #include "ttap/dtype.h"
+#include "ttap/fingerprint.h"
 
 // What the host hands to the fingerprint kernels, by value.
 namespace ttap::cuda {
@@ -31,6 +32,7 @@ struct DeviceJob {
   DType dtype = DType::kU8;
   bool rows_are_64_bit = true;
   bool is_watched = true;  // the result
+  bool is_sketched = true;
 };
 static_assert(sizeof(DeviceJob) == 64);
 
@@ -100,9 +102,10 @@ struct alignas(16) Cell {
   uint32_t count = 0;
   uint32_t mark = 0;  // odd when it is there; the rest of a sum, but for the low half of its bits
 };
-inline constexpr uint32_t kMostBlocks = kScratchBytes / (kWarps * sizeof(Cell));  // of a launch
-struct Scratch {
-  Cell cells[kWarps][kMostBlocks];  // a column for each warp of the block that adds up; zero between launches
+inline constexpr uint32_t kMostBlocks = 8192;      // of a launch
+struct Scratch {                                   // zero between launches
+  Cell cells[kWarps][kMostBlocks];                 // a column for each warp of the block that adds up
+  uint64_t sketches[kMostBlocks][kSketchBuckets];  // doubles, of which none is +0: that is one that is not there yet
 };
 static_assert(sizeof(Scratch) <= kScratchBytes);
 

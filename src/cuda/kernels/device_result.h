@@ -17,8 +17,10 @@ struct alignas(16) DeviceResult {
   double centre = 0;   // of the totals' sums
   uint64_t bytes = 0;  // that were read: fewer than the tensor has when its rows are limited
   uint64_t sequence = 0;
+  uint64_t has_sketch = 0;
+  double sketch[kSketchBuckets];  // if it has one
 };
-static_assert(sizeof(DeviceResult) == 160);
+static_assert(sizeof(DeviceResult) == 160 + sizeof(Sketch));
 
 // `bytes` of a result that will never come: its launch failed.
 inline constexpr uint64_t kLostBytes = UINT64_MAX;
@@ -31,7 +33,11 @@ inline bool is_there(const DeviceResult& result) { return result.sequence != 0; 
 inline Fingerprint to_fingerprint(const DeviceResult& result) {
   const DefaultFloatMode mode;
   const HashPair hash = hash_mix({result.totals.digest_a, result.totals.digest_b}, result.bytes);
-  return {{hash.a, hash.b}, to_stats(to_part(result.totals, result.centre))};
+  const bool has_sketch = result.has_sketch != 0;
+  return {{hash.a, hash.b},
+          to_stats(to_part(result.totals, result.centre)),
+          has_sketch ? std::to_array(result.sketch) : Sketch{},
+          has_sketch};
 }
 
 }  // namespace ttap::cuda

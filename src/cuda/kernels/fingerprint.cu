@@ -48,6 +48,7 @@ DeviceJob device_job(const FingerprintJob& job) {
   made.copy_to = static_cast<std::byte*>(job.copy_to);
   made.result = job.result;
   made.is_watched = job.is_watched;
+  made.is_sketched = job.is_sketched;
   made.sequence = job.sequence;
   made.dtype = view.dtype;
   return made;

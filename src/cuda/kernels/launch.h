@@ -29,11 +29,12 @@ struct FingerprintJob {
   DeviceResult* result = nullptr;  // device or pinned memory
   bool is_watched = true;          // the result, by the host while the kernel runs; never one in device memory
   uint64_t sequence = 1;           // for DeviceResult::sequence
+  bool is_sketched = takes_sketches();
 };
 
 // What launches on one stream need: zeroed once, used by one launch after the other. Launches that may run side by side
 // need one each.
-inline constexpr size_t kScratchBytes = size_t{1} << 20;
+inline constexpr size_t kScratchBytes = size_t{3} << 20;
 
 // As few launches as they can be: see fingerprint.cu. The current device is the tensors'.
 TTAP_API Status launch_fingerprints(std::span<const FingerprintJob> jobs, void* scratch, Stream stream);

@@ -14,9 +14,13 @@ struct PairsShared {
     typename Lane::Shared lane;
     typename Feed::Shared feed;
   };
+  struct Found {
+    ThreadRows rows;
+    SketchRows sketches, of_tensor;
+  };
   union {
     Working working;
-    ThreadRows rows;
+    Found found;
   };
   HashPair digests[kWarps];
   double centre;
@@ -66,6 +70,8 @@ __device__ inline void work_by_pairs(const DeviceJob& job, const Source& source,
   for (; pair < pairs; pair += step) {
     const uint64_t next = (pair + step) * kPairBytes;
     HashPair first, second;
+    const SketchUnit unit = sketch_unit(pair);
+    const uint32_t signs = sketch_signs(unit.seed, in_warp);
 #pragma unroll 1
     for (uint32_t round = 0; round < kRounds; ++round) {
 #pragma unroll
@@ -87,11 +93,13 @@ __device__ inline void work_by_pairs(const DeviceJob& job, const Source& source,
           for (uint32_t i = 0; i < kStepVectors; ++i) store_copy(to, offset_in_step(i), now[i]);
         }
         if constexpr (Feed::kFetchesEarly) feed.fetch(source, round, part, here, next, pair + step < pairs);
-        lane.add(now);
+        static_assert(kStepVectors == 4 && kRoundBytes == 4 * kSketchRowBytes && kPairBytes == 16 * kSketchRowBytes);
+        lane.add(now, job.is_sketched, signs >> 4 * round, {2 * part, 2 * part + 1, 2 * part + 8, 2 * part + 9});
         if constexpr (!Feed::kFetchesEarly) feed.fetch(source, round, part, here, next, pair + step < pairs);
       }
     }
     here = next;
+    if (job.is_sketched) lane.sketch.fold(unit, signs);
     const uint64_t sum = warp_sum_quarters(first, second);
     if (in_warp % 8 == 0) reinterpret_cast<uint64_t*>(kept + 2 * count)[in_warp / 8] = sum;
     if (++count == 16) mix_kept(pair + step);
@@ -99,12 +107,14 @@ __device__ inline void work_by_pairs(const DeviceJob& job, const Source& source,
   mix_kept(pair);
   const double centre = Lane::kHasCentre ? block_shared.centre : 0;
   LaneSums mine = lane.finish(centre);
+  double bucket = lane.sketch.bucket;
   // What is left goes to the last block, which has the fewest pairs: a hash block at most, and the odd end.
   if (block == job.blocks - 1u)
     for (uint64_t start = pairs * kPairBytes; start < bytes; start += kHashBlockBytes) {
       const uint64_t size = bytes - start < kHashBlockBytes ? bytes - start : kHashBlockBytes;
-      add<Lane::kSumsMayBeHuge>(mine,
-                                take_odd_end<Lane>(job, source, start, static_cast<uint32_t>(size), centre, shared));
+      const OddEnd odd = take_odd_end<Lane>(job, source, start, static_cast<uint32_t>(size), centre, shared);
+      add<Lane::kSumsMayBeHuge>(mine, odd.sums);
+      bucket += odd.bucket;
       __syncthreads();
       if (threadIdx.x == 0) {
         const HashPair digest = digest_of_odd_end(start, shared);
@@ -117,8 +127,10 @@ __device__ inline void work_by_pairs(const DeviceJob& job, const Source& source,
   if (in_warp == 0) block_shared.digests[threadIdx.x / 32] = of_warp;
   __syncthreads();  // who still needs what the rows take the place of
   const auto digest = [&] { return in_warp < kWarps ? block_shared.digests[in_warp] : HashPair{}; };
-  finish_block<Lane, true>(warp, job, bytes, mine, digest, centre, block_shared.rows, scratch);
-  if (job.blocks > 1 && block == job.blocks - 1u) finish_tensor<Lane, true>(warp, job, bytes, centre, scratch);
+  auto& [rows, sketches, of_tensor] = block_shared.found;
+  finish_block<Lane, true>(warp, job, bytes, mine, bucket, digest, centre, rows, sketches, scratch);
+  if (job.blocks > 1 && block == job.blocks - 1u)
+    finish_tensor<Lane, true>(warp, job, bytes, centre, of_tensor, scratch);
 }
 
 }  // namespace ttap::cuda

@@ -11,6 +11,7 @@ struct SlicesShared {
   HashShared hash;
   typename Lane::Shared lane;
   ThreadRows rows;
+  SketchRows sketches, of_tensor;
 };
 
 namespace slices {
@@ -51,8 +52,8 @@ __device__ TTAP_APART inline HashPair mixed_apart(const HashShared& shared, cons
 }
 __device__ TTAP_APART inline uint64_t bytes_of_live_rows(const DeviceJob& job) { return live_bytes(job); }
 template <class Lane, class Source>
-__device__ TTAP_APART LaneSums odd_end_apart(const DeviceJob& job, const Source& source, uint64_t start, uint32_t size,
-                                             double centre, HashShared& shared) {
+__device__ TTAP_APART OddEnd odd_end_apart(const DeviceJob& job, const Source& source, uint64_t start, uint32_t size,
+                                           double centre, HashShared& shared) {
   return take_odd_end<Lane>(job, source, start, size, centre, shared);
 }
 __device__ TTAP_APART inline HashPair digest_of_odd_end_apart(uint64_t start, const HashShared& shared) {
@@ -106,7 +107,16 @@ __device__ inline void work_by_slices(const DeviceJob& job, const Source& source
       for (uint32_t i = 0; i < kVectors; ++i)
         store_copy(job.copy_to, mine * kHashBlockBytes + (first_place + 32 * i) * kVectorBytes, now[i]);
     }
-    lane.add(now);
+    static_assert(kVectors == 2 && kAtOnce == 2 && kWarpsEach == 4);
+    const uint32_t row = 2 * warp;
+    const SketchUnit unit = sketch_unit(mine / 2);
+    const uint32_t signs = sketch_signs(unit.seed, threadIdx.x % 32);
+    if constexpr (Lane::Sketch::kIsThere) {
+#pragma unroll
+      for (Vector& vector : now) vector = Lane::rotated(vector, row);
+    }
+    lane.add(now, job.is_sketched, signs >> row, {0, 1});
+    if (job.is_sketched) lane.sketch.fold(unit, signs);
     const HashPair slice = warp_sum(sums);
     if (threadIdx.x % 32 == 0) shared.sums[kept.count * kWarps + warp] = slice;
   };
@@ -147,8 +157,11 @@ __device__ inline void work_by_slices(const DeviceJob& job, const Source& source
   };
   if (!has_odd_end) sums_are_there();
   LaneSums found = lane.finish(centre);
+  double bucket = lane.sketch.bucket;
   if (has_odd_end) {
-    add<Lane::kSumsMayBeHuge>(found, odd_end_apart<Lane>(job, source, bytes - odd_bytes, odd_bytes, centre, shared));
+    const OddEnd odd = odd_end_apart<Lane>(job, source, bytes - odd_bytes, odd_bytes, centre, shared);
+    add<Lane::kSumsMayBeHuge>(found, odd.sums);
+    bucket += odd.bucket;
     __syncwarp();
     sums_are_there();
   }
@@ -162,8 +175,10 @@ __device__ inline void work_by_slices(const DeviceJob& job, const Source& source
     }
     return all;
   };
-  finish_block<Lane, kHasRests>(warp, job, bytes, found, digest, centre, block_shared.rows, scratch);
-  if (job.blocks > 1 && block == job.blocks - 1u) finish_tensor<Lane, kHasRests>(warp, job, bytes, centre, scratch);
+  finish_block<Lane, kHasRests>(warp, job, bytes, found, bucket, digest, centre, block_shared.rows,
+                                block_shared.sketches, scratch);
+  if (job.blocks > 1 && block == job.blocks - 1u)
+    finish_tensor<Lane, kHasRests>(warp, job, bytes, centre, block_shared.of_tensor, scratch);
 }
 
 }  // namespace ttap::cuda

@@ -23,9 +23,9 @@ Style style_of(Verdict verdict) {
   }
 }
 
-std::string error_text(double value, bool at_least = false) {
+std::string error_text(double value, bool estimated = false) {
   if (std::isnan(value)) return "";
-  return fmt::format("{}{:.3g}", at_least ? ">= " : "", value);
+  return fmt::format("{}{:.3g}", estimated ? "~ " : "", value);
 }
 
 std::string shapes_text(const PassDiff& pass, const TensorDiff& tensor) {
@@ -40,12 +40,14 @@ std::string shapes_text(const PassDiff& pass, const TensorDiff& tensor) {
 void draw_measures(const PassDiff& pass, const TensorDiff& tensor, Output& out) {
   const Measures& m = *tensor.measures;
   const TensorRecord record = record_of(pass, tensor);
-  const bool least = tensor.evidence != Evidence::kValues;
+  if (tensor.evidence == Evidence::kSketch)
+    return write_fact(out, 10, "error",
+                      fmt::format("rmse {}, relative {}  (estimated from sketches)", error_text(m.rmse),
+                                  error_text(relative_error(tensor))));
+  if (tensor.evidence != Evidence::kValues) return;
   write_fact(out, 10, "error",
-             fmt::format("max {}, mean {}, rmse {}, relative {}{}", error_text(m.max_abs), error_text(m.mean_abs),
-                         error_text(m.rmse), error_text(relative_error(tensor)),
-                         least ? "  (at least: by the statistics)" : ""));
-  if (least) return;
+             fmt::format("max {}, mean {}, rmse {}, relative {}", error_text(m.max_abs), error_text(m.mean_abs),
+                         error_text(m.rmse), error_text(relative_error(tensor))));
   std::string more = fmt::format("cosine {:.9g}, SQNR {:.4g} dB", m.cosine, m.sqnr_db);
   if (m.max_ulp) more += fmt::format(", ULP max {}, 99 % within {}", *m.max_ulp, *m.p99_ulp);
   write_fact(out, 10, "", more);
@@ -146,16 +148,16 @@ void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output
         continue;
       }
       const Measures* m = tensor.measures.get();
-      const bool least = tensor.evidence != Evidence::kValues;
+      const bool by_values = tensor.evidence == Evidence::kValues;
       table.add(report.passes.size() > 1 ? fmt::format("{}", pass.a->info().number) : "");
       table.add(fmt::format("{}", i + 1));
       table.add(printable(key_of(pass, tensor)), tensor.cause == Cause::kIntroduced ? Style::kBold : Style::kPlain);
       table.add(to_string(tensor.verdict), style_of(tensor.verdict));
       table.add(to_string(tensor.cause), tensor.cause == Cause::kIntroduced ? Style::kRed : Style::kPlain);
-      table.add(m ? error_text(m->max_abs, least) : "");
-      table.add(m ? error_text(relative_error(tensor), least) : "");
+      table.add(m && by_values ? error_text(m->max_abs) : "");
+      table.add(is_measured(tensor) ? error_text(relative_error(tensor), !by_values) : "");
       table.add(m && !std::isnan(m->cosine) ? fmt::format("{:.6f}", m->cosine) : "");
-      table.add(m && !least ? share_text(m->outside, m->count) : "");
+      table.add(m && by_values ? share_text(m->outside, m->count) : "");
       const uint64_t mismatches = m ? m->nan_mismatches + m->inf_mismatches : 0;
       table.add(mismatches > 0 ? fmt::format("{}", mismatches) : "", Style::kRed);
     }

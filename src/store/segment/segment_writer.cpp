@@ -114,10 +114,11 @@ uint64_t SegmentWriter::take_back_events() {
 
 uint64_t SegmentWriter::pending_bytes() const {
   if (pending_rows() == 0) return 0;
-  constexpr uint64_t kFrames = 7 * (sizeof(format::FrameHeader) + format::kAlignment);
+  constexpr uint64_t kFrames = 8 * (sizeof(format::FrameHeader) + format::kAlignment);
   return blob_bytes_ + strings_.pending_bytes() + events_.size() * sizeof(format::EventRow) +
          tensors_.size() * sizeof(format::TensorRow) + uses_.size() * sizeof(format::UseRow) +
-         calls_.size() * sizeof(format::CallRow) + groups_.size() * sizeof(format::GroupRow) + kFrames;
+         calls_.size() * sizeof(format::CallRow) + groups_.size() * sizeof(format::GroupRow) +
+         sketches_.size() * sizeof(format::SketchRow) + kFrames;
 }
 
 format::TensorRow SegmentWriter::row_of(const TensorRecord& tensor, uint64_t time_ns) {
@@ -182,8 +183,7 @@ uint64_t SegmentWriter::add_tensor(const TensorRecord& tensor, uint64_t time_ns,
       blob_bytes_ += cost;
     }
   }
-  tensors_.push_back(row);
-  add_group(tensor.group);
+  add_row(row, tensor);
   return cost;
 }
 
@@ -192,15 +192,21 @@ void SegmentWriter::add_tensor_elsewhere(const TensorRecord& tensor, uint64_t ti
   format::TensorRow row = row_of(tensor, time_ns);
   row.flags |= format::kElsewhere;
   row.blob_offset = pass;
-  tensors_.push_back(row);
-  add_group(tensor.group);
+  add_row(row, tensor);
 }
 
-// Of the row added last.
-void SegmentWriter::add_group(std::string_view description) {
-  if (description.empty()) return;
-  const uint64_t number = tensor_count_ + tensors_.size() - 1;
-  if (number < UINT32_MAX) groups_.push_back({static_cast<uint32_t>(number), strings_.intern(description)});
+// And the rows that go with it.
+void SegmentWriter::add_row(const format::TensorRow& row, const TensorRecord& tensor) {
+  const uint64_t number = tensor_count_ + tensors_.size();
+  tensors_.push_back(row);
+  if (number >= UINT32_MAX) return;
+  if (!tensor.group.empty()) groups_.push_back({static_cast<uint32_t>(number), strings_.intern(tensor.group)});
+  if (tensor.has_fingerprint && tensor.fingerprint.has_sketch) {
+    format::SketchRow& sketch = sketches_.emplace_back();
+    sketch.tensor = static_cast<uint32_t>(number);
+    static_assert(sizeof sketch.buckets == sizeof tensor.fingerprint.sketch);
+    std::memcpy(sketch.buckets, tensor.fingerprint.sketch.data(), sizeof sketch.buckets);
+  }
 }
 
 void SegmentWriter::add_alias_row(std::string_view name) {
@@ -212,6 +218,11 @@ void SegmentWriter::add_alias_row(std::string_view name) {
   tensors_.push_back(row);
   if (!groups_.empty() && groups_.back().tensor == original)
     groups_.push_back({static_cast<uint32_t>(original + 1), groups_.back().description});
+  if (!sketches_.empty() && sketches_.back().tensor == original) {
+    format::SketchRow sketch = sketches_.back();
+    ++sketch.tensor;
+    sketches_.push_back(sketch);
+  }
 }
 
 SegmentWriter::Outcome SegmentWriter::flush() {
@@ -258,6 +269,7 @@ Status SegmentWriter::write_pending() {
   add(FrameType::kEvents, std::as_bytes(std::span(events_)), events_.size());
   add(FrameType::kTensors, std::as_bytes(std::span(tensors_)), tensors_.size());
   add(FrameType::kGroups, std::as_bytes(std::span(groups_)), groups_.size());
+  add(FrameType::kSketches, std::as_bytes(std::span(sketches_)), sketches_.size());
   add(FrameType::kUses, std::as_bytes(std::span(uses_)), uses_.size());
   add(FrameType::kCalls, std::as_bytes(std::span(calls_)), calls_.size());
 
@@ -301,6 +313,7 @@ void SegmentWriter::forget_pending() {
   uses_.clear();
   calls_.clear();
   groups_.clear();
+  sketches_.clear();
   blob_parts_.clear();
   new_hashes_.clear();
   blob_bytes_ = 0;
@@ -347,8 +360,7 @@ void SegmentWriter::add_tensor_of_large(const TensorRecord& tensor, uint64_t tim
   format::TensorRow row = row_of(tensor, time_ns);
   row.flags |= format::kHasBytes;
   row.blob_offset = blob_offset;
-  tensors_.push_back(row);
-  add_group(tensor.group);
+  add_row(row, tensor);
 }
 
 void SegmentWriter::abandon_large() {

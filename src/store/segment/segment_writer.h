@@ -108,7 +108,7 @@ class SegmentWriter {
   void strip_pending_blobs();
   void forget_pending();
   format::TensorRow row_of(const TensorRecord& tensor, uint64_t time_ns);
-  void add_group(std::string_view description);
+  void add_row(const format::TensorRow& row, const TensorRecord& tensor);
   uint32_t file_number_of(uint32_t event) const;
   uint64_t take_back_events();
   void lose_events(uint32_t begin, uint32_t end);
@@ -139,6 +139,7 @@ class SegmentWriter {
   std::vector<format::UseRow> uses_;
   std::vector<format::CallRow> calls_;
   std::vector<format::GroupRow> groups_;
+  std::vector<format::SketchRow> sketches_;
   struct Blob {
     uint64_t zeros_before;
     std::span<const std::byte> bytes;

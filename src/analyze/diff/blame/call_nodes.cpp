@@ -37,7 +37,7 @@ void CallNodes::find_unequal() {
   for (uint32_t i = 0; i < tensors_.size(); ++i) {
     const TensorDiff& tensor = tensors_[i];
     if (tensor.verdict == Verdict::kIdentical || tensor.match.a == kNoTensor || tensor.match.b == kNoTensor) continue;
-    const double relative = is_given(i) || tensor.evidence != Evidence::kValues ? 0 : relative_error(tensor);
+    const double relative = is_given(i) || !is_measured(tensor) ? 0 : relative_error(tensor);
     for_each_around(i, [&](Node& node) {
       node.unequal = std::min(node.unequal, i);
       if (relative > node.most_inside) node.most_inside = relative;

@@ -48,8 +48,10 @@ struct Relative {
 Relative relative(const TensorDiff& tensor) {
   if (tensor.verdict == Verdict::kIdentical) return {};
   // What the statistics give is the least it can be, and no measure of growth.
-  if (tensor.measures == nullptr || tensor.evidence != Evidence::kValues) return {std::nan(""), std::nan("")};
+  if (!is_measured(tensor)) return {std::nan(""), std::nan("")};
   const double whole = tensor.rounding > 0 ? tensor.measures->rmse / tensor.measures->rms_a : relative_error(tensor);
+  // A sketch does not tell of one value.
+  if (tensor.evidence == Evidence::kSketch) return {whole, whole};
   return {whole, tensor.measures->max_abs / tensor.measures->rmse * whole};
 }
 
@@ -245,7 +247,7 @@ class Blame {
   bool comes_from_inside(uint32_t i, const Node& node) {
     if (node.unequal >= i) return false;
     const double whole = relative(tensors_[i]).whole;
-    if (tensors_[i].evidence == Evidence::kValues && !(whole < kOwnGrowth * node.most_inside)) return false;
+    if (is_measured(tensors_[i]) && !(whole < kOwnGrowth * node.most_inside)) return false;
     if (node.made_by_code != kNoTensor) return false;  // its own code
     const uint32_t origin = node.unequal;
     const bool by_own_code = calls_.came_in(origin) && calls_.around(origin) == &node;
@@ -319,7 +321,7 @@ class Blame {
   // An error is held against what was summed to make the value, not only against what is left of it.
   void explain_by_rounding(uint32_t i) {
     TensorDiff& tensor = tensors_[i];
-    const bool by_values = tensor.evidence == Evidence::kValues;
+    const bool by_values = is_measured(tensor);
     const bool by_statistics = tensor.evidence == Evidence::kStatistics || tensor.like_rounding;
     if (!differs(tensor) || !(by_values || by_statistics) || tensor.verdict == Verdict::kShapeMismatch) return;
     const auto bits = bits_of_pair(i);
@@ -396,7 +398,7 @@ class Blame {
   // How many times the error that came in has grown; infinite where none came in, or where it is of another kind.
   double growth_of(uint32_t i, const Node& node) const {
     const Measures* measures = tensors_[i].measures.get();
-    if (measures == nullptr || tensors_[i].evidence != Evidence::kValues) return kInfinite;
+    if (!is_measured(tensors_[i])) return kInfinite;
     if (measures->nan_mismatches + measures->inf_mismatches > 0) return kInfinite;
     Relative most;
     for (const uint32_t input : node.inputs) {

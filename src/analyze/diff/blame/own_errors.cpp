@@ -71,7 +71,7 @@ void OwnErrors::count_kinds() {
 bool OwnErrors::is_of_question(uint32_t i) {
   const TensorDiff& tensor = tensors_[i];
   if (tensor.match.a == kNoTensor || tensor.match.b == kNoTensor) return false;
-  const bool measured = tensor.measures != nullptr && tensor.evidence == Evidence::kValues;
+  const bool measured = is_measured(tensor);
   if (tensor.verdict != Verdict::kIdentical && !measured) return false;
   const TensorRecord a = calls_.a().tensor(tensor.match.a), b = calls_.b().tensor(tensor.match.b);
   if (dtype_of(a) != dtype_of(b) || !a.group.empty() || !b.group.empty()) return false;
@@ -90,8 +90,7 @@ bool OwnErrors::is_of_question(uint32_t i) {
 // Why what came in does not explain a result; empty where it does, or where not all that came in is known.
 std::string OwnErrors::beyond_inputs(uint32_t i) {
   const TensorDiff& tensor = tensors_[i];
-  if (calls_.came_in(i) || calls_.is_of_op(i) || tensor.evidence != Evidence::kValues || tensor.measures == nullptr)
-    return {};
+  if (calls_.came_in(i) || calls_.is_of_op(i) || !is_measured(tensor)) return {};
   const Node& node = calls_.of(i);
   if (node.unequal < i || node.other || node.unknown > 0 || node.within > 0 || node.inputs.empty()) return {};
   if (flow_of(calls_.record_at(i).role).turn != 0) return {};
@@ -102,7 +101,7 @@ std::string OwnErrors::beyond_inputs(uint32_t i) {
     const TensorDiff& input = tensors_[k];
     if (input.match.a == kNoTensor || input.match.b == kNoTensor || differs(input)) return {};
     if (input.verdict == Verdict::kFlipped) return {};
-    any |= input.verdict == Verdict::kWithin && input.evidence == Evidence::kValues;
+    any |= input.verdict == Verdict::kWithin && is_measured(input);
     inputs.push_back(&input);
   }
   return any ? beyond_what_came_in(calls_.a(), calls_.b(), tensor, size_of(i), inputs) : std::string();

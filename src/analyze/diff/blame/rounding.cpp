@@ -153,7 +153,7 @@ namespace {
 
 bool is_in_proportion(const TensorDiff& tensor) {
   const Measures& m = *tensor.measures;
-  if (tensor.evidence != Evidence::kValues || m.finite < kFewElements || m.rmse > m.rms_a / 2) return false;
+  if (!is_measured(tensor) || m.finite < kFewElements || m.rmse > m.rms_a / 2) return false;
   const double along = (m.rms_b * m.rms_b - m.rms_a * m.rms_a - m.rmse * m.rmse) / (2 * m.rms_a * m.rmse);
   return std::abs(along) > kProportional;
 }
@@ -176,10 +176,10 @@ bool is_nothing_but_rounding(double floor, const TensorDiff& tensor) {
 void accept_as_rounding(double floor, TensorDiff& tensor) {
   Measures& measures = *tensor.measures;
   const double rms = std::max(measures.rms_a, measures.rms_b);
-  const double share = tensor.evidence == Evidence::kValues ? kGrowth * measures.rmse / rms : floor / rms;
+  const double share = is_measured(tensor) ? kGrowth * measures.rmse / rms : floor / rms;
   tensor.rounding = std::isfinite(share) ? std::min(share, kMostShare) : kMostShare;
   tensor.verdict = Verdict::kWithin;
-  if (tensor.evidence != Evidence::kValues) tensor.evidence = Evidence::kStatistics;
+  if (!is_measured(tensor)) tensor.evidence = Evidence::kStatistics;
   tensor.reason.clear();
   Judge& judge = *tensor.judge;
   judge.tolerance.atol = std::max(judge.tolerance.atol, kOfOneElement * floor);

@@ -41,6 +41,9 @@ constexpr double kFewestPlaces = 8;
 constexpr double kStepsInOnePlace = 3;
 constexpr double kStepsOfSumsInOnePlace = 100;
 
+// Of a sketch's estimate: the error is in few buckets.
+constexpr double kSpreadOfFew = 0.25;
+
 // What came in may grow this many times: sound operators of real models let an error grow up to 6 times. A factor or a
 // sign of it, less.
 constexpr double kGrown = 8;
@@ -70,11 +73,26 @@ std::string by_distance(const Measures& m, double step) {
                      m.unequal, m.count, m.max_abs / own_step);
 }
 
-std::string by_size(const Measures& m, double step, Bound bound) {
+std::string by_whole(const Measures& m, double step, Bound bound) {
   const double whole = m.rmse / m.rms_a;
-  if (whole > bound.whole * step)
-    return fmt::format("its error as a whole is {:.2g} of its size, and rounding there explains {:.2g}", whole,
-                       bound.whole * step);
+  if (!(whole > bound.whole * step)) return {};
+  return fmt::format("its error as a whole is {:.2g} of its size, and rounding there explains {:.2g}", whole,
+                     bound.whole * step);
+}
+
+// Of sketches: a few values have all of the error, and that is more than the largest there is would be rounded by.
+std::string by_few(const TensorRecord& a, const TensorRecord& b, const Measures& m, double step, Bound bound) {
+  const Sketch &x = a.fingerprint.sketch, &y = b.fingerprint.sketch;
+  if (sketch_spread(x, y) < kSpreadOfFew) return {};
+  const double error = m.rmse * std::sqrt(static_cast<double>(m.finite));
+  const double most = bound.value * step * (a.fingerprint.stats.max_abs + m.rms_a);
+  if (!(error > most)) return {};
+  return fmt::format("few of its values have all of its error, {:.2g}, and rounding of the largest explains {:.2g}",
+                     error, most);
+}
+
+std::string by_size(const Measures& m, double step, Bound bound) {
+  if (std::string reason = by_whole(m, step, bound); !reason.empty()) return reason;
   const double value = m.worst ? std::abs(to_double(m.worst->a)) : 0;
   const double most = bound.value * step * (value + m.rms_a);
   if (m.max_abs > most)
@@ -215,7 +233,10 @@ std::string beyond_rounding(const Side& a, const Side& b, const TensorDiff& tens
       return reason;
   if (std::string reason = by_place(a, tensor, step, sums ? kStepsOfSumsInOnePlace : kStepsInOnePlace); !reason.empty())
     return reason;
+  if (tensor.evidence == Evidence::kSketch)
+    if (std::string reason = by_few(of_a, of_b, m, step, bound_of(size)); !reason.empty()) return reason;
   if (sums) return by_tolerance(m, dtype);
+  if (tensor.evidence == Evidence::kSketch) return by_whole(m, step, bound_of(size));
   if (size == CallSize::kOneRounding)
     if (std::string reason = by_distance(m, step); !reason.empty()) return reason;
   return by_size(m, step, bound_of(size));

@@ -1,11 +1,14 @@
 #include "analyze/diff/judge/statistics.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string>
 
 #include "analyze/diff/judge/compare_pair.h"
 #include "analyze/diff/judge/mask.h"
+#include "core/element.h"
 
 namespace ttap {
 namespace {
@@ -15,6 +18,44 @@ uint64_t distance(uint64_t a, uint64_t b) { return a < b ? b - a : a - b; }
 
 // Sums over the same values in another order, or with other signs, agree to this; rounding moves them further.
 constexpr double kSameValues = 1e-13;
+
+// How far an estimate may be off, in its standard deviations.
+constexpr double kSpreads = 3;
+// Of the size of a value, by which a step moves it on average: from 1 to the next power of two, it is half to all of
+// it.
+constexpr double kOfStep = 0.7;
+
+// Sketches of the same places.
+bool have_like_sketches(const TensorRecord& a, const TensorRecord& b) {
+  return a.fingerprint.has_sketch && b.fingerprint.has_sketch && a.dtype == b.dtype && a.group.empty() &&
+         b.group.empty() && a.byte_count == b.byte_count &&
+         std::isfinite(sketched_distance(a.fingerprint.sketch, b.fingerprint.sketch));
+}
+
+// By the error as a whole, which is all that sketches tell.
+void judge_by_sketches(const TensorRecord& a, const TensorRecord& b, TensorDiff& tensor) {
+  const Sketch &x = a.fingerprint.sketch, &y = b.fingerprint.sketch;
+  Measures& found = *tensor.measures;
+  const double n = static_cast<double>(std::max<uint64_t>(found.finite, 1));
+  const double off = kSpreads * sketch_spread(x, y);
+  // No less than what the statistics prove.
+  found.rmse = std::max(sketched_distance(x, y) / std::sqrt(n), found.rmse);
+  found.max_abs = std::max(found.max_abs, found.rmse);
+  const double steps = found.rmse / (kOfStep * epsilon_of(a.dtype) * found.rms_a);
+  found.unequal = std::max<uint64_t>(static_cast<uint64_t>(std::min(steps * steps, 1.0) * n), 1);
+  const double most = tensor.judge->most_relative * found.rms_a;
+  tensor.evidence = Evidence::kSketch;
+  if (found.rmse * (1 - off) > most) {
+    tensor.verdict = Verdict::kDiverged;
+  } else if (found.rmse * (1 + off) > most) {
+    tensor.reason = fmt::format(
+        "its error is {:.2g} of its size, give or take {:.0f} %, and {:.2g} is allowed: there are "
+        "no bytes to tell more",
+        found.rmse / found.rms_a, 100 * off, tensor.judge->most_relative);
+  } else {
+    tensor.verdict = Verdict::kWithin;
+  }
+}
 
 bool is_compared_exactly(DType dtype) {
   const DTypeKind kind = dtype_info(dtype).kind;
@@ -80,6 +121,8 @@ void compare_statistics(const Tolerances& tolerances, const TensorRecord& a, con
   } else if (dtype_a == dtype_b && is_compared_exactly(dtype_a)) {
     tensor.verdict = Verdict::kDiverged;
     tensor.reason = "the bits differ, and no bytes were kept to tell where";
+  } else if (!masked && have_like_sketches(a, b)) {
+    judge_by_sketches(a, b, tensor);
   } else if (dtype_a == dtype_b && has_same_values(x, y)) {
     tensor.reason =
         "the bits differ and the statistics do not: the same values in another order, or with other signs? There are "

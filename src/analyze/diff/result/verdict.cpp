@@ -32,6 +32,7 @@ std::string_view to_string(Evidence evidence) {
     case Evidence::kValues: return "values";
     case Evidence::kHash: return "hash";
     case Evidence::kStatistics: return "statistics";
+    case Evidence::kSketch: return "sketch";
   }
   return "";
 }

@@ -15,7 +15,7 @@
 namespace ttap {
 
 // What a verdict rests on.
-enum class Evidence : uint8_t { kNothing, kValues, kHash, kStatistics };
+enum class Evidence : uint8_t { kNothing, kValues, kHash, kStatistics, kSketch };
 std::string_view to_string(Evidence evidence);
 
 // The entry of an axis that carries most of the error.
@@ -50,6 +50,11 @@ struct TensorDiff {
 inline bool differs(const TensorDiff& tensor) {
   return tensor.verdict == Verdict::kDiverged || tensor.verdict == Verdict::kShapeMismatch ||
          (tensor.verdict == Verdict::kInconclusive && tensor.evidence != Evidence::kNothing);
+}
+
+// Whether its error as a whole is known: from the values, or estimated from their sketches.
+inline bool is_measured(const TensorDiff& tensor) {
+  return tensor.measures != nullptr && (tensor.evidence == Evidence::kValues || tensor.evidence == Evidence::kSketch);
 }
 
 // The error as a whole beside what it is an error of; NaN when it was not measured.

@@ -31,6 +31,8 @@ struct LaneBF16 : FloatLane<16, 0x7F80, 0x7F> {
   static constexpr uint32_t kHighest = 0x7F807F80u, kLowest = 0xFF80FF80u;
   TTAP_HD static double low(uint32_t word) { return f64_of_low_bf16(word); }
   TTAP_HD static double high(uint32_t word) { return f64_of_high_bf16(word); }
+  TTAP_HD static float low_f32(uint32_t word) { return ttap::detail::float_of_bits(word << 16); }
+  TTAP_HD static float high_f32(uint32_t word) { return ttap::detail::float_of_bits(word & 0xFFFF0000u); }
   TTAP_HD static uint32_t min(uint32_t a, uint32_t b) { return min_bf16x2(a, b); }
   TTAP_HD static uint32_t max(uint32_t a, uint32_t b) { return max_bf16x2(a, b); }
   TTAP_HD static uint32_t min_magnitude(uint32_t a, uint32_t b) { return min_magnitude_bf16x2(a, b); }
@@ -41,6 +43,8 @@ struct LaneF16 : FloatLane<16, 0x7C00, 0x3FF> {
   static constexpr uint32_t kHighest = 0x7C007C00u, kLowest = 0xFC00FC00u;
   TTAP_HD static double low(uint32_t word) { return f64_of_low_f16(word); }
   TTAP_HD static double high(uint32_t word) { return f64_of_high_f16(word); }
+  TTAP_HD static float low_f32(uint32_t word) { return f32_of_low_f16(word); }
+  TTAP_HD static float high_f32(uint32_t word) { return f32_of_low_f16(word >> 16); }
   TTAP_HD static uint32_t min(uint32_t a, uint32_t b) { return min_f16x2(a, b); }
   TTAP_HD static uint32_t max(uint32_t a, uint32_t b) { return max_f16x2(a, b); }
   TTAP_HD static uint32_t min_magnitude(uint32_t a, uint32_t b) { return min_magnitude_f16x2(a, b); }

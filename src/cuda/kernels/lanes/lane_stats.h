@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "cuda/kernels/lanes/packed_stats.h"
+#include "fingerprint/sketch_places.h"
 
 // The statistics that one lane of a kernel keeps, in few registers. Plain arithmetic, so that tests run it on the host.
 //
@@ -79,8 +80,9 @@ struct WideStats {
   double l1 = 0;
   HugeSums huge;
 
-  template <int N>
-  TTAP_HD void add(const Vector (&vectors)[N]) {
+  // `each` is called with the number of every value and the value itself, which may be NaN or infinite.
+  template <int N, class Each>
+  TTAP_HD void add(const Vector (&vectors)[N], const Each& each) {
     constexpr int kCount = N * kPerVector;
     static_assert((kCount & (kCount - 1)) == 0);
     const double shift_before = found.shift;
@@ -98,6 +100,7 @@ struct WideStats {
       compare(value);
       batch_least = smaller(magnitude(value), batch_least);
       const double wide = static_cast<double>(value);
+      each(i, wide);
       batch_l1 += fabs(wide);
       sums[i] = distance(wide);
       squares[i] = rounded_product(sums[i], sums[i]);
@@ -138,6 +141,12 @@ struct WideStats {
       if constexpr (kFloat)
         if (rest_least < smallest_ordinary()) count_subnormals(vectors);
     }
+  }
+
+  // Whether a sketch may have to leave values out, of those that were taken.
+  TTAP_HD bool some_beyond_sketch() const {
+    const auto limit = static_cast<Native>(kSketchLimit);
+    return !(max < limit && min > -limit && (nan | pos_inf | neg_inf) == 0);
   }
 
   TTAP_HD LaneSums finish(double about) const {

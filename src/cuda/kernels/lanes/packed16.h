@@ -176,7 +176,17 @@ TTAP_HD inline uint32_t is_zero_bf16x2(uint32_t word) {
 #endif
 }
 
-// ---- one of the two, as a double ----
+// ---- one of the two, wider ----
+
+TTAP_HD inline float f32_of_low_f16(uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  float value;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\ncvt.f32.f16 %0, low;\n}" : "=f"(value) : "r"(word));
+  return value;
+#else
+  return f32_of_f16(static_cast<uint16_t>(word));
+#endif
+}
 
 TTAP_HD inline double f64_of_low_f16(uint32_t word) {
 #if defined(__CUDA_ARCH__)

@@ -59,6 +59,14 @@ struct PackedStats {
     }
   }
 
+  // Whether a sketch may have to leave values out, of those that were taken; infinite ones are zeros by now.
+  TTAP_HD bool some_beyond_sketch() const {
+    if constexpr (F::kInfinite == 0x7C00) return false;  // f16 ends before the limit
+    constexpr uint32_t kLimit = 0x5F80;                  // 2^64
+    const uint32_t greatest = max_u16x2(min & kMagnitudes, max & kMagnitudes);
+    return ((greatest + (kHighBits - twice(kLimit))) & kHighBits) != 0;
+  }
+
   TTAP_HD LaneSums finish(double) const {
     LaneSums done;
     done.nan = nan;
