@@ -35,7 +35,8 @@ Examples:
   ttap check out/run --quant nvfp4 --json | jq '.found[0].words'
 
 Exit codes: 0 no NaN, no Inf (with --quant: no tensor suffers); 1 some (or with --verify,
-damage); 2 an error.)";
+damage), or it cannot be told: passes or tensors were lost to a quota, a full disk or
+staging memory; 2 an error.)";
 
 struct Arguments {
   SelectionOptions selection;
@@ -57,7 +58,7 @@ Result<ExitCode> check(const Arguments& arguments, Output& out) {
   arguments.selection.json ? write_json(report, out) : draw_report(report, out);
   out.flush();
   for (const Error& error : report.unreadable) print_error("check", error);
-  return !report.complete() ? kError : report.clean() ? kFine : kFinding;
+  return !report.complete() ? kError : report.clean() && report.conclusive() ? kFine : kFinding;
 }
 
 }  // namespace
@@ -77,6 +78,7 @@ void add_check(CommandLine& line, Command& command) {
   verb.footer(kHelp);
   verb.callback([options, &command] {
     command = {"check", &options->selection, [options](Output& out) { return check(*options, out); }};
+    command.takes_newest_run = options->quant.asked();  // the report of the other says it
   });
 }
 

@@ -89,9 +89,10 @@ void print_text(const Outcome& outcome, Output& out) {
               count_text(tensors, "tensor", "tensors"), without_bytes);
 }
 
-void print_json(const Outcome& outcome, const std::string& path, const ExportOptions& options, Output& out) {
+void print_json(const Outcome& outcome, const Run& run, const ExportOptions& options, Output& out) {
   JsonWriter json(out);
-  json.begin_object().member("command", "export").member("path", path);
+  json.begin_object().member("command", "export");
+  write_run_members(json, run);
   json.member("format", to_string(options.format())).member("directory", options.directory);
   json.key("exported").begin_array();
   for (const auto& [from, exported] : outcome.exported) {
@@ -126,12 +127,13 @@ void add_export(CommandLine& line, Command& command) {
     command = {"export", &options->selection, [options](Output& out) -> Result<ExitCode> {
                  TTAP_ASSIGN(const Selection selection, select_some_passes(options->selection));
                  const Outcome outcome = export_all(selection, *options);
-                 const std::string path = selection.run->path.string();
-                 options->selection.json ? print_json(outcome, path, *options, out) : print_text(outcome, out);
+                 options->selection.json ? print_json(outcome, *selection.run, *options, out)
+                                         : print_text(outcome, out);
                  out.flush();
                  for (const Failed& failed : outcome.failed) print_error("export", failed.error);
                  return outcome.failed.empty() ? kFine : kError;
                }};
+    command.takes_newest_run = true;
   });
 }
 

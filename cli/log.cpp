@@ -110,7 +110,8 @@ class Log {
     bool begun = false;  // an event that is nowhere is an error without a document
     const auto begin_pass = [&] {
       if (!std::exchange(begun, true)) {
-        json.begin_object().member("command", "log").member("path", selection_.run->path.string());
+        json.begin_object().member("command", "log");
+        write_run_members(json, *selection_.run);
         json.key("passes").begin_array();
       }
       json.begin_object();
@@ -228,6 +229,7 @@ void add_log(CommandLine& line, Command& command) {
   verb.footer(kHelp);
   verb.callback([options, &command] {
     command = {"log", &options->selection, [options](Output& out) { return run_log(*options, out); }};
+    command.takes_newest_run = true;
   });
 }
 

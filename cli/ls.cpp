@@ -26,12 +26,14 @@ Examples:
   ttap ls out/run/rank0_pid7/pass00003.ttap --limit 20
   ttap ls model.safetensors --stats      a file of another format, with statistics
   ttap ls out/run --coverage             what was not recorded, and why
+  ttap ls out/run --runs                 every run of a directory that holds several
   ttap ls out/run --json | jq '.passes[].tensors[].key')";
 
 struct LsOptions {
   SelectionOptions selection;
   bool passes_only = false;
   bool coverage = false;
+  bool runs = false;
   bool stats = false;
   uint64_t limit = 0;  // 0: everything
 };
@@ -51,6 +53,42 @@ std::string level_text(const Pass& pass, size_t index, const TensorRecord& tenso
   return level + ", bytes dropped";
 }
 
+// The runs of a directory, one line each.
+Result<ExitCode> list_runs(const LsOptions& options, Output& out) {
+  TTAP_ASSIGN(std::vector<RunFolder> folders, runs_in(options.selection.path));
+  if (folders.empty()) folders = {{.path = options.selection.path}};  // one rank, or one pass
+  std::vector<Run> runs;
+  for (const RunFolder& folder : folders) {
+    TTAP_ASSIGN(Run run, Run::open(folder.path));
+    runs.push_back(std::move(run));
+  }
+  const auto passes_of = [](const Run& run) {
+    uint64_t passes = 0;
+    for (const Rank& rank : run.ranks) passes += rank.passes.size();
+    return passes;
+  };
+  if (options.selection.json) {
+    JsonWriter json(out);
+    json.begin_object().member("command", "ls").member("path", options.selection.path).key("runs").begin_array();
+    for (const Run& run : runs) {
+      json.begin_line().member("run", run.number).member("path", run.path.string());
+      json.member("ranks", run.ranks.size()).member("passes", passes_of(run)).end();
+    }
+    json.end().end();
+    return kFine;
+  }
+  using enum Table::Align;
+  Table table({{"run", kRight}, {"ranks", kRight}, {"passes", kRight}, {"path", kLeft, 0, true}});
+  for (const Run& run : runs) {
+    table.add(fmt::format("{}", run.number));
+    table.add(fmt::format("{}", run.ranks.size()));
+    table.add(fmt::format("{}", passes_of(run)));
+    table.add(printable(run.path.string()));
+  }
+  table.draw(out);
+  return kFine;
+}
+
 class Ls {
  public:
   Ls(const LsOptions& options, Selection selection, Output& out)
@@ -68,7 +106,8 @@ class Ls {
 
   Result<ExitCode> json() {
     JsonWriter json(out_);
-    json.begin_object().member("command", "ls").member("path", selection_.run->path.string());
+    json.begin_object().member("command", "ls");
+    write_run_members(json, *selection_.run);
     json.key("passes").begin_array();
     ExitCode code = kFine;
     for (const SelectedPass& selected : selection_.passes) {
@@ -273,9 +312,12 @@ void add_ls(CommandLine& line, Command& command) {
   verb.add_option("--limit", options->limit, "At most this many tensors of a pass; 0 for all (default)").type_name("N");
   verb.add_flag("--coverage", options->coverage, "What each rank recorded and what it did not, instead of tensors")
       .excludes({"--pass", "--filter", "--passes", "--stats", "--limit"});
+  verb.add_flag("--runs", options->runs, "The runs of a directory, the oldest first, instead of tensors")
+      .excludes({"--pass", "--rank", "--filter", "--passes", "--stats", "--limit", "--coverage"});
   verb.footer(kHelp);
   verb.callback([options, &command] {
     command = {"ls", &options->selection, [options](Output& out) -> Result<ExitCode> {
+                 if (options->runs) return list_runs(*options, out);
                  if (options->coverage) {
                    TTAP_ASSIGN(const Run ranks, select_ranks(options->selection));
                    return options->selection.json ? write_coverage_json(ranks, out) : list_coverage(ranks, out);
@@ -284,6 +326,7 @@ void add_ls(CommandLine& line, Command& command) {
                  Ls ls(*options, std::move(selection), out);
                  return options->selection.json ? ls.json() : ls.text();
                }};
+    command.takes_newest_run = !options->runs;
   });
 }
 

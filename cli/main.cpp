@@ -8,6 +8,7 @@
 #include "cli/arguments/command.h"
 #include "cli/arguments/command_line.h"
 #include "cli/messages/error_text.h"
+#include "cli/messages/newest_run.h"
 #include "ttap/version.h"
 
 namespace ttap::cli {
@@ -80,6 +81,7 @@ int run(Start start) {
 
   const ColorChoice color = command.options != nullptr ? command.options->color : ColorChoice::kAuto;
   Output out(STDOUT_FILENO, Terminal::of(STDOUT_FILENO, color));
+  if (command.takes_newest_run) say_newest_run(command.name, command.options->path);
   const Result<ExitCode> code = command.body(out);
   const Status written = out.finish();
   if (!code.ok()) print_error(command.name, code.error());

@@ -15,6 +15,7 @@ constexpr const char* kHelp = R"(
 A process that was killed leaves passes whose names end in .incomplete. They can be
 read as they are; recovery makes finished files of them: it cuts the torn tail, adds
 the index, and takes .incomplete off the name. How the pass ended stays 'incomplete'.
+Of a directory with several runs, all are looked at.
 A pass whose process is still writing is left alone.
 
 Examples:
@@ -34,8 +35,7 @@ struct Outcome {
   std::vector<Failed> failed;
 };
 
-Outcome recover_all(const Selection& selection, bool force) {
-  Outcome outcome;
+void recover_all(const Selection& selection, bool force, Outcome& outcome) {
   Progress progress("recovering", selection.passes.size());
   for (const SelectedPass& selected : selection.passes) {
     progress.advance();
@@ -48,6 +48,23 @@ Outcome recover_all(const Selection& selection, bool force) {
     } else {
       outcome.failed.push_back({path, std::move(recovered).error()});
     }
+  }
+}
+
+// Every run of the directory: any of them may have been killed.
+Result<Outcome> recover_runs(const Arguments& arguments) {
+  std::error_code ignored;
+  std::vector<RunFolder> runs;
+  if (std::filesystem::is_directory(arguments.path, ignored)) {
+    TTAP_ASSIGN(runs, runs_in(arguments.path));
+  }
+  if (runs.size() < 2) runs = {{.path = arguments.path}};
+  Outcome outcome;
+  for (const RunFolder& run : runs) {
+    PassSelection asked = arguments;
+    asked.path = run.path.string();
+    TTAP_ASSIGN(const Selection selection, select_passes(asked));
+    recover_all(selection, arguments.force, outcome);
   }
   return outcome;
 }
@@ -98,9 +115,8 @@ void add_recover(CommandLine& line, Command& command) {
   verb.footer(kHelp);
   verb.callback([options, &command] {
     command = {"recover", options.get(), [options](Output& out) -> Result<ExitCode> {
-                 TTAP_ASSIGN(const Selection selection, select_passes(*options));
-                 const Outcome outcome = recover_all(selection, options->force);
-                 options->json ? print_json(outcome, selection.run->path.string(), out) : print_text(outcome, out);
+                 TTAP_ASSIGN(const Outcome outcome, recover_runs(*options));
+                 options->json ? print_json(outcome, options->path, out) : print_text(outcome, out);
                  out.flush();
                  for (const Failed& failed : outcome.failed) print_error("recover", failed.error);
                  return outcome.failed.empty() ? kFine : kError;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "capture/place/choose_run.h"
 #include "cli/arguments/command.h"
 #include "cli/arguments/command_line.h"
 #include "cli/messages/error_text.h"
@@ -15,6 +16,7 @@
 #include "report/run/describe.h"
 #include "report/text/text.h"
 #include "store/files/posix_file.h"
+#include "store/sources/run_layout.h"
 
 namespace ttap::cli {
 namespace fs = std::filesystem;
@@ -35,14 +37,15 @@ Examples:
   ttap run -o out/run -- python -m package.train
   ttap run -o out/run --steps 0-2 -- torchrun --nproc-per-node 2 train.py
   ttap run -o out/run --level fingerprint --level 'lm_head=full' -- python train.py
-  ttap run -o out/run --ops --level fingerprint -- python train.py
+  ttap run -o out/run --ops -- python train.py
+  ttap run -o out/run --append -- python train.py      go on in the newest run there
   ttap run -o out/run --filter 'layers\.(0|31)\.' --steps 10-12 -- \
       python -m vllm.entrypoints.openai.api_server --model m)";
 
 struct RunOptions {
   std::optional<std::string> directory;  // none: a fresh one
+  bool append = false;
   RecordingOptions recording;
-  bool quiet = false;
   Program program;                           // its environment is not made yet
   std::vector<std::string> program_in_help;  // for the help alone: take_program() has it before the parser does
 };
@@ -69,7 +72,13 @@ struct Destination {
   fs::path path;      // absolute
   std::string shown;  // as the user knows it
   bool fresh = false;
+  // Of the run in it. None: the ranks find it, since this process is one of several that are started at once.
+  std::optional<uint32_t> number = {};
   std::set<fs::path> before = {};  // rank directories of earlier programs
+
+  fs::path in_run(const fs::path& directory) const {
+    return number.value_or(1) == 1 ? directory : directory / run_directory_name(*number);
+  }
 };
 
 Error cannot_make(const fs::path& path, const std::string& why) {
@@ -88,19 +97,38 @@ Result<Destination> make_fresh_directory() {
   for (int number = 1;; ++number) {
     const std::string name = number == 1 ? stem : fmt::format("{}-{}", stem, number);
     std::error_code error;
-    if (fs::create_directory(name, error)) return Destination{.path = fs::absolute(name), .shown = name, .fresh = true};
+    if (fs::create_directory(name, error))
+      return Destination{.path = fs::absolute(name), .shown = name, .fresh = true, .number = 1};
     if (error) return cannot_make(name, error.message());
   }
 }
 
-Result<Destination> destination(const std::string& given) {
+// Beside the runs that are there already, or appended to the newest of them.
+Result<Destination> destination(const std::string& given, bool append) {
   std::error_code error;
   fs::create_directories(given, error);
   if (!error && !fs::is_directory(given, error)) error = std::make_error_code(std::errc::not_a_directory);
   if (error) return cannot_make(given, error.message());
   const fs::path path = fs::absolute(given).lexically_normal();
-  return Destination{
-      .path = path.has_filename() ? path : path.parent_path(), .shown = given, .before = ranks_in(given)};
+  Destination to{.path = path.has_filename() ? path : path.parent_path(), .shown = given};
+  TTAP_ASSIGN(const auto runs, runs_in(given));
+  if (append) {
+    to.number = runs.empty() ? 1 : runs.back().number;
+    to.before = ranks_in(given);
+    return to;
+  }
+  if (Launch::of_this_process({}, {}).rank_count > 1) {
+    to.before = ranks_in(given);
+    return to;
+  }
+  to.number = next_run_number(given);
+  if (*to.number == 1) return to;
+  // Whoever makes the folder has the number.
+  while (!fs::create_directory(to.path / run_directory_name(*to.number), error)) {
+    if (error) return cannot_make(to.path / run_directory_name(*to.number), error.message());
+    ++*to.number;
+  }
+  return to;
 }
 
 // The message and exit code of a shell.
@@ -124,7 +152,7 @@ ExitCode not_started(const char* name, int error) {
 
 void report(const Destination& to, bool removed) {
   Output out(STDERR_FILENO, Terminal::of(STDERR_FILENO, ColorChoice::kAuto));
-  report_run(to.shown, to.before, out);
+  report_run(to.in_run(to.shown), to.before, out);
   if (removed) out.print("  {} was empty and has been removed\n", printable(to.shown));
   (void)out.finish();  // there is nowhere left to complain to
 }
@@ -136,16 +164,18 @@ Result<ExitCode> run(const RunOptions& options) {
                  .hint = "name it after the options: ttap run -o out/run -- python train.py"};
   TTAP_ASSIGN(const auto variables, variables_for(options.recording));
   TTAP_ASSIGN(const fs::path launch, launch_folder());
-  TTAP_ASSIGN(const Destination to, options.directory ? destination(*options.directory) : make_fresh_directory());
+  TTAP_ASSIGN(const Destination to,
+              options.directory ? destination(*options.directory, options.append) : make_fresh_directory());
 
   Program program = options.program;
-  program.environment = environment_with(to.path, launch, variables);
+  program.environment = environment_with(to.in_run(to.path), to.number.has_value(), launch, variables);
   const auto end = run_program(program);
   // Only an empty one goes.
+  if (to.number.value_or(1) > 1) (void)::rmdir((to.path / run_directory_name(*to.number)).c_str());
   const bool removed = to.fresh && ::rmdir(to.path.c_str()) == 0;
   if (!end.ok()) return end.error();
   if (end->exec_error != 0) return not_started(program.words[0], end->exec_error);
-  if (!options.quiet) report(to, removed);
+  if (!options.recording.quiet) report(to, removed);
   if (end->signal != 0) end_by_signal(end->signal);
   return static_cast<ExitCode>(end->exit_code);
 }
@@ -164,7 +194,8 @@ void add_run(CommandLine& line, Command& command, Start& start) {
     verb.add_option(name, to, help).type_name(type).one_value_each();
   };
   text("-o,--output", options->directory, "DIR",
-       "Where the run goes; made if missing (default: ttap-run-DATE-TIME here)");
+       "Where the run goes; made if missing (default: ttap-run-DATE-TIME here). One that holds a run gets another");
+  verb.add_flag("--append", options->append, "Go on in the newest run of DIR, instead of beginning another");
   several("--filter", recording.filter, "REGEX", "Only modules in whose name this PCRE2 pattern is found; repeatable");
   text("--filter-fn", recording.filter_function, "SPEC",
        "Only modules for which a function says so: package.module:function or /path/file.py:function");
@@ -187,7 +218,7 @@ void add_run(CommandLine& line, Command& command, Start& start) {
        "When the staging memory is full: block (wait, the default) or drop")
       .one_of({"block", "drop"});
   verb.add_flag("--strict", recording.strict, "What cannot be recorded is an error in the program");
-  verb.add_flag("--quiet", options->quiet, "No report at the end");
+  verb.add_flag("--quiet", recording.quiet, "No report at the end, and no warning that the recording grows fast");
   verb.footer(kHelp);
 
   options->program = {.words = take_program(verb, start), .sigpipe = start.sigpipe};

@@ -149,9 +149,10 @@ Status look_at_values(TensorReport& report, const ShowOptions& options) {
   return add_what_if(report, options.quant, view, options.worst);
 }
 
-void write_json(const TensorReport& report, Output& out) {
+void write_json(const Run& run, const TensorReport& report, Output& out) {
   JsonWriter json(out);
   json.begin_object().member("command", "show");
+  write_run_members(json, run);
   json.key("pass").begin_line();
   write_pass_members(json, report.selected, report.pass);
   json.end();
@@ -200,7 +201,7 @@ Result<ExitCode> show(const ShowOptions& options, Output& out) {
   TTAP_ASSIGN(const Selection selection, select_some_passes(options.selection));
   TTAP_ASSIGN(TensorReport report, find_report(selection, options));
   TTAP_TRY(look_at_values(report, options));
-  options.selection.json ? write_json(report, out) : draw_report(report, options.log_scale, out);
+  options.selection.json ? write_json(*selection.run, report, out) : draw_report(report, options.log_scale, out);
   // Bytes that were never kept are no error; bytes that cannot be trusted are.
   if (report.no_bytes && report.no_bytes->code != ErrorCode::kNotRecorded) return *report.no_bytes;
   return kFine;
@@ -225,6 +226,7 @@ void add_show(CommandLine& line, Command& command) {
   verb.footer(kHelp);
   verb.callback([options, &command] {
     command = {"show", &options->selection, [options](Output& out) { return show(*options, out); }};
+    command.takes_newest_run = true;
   });
 }
 

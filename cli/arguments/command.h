@@ -18,6 +18,7 @@ struct Command {
   std::string name;
   const SelectionOptions* options = nullptr;  // null for a command without them
   std::function<Result<ExitCode>(Output&)> body;
+  bool takes_newest_run = false;  // of the directory that is given
 };
 
 // What the operating system started us with.

@@ -158,6 +158,8 @@ Result<ExitCode> check_quant(const SelectionOptions& asked, const QuantOptions& 
   TTAP_ASSIGN(const Selection selection, select_some_passes(asked));
   TTAP_ASSIGN(Against against, Against::open(options.against));
   report.path = selection.run->path.string();
+  report.run = selection.run->number;
+  report.runs = selection.run->runs;
   report.against = options.against;
   report.filter = asked.filter;
   report.least_sqnr_db = options.least_sqnr_db;

@@ -33,6 +33,7 @@ struct QuantCheckedTensor {
 
 struct QuantReport {
   std::string path = {};
+  uint32_t run = 1, runs = 1;  // which of the runs in its directory
   std::string filter = {};
   std::vector<QuantRecipe> recipes = {};
   std::optional<double> least_sqnr_db = {};

@@ -65,7 +65,7 @@ void write_found(JsonWriter& json, const QuantCheckedTensor& found) {
 void write_json(const QuantReport& report, Output& out, size_t most) {
   JsonWriter json(out);
   json.begin_object().member("format", "ttap-quant").member("version", 1);
-  json.member("command", "check").member("path", report.path);
+  json.member("command", "check").member("path", report.path).member("run", report.run).member("runs", report.runs);
   json.key("quant").begin_array();
   for (const QuantRecipe& recipe : report.recipes) write_recipe(json, report, recipe);
   json.end();

@@ -131,6 +131,16 @@ SourceCoverage read_source(Members& source) {
   return to;
 }
 
+void read_drops(Members& drops, DropCounts& to) {
+  drops.take("staging_full", to.staging_full);
+  drops.take("quota", to.quota);
+  drops.take("disk_full", to.disk_full);
+  drops.take("io_error", to.io_error);
+  drops.take("unsupported", to.unsupported);
+  drops.take("late", to.late);
+  drops.take("events", to.events);
+}
+
 Coverage read_document(const Json& json, Findings& findings) {
   Coverage to;
   Members document(json, "", findings);
@@ -147,14 +157,11 @@ Coverage read_document(const Json& json, Findings& findings) {
     item.take("pattern", pattern.pattern);
     item.take("names", pattern.names);
   });
-  document.object("drops", [&](Members& drops) {
-    drops.take("staging_full", to.drops.staging_full);
-    drops.take("quota", to.drops.quota);
-    drops.take("disk_full", to.drops.disk_full);
-    drops.take("io_error", to.drops.io_error);
-    drops.take("unsupported", to.drops.unsupported);
-    drops.take("late", to.drops.late);
-    drops.take("events", to.drops.events);
+  document.object("drops", [&](Members& drops) { read_drops(drops, to.drops); });
+  document.object("lost_passes", [&](Members& lost) {
+    lost.take("passes", to.lost_passes);
+    DropCounts theirs;  // among those of all
+    lost.object("drops", [&](Members& drops) { read_drops(drops, theirs); });
   });
   document.take("first_error", to.first_error);
   document.take("staging_peak_bytes", to.staging_peak_bytes);

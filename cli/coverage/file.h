@@ -59,6 +59,7 @@ struct Coverage {
   uint64_t names_recorded = 0;
   std::vector<PatternMatches> patterns = {};
   DropCounts drops = {};
+  uint64_t lost_passes = 0;  // of which no file could be made
   std::string first_error = {};
   uint64_t staging_peak_bytes = 0;
   std::optional<SourceCoverage> source = {};

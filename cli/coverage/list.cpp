@@ -47,7 +47,9 @@ class CoverageText {
   }
 
   void not_recorded() {
-    const std::string drops = drops_text(coverage_.drops);
+    const std::string passes =
+        coverage_.lost_passes == 0 ? "" : count_text(coverage_.lost_passes, "whole pass; ", "whole passes; ");
+    const std::string drops = passes + drops_text(coverage_.drops);
     line("lost", drops.empty() ? "nothing" : drops, drops.empty() ? Style::kPlain : Style::kYellow);
   }
 
@@ -163,7 +165,8 @@ ExitCode list_coverage(const Run& run, Output& out) {
 ExitCode write_coverage_json(const Run& run, Output& out) {
   JsonWriter json(out);
   ExitCode code = kFine;
-  json.begin_object().member("command", "ls").member("path", run.path.string());
+  json.begin_object().member("command", "ls");
+  write_run_members(json, run);
   json.key("ranks").begin_array();
   for (const Rank& rank : run.ranks) {
     const auto coverage = read_coverage(rank.path);

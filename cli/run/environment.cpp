@@ -155,6 +155,7 @@ Result<std::vector<Variable>> variables_for(const RecordingOptions& options) {
   if (options.stacks) set("TTAP_STACKS", "1");
   if (options.unseen_writes) set("TTAP_UNSEEN_WRITES", "1");
   if (options.strict) set("TTAP_STRICT", "1");
+  if (options.quiet) set("TTAP_QUIET", "1");
   return variables;
 }
 
@@ -200,7 +201,7 @@ Result<fs::path> launch_folder() {
           "of its Python package (a path without a colon)"};
 }
 
-std::vector<std::string> environment_with(const fs::path& directory, const fs::path& launch,
+std::vector<std::string> environment_with(const fs::path& directory, bool is_run, const fs::path& launch,
                                           const std::vector<Variable>& variables) {
   std::string python_path = launch.string();
   if (const char* given = std::getenv("PYTHONPATH"); given != nullptr && *given != '\0') {
@@ -209,6 +210,8 @@ std::vector<std::string> environment_with(const fs::path& directory, const fs::p
     python_path = is_in_front ? std::string(path) : fmt::format("{}:{}", python_path, path);
   }
   std::vector<Variable> all = {{"TTAP_DIR", directory.string()},
+                               {"TTAP_RUN_NUMBER", is_run ? std::optional<std::string>("1") : std::nullopt},
+                               {"TTAP_APPEND", std::nullopt},
                                {"TTAP_OVERRIDE", "1"},
                                {"TTAP_RUN", "1"},
                                {"TTAP_REPORT", "0"},

@@ -27,6 +27,7 @@ struct RecordingOptions {
   bool stacks = false;                              // TTAP_STACKS
   bool unseen_writes = false;                       // TTAP_UNSEEN_WRITES
   bool strict = false;                              // TTAP_STRICT
+  bool quiet = false;                               // TTAP_QUIET
 };
 
 // A variable and its value; none to take it away.
@@ -43,7 +44,8 @@ Result<std::vector<Variable>> variables_for(const RecordingOptions& options);
 Result<std::filesystem::path> launch_folder();
 
 // Our own environment with TTAP_DIR, TTAP_RUN, TTAP_REPORT, the launch folder in front of PYTHONPATH, and `variables`.
-std::vector<std::string> environment_with(const std::filesystem::path& directory, const std::filesystem::path& launch,
-                                          const std::vector<Variable>& variables);
+// `is_run`: all processes record into the directory as it is (TTAP_RUN_NUMBER); else they look for their run in it.
+std::vector<std::string> environment_with(const std::filesystem::path& directory, bool is_run,
+                                          const std::filesystem::path& launch, const std::vector<Variable>& variables);
 
 }  // namespace ttap::cli

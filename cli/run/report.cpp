@@ -120,6 +120,8 @@ class RunReport {
       warn(fmt::format("what is missing of {} is not known, its coverage.json cannot be read: {}", ranks.text(),
                        printable(why)));
     });
+    if (lost_passes_ > 0)
+      warn(fmt::format("{} lost: no file could be made", count_text(lost_passes_, "pass", "passes")));
     if (drops_.total() > 0) warn(drops_text(drops_));
     for (const std::string& error : first_errors_.all()) line("first error: " + printable(error), Style::kRed);
     patterns(warn);
@@ -150,6 +152,7 @@ class RunReport {
 
   void add_coverage(const Coverage& coverage) {
     drops_ += coverage.drops;
+    lost_passes_ += coverage.lost_passes;
     names_seen_ = std::max(names_seen_, coverage.names_seen);
     for (const auto& [pattern, names] : coverage.patterns) matched_[pattern] += names;
     if (!coverage.first_error.empty()) first_errors_.add(coverage.first_error);
@@ -204,6 +207,7 @@ class RunReport {
   Groups bad_coverage_;      // ranks by error
 
   DropCounts drops_;
+  uint64_t lost_passes_ = 0;
   uint64_t names_seen_ = 0;
   std::map<std::string, uint64_t> matched_;  // names by pattern
   Names first_errors_;

@@ -38,11 +38,15 @@ struct LevelRule {
 };
 
 struct RecorderOptions {
-  // Of the run; made if missing. Passes that are there already are kept and counted on from.
+  // Where runs go; made if missing. One that holds a run gets a new run beside it, in run00002, run00003, …; the ranks
+  // of one launch record into the same one, and so does who was started by a process that is recording into it.
   std::filesystem::path directory = {};
+  bool append = false;                // go on in the newest run instead: passes that are there are counted on from
+  std::optional<uint32_t> run = {};   // go on in just this one, made if missing
   std::optional<uint32_t> rank = {};  // default: RANK, OMPI_COMM_WORLD_RANK or SLURM_PROCID, else 0
+  std::optional<uint32_t> rank_count = {};  // default: WORLD_SIZE, OMPI_COMM_WORLD_SIZE or SLURM_NTASKS, else 1
   // Set: the rank's directory is called worldsize{W}_global_rank{R}, as those who dump graphs know it, instead of
-  // rank{R}_pid{P}. A second run into it counts on; a second process at the same time gets one with its pid behind it.
+  // rank{R}_pid{P}. A second process at the same time gets one with its pid behind it.
   std::optional<uint32_t> world_size = {};
 
   // Which names are recorded: those in which any pattern is found. None given: every name; an empty list: no name.
@@ -71,10 +75,11 @@ struct RecorderOptions {
   bool strict = false;               // capture() throws instead of counting
   std::string metadata_json = "{}";  // an object about the program, kept in the run and in every pass
 
-  // `base` with variables of the environment in place of what has its default value: TTAP_DIR, TTAP_LEVEL (a level, or
-  // a JSON object {pattern: level} in place of `level_rules`), TTAP_FILTER (a JSON list, or one pattern), TTAP_FORMAT
-  // (ttap, pt, safetensors, npy), TTAP_STAGING_BYTES, TTAP_DEVICE_STAGING_BYTES, TTAP_WHEN_FULL (block, drop),
-  // TTAP_WRITE (auto, direct, buffered), TTAP_QUOTA_BYTES, TTAP_STRICT (0, 1). Sizes take K, M, G, T (powers of 1024).
+  // `base` with variables of the environment in place of what has its default value: TTAP_DIR, and with it
+  // TTAP_RUN_NUMBER (`run`), TTAP_APPEND (0, 1), TTAP_LEVEL (a level, or a JSON object {pattern: level} in place of
+  // `level_rules`), TTAP_FILTER (a JSON list, or one pattern), TTAP_FORMAT (ttap, pt, safetensors, npy),
+  // TTAP_STAGING_BYTES, TTAP_DEVICE_STAGING_BYTES, TTAP_WHEN_FULL (block, drop), TTAP_WRITE (auto, direct, buffered),
+  // TTAP_QUOTA_BYTES, TTAP_STRICT (0, 1). Sizes take K, M, G, T (powers of 1024).
   // With TTAP_OVERRIDE=1, which `ttap run` sets, they replace what the program has chosen too.
   TTAP_API static Result<RecorderOptions> from_environment(RecorderOptions base);
 };
@@ -168,7 +173,10 @@ struct TTAP_API Report {
   std::vector<std::pair<std::string, uint64_t>> patterns =
       {};  // of filter and level rules, with the names each matched
   DropCounts drops = {};
-  std::string first_error = {};  // of the background threads
+  uint64_t lost_passes = 0;         // of which no file could be made,
+  DropCounts lost_pass_drops = {};  // and what of `drops` was theirs
+  uint64_t first_pass_bytes = 0;    // of the files of the first pass that has ended
+  std::string first_error = {};     // of the background threads
   uint64_t staging_peak_bytes = 0;
   // CUDA graphs with taps in them.
   struct Graphs {
@@ -251,6 +259,7 @@ class TTAP_API Recorder {
 
   Report report() const;
   const std::filesystem::path& rank_directory() const;
+  uint32_t run_number() const;  // of the runs in RecorderOptions::directory
 
  private:
   class Impl;

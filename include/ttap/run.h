@@ -89,10 +89,21 @@ struct Rank {
 struct TTAP_API Run {
   std::filesystem::path path;
   std::vector<Rank> ranks = {};  // by number, then by process
+  uint32_t number = 1;           // of the runs in its directory,
+  uint32_t runs = 1;             // and how many those are
 
-  // A run directory, a rank directory, or a single pass: the latter two give a run with one rank.
+  // A run directory, a rank directory, or a single pass: the latter two give a run with one rank. Of a directory that
+  // was recorded into several times, the newest run; the others are opened by the paths that runs_in() gives.
   static Result<Run> open(const std::filesystem::path& path);
 };
+
+// A run of a directory: the first one's ranks lie in the directory itself, those of later ones in run00002, …
+struct RunFolder {
+  uint32_t number = 1;
+  std::filesystem::path path;  // for Run::open(); of the first of several DIRECTORY/run00001, which is no folder
+};
+// The runs of a directory, the oldest first; empty when nothing was recorded there.
+TTAP_API Result<std::vector<RunFolder>> runs_in(const std::filesystem::path& directory);
 
 // Makes a finished file of what a dead process left: cuts the torn tail, adds the index, takes `.incomplete` off the
 // name. How the pass ended stays `incomplete`. Refuses while the process still writes, and unless `force` where that

@@ -19,7 +19,7 @@ from tensortap.checking import Check, FirstNonfinite, NonfiniteTensor, Unjudged,
 from tensortap.comparing import Diff, TensorDiff, diff
 from tensortap.converting import ExportedPass, RecoveredPass, export, recover
 from tensortap.lazy_import import importer
-from tensortap.reading import FormatError, Pass, Passes, Rank, Run, load_pass, open
+from tensortap.reading import FormatError, Pass, Passes, Rank, Run, load_pass, open, runs
 from tensortap.records import EventRecord, TensorRecord, Use
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ __all__ = [
     "quant",
     "record",
     "recover",
+    "runs",
     "trace",
 ]
 

@@ -51,7 +51,10 @@ def key_text(name: str, call: int, role: str, path: str) -> str: ...
 
 class RecorderOptions:
     directory: str
+    append: bool
+    run: int | None
     rank: int | None
+    rank_count: int | None
     world_size: int | None
     filter: list[str] | None
     level: Level
@@ -119,6 +122,8 @@ class _Report(TypedDict):
     tensor_bytes: int
     deduplicated: int
     file_bytes: int
+    lost_passes: int
+    first_pass_bytes: int
     drops: Drops
     first_error: str
     staging_peak_bytes: int
@@ -193,6 +198,8 @@ class Recorder:
     def address(self) -> int: ...
     @property
     def rank_directory(self) -> str: ...
+    @property
+    def run_number(self) -> int: ...
 
 def cuda_available() -> bool: ...
 def cuda_reason() -> str: ...
@@ -224,6 +231,12 @@ class Run:
     def path(self) -> str: ...
     @property
     def ranks(self) -> list[Rank]: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def runs(self) -> int: ...
+
+def runs_in(directory: str) -> list[str]: ...
 
 class _TensorDict(TypedDict):
     key: str
@@ -318,6 +331,8 @@ class Check:
     def clean(self) -> bool: ...
     @property
     def complete(self) -> bool: ...
+    @property
+    def conclusive(self) -> bool: ...
 
 def check(
     path: str,

@@ -86,9 +86,10 @@ class Check:
     Attributes
     ----------
     ok : bool
-        No NaN, no Inf and no damage, and everything could be judged.
-    clean, complete : bool
-        The two halves of that.
+        No NaN, no Inf and no damage, everything could be judged, and nothing was lost.
+    clean, complete, conclusive : bool
+        The parts of that. Not conclusive: nothing was found, but passes or tensors were lost while recording (a quota,
+        a full disk or staging memory).
     judged : int
         How many tensors were looked at.
     first : FirstNonfinite or None
@@ -105,7 +106,8 @@ class Check:
         self._json: dict[str, Any] = json.loads(core.json())
         self.clean: bool = core.clean
         self.complete: bool = core.complete
-        self.ok: bool = core.clean and core.complete
+        self.conclusive: bool = core.conclusive
+        self.ok: bool = core.clean and core.complete and core.conclusive
         self.judged: int = self._json["judged"]
         self.first: FirstNonfinite | None = _first(self._json["first"])
         self.found: list[NonfiniteTensor] = [NonfiniteTensor(**_tensor(one)) for one in self._json["found"]]
@@ -114,7 +116,8 @@ class Check:
         self.unreadable: list[str] = [f"{one['path']}: {one['message']}" for one in self._json["unreadable"]]
 
     def __repr__(self) -> str:
-        what = f"first in {self.first.key}" if self.first is not None else "no NaN, no Inf"
+        none = "no NaN, no Inf" if self.conclusive else "inconclusive"
+        what = f"first in {self.first.key}" if self.first is not None else none
         return f"<Check {what}, {len(self.found)} of {self.judged} tensors>"
 
     def __str__(self) -> str:

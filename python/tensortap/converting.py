@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from tensortap import _core
-from tensortap.reading import Pass, open
+from tensortap.reading import Pass, open, runs
 from tensortap.session.filters import patterns_of
 
 
@@ -79,12 +79,15 @@ def export(
 def recover(run: str | os.PathLike[str], *, force: bool = False) -> list[RecoveredPass]:
     """Finishes what a killed process left of a run, as `ttap recover` does: whatever was written before is readable.
 
-    Passes that a live process still writes are left alone. On a file system without locks that cannot be told: it is an
-    error there, unless `force` says that no process writes any more. An error is raised when all others are done.
+    Of a directory with several runs all are looked at. Passes that a live process still writes are left alone. On a
+    file system without locks that cannot be told: it is an error there, unless `force` says that no process writes any
+    more. An error is raised when all others are done.
     """
     done = []
     failed: Exception | None = None
-    for path in [path for rank in open(run).ranks for path in rank.passes.paths if path.suffix == ".incomplete"]:
+    found = runs(run) if os.path.isdir(run) else []
+    ranks = [rank for each in found or [open(run)] for rank in each.ranks]
+    for path in [path for rank in ranks for path in rank.passes.paths if path.suffix == ".incomplete"]:
         try:
             if Pass(path).info["being_written"]:
                 continue

@@ -293,12 +293,15 @@ class Run:
     def __init__(self, core: _core.Run) -> None:
         self.path: Path = Path(core.path)
         self.ranks: list[Rank] = [Rank(rank) for rank in core.ranks]
+        self.number: int = core.number  # of the runs in its directory,
+        self.runs: int = core.runs  # and how many those are
 
     def __fspath__(self) -> str:
         return str(self.path)
 
     def __repr__(self) -> str:
-        return f"<Run {self.path} with {len(self.ranks)} ranks>"
+        which = f", run {self.number} of {self.runs}" if self.runs > 1 else ""
+        return f"<Run {self.path} with {len(self.ranks)} ranks{which}>"
 
     def _repr_html_(self) -> str:
         rows = [(rank.number, rank.pid, len(rank.passes), rank.path) for rank in self.ranks]
@@ -317,7 +320,7 @@ class Run:
 
 
 def open(path: str | os.PathLike[str]) -> Run:
-    """Opens a run directory, one rank of it, or a single pass.
+    """Opens a run directory, one rank of it, or a single pass; of a directory with several runs, the newest.
 
     Parameters
     ----------
@@ -325,6 +328,11 @@ def open(path: str | os.PathLike[str]) -> Run:
         What `tap.record` or `ttap run` wrote, or a .pt, .safetensors or .npy file of another tool.
     """
     return Run(_core.Run.open(os.fspath(path)))
+
+
+def runs(directory: str | os.PathLike[str]) -> list[Run]:
+    """Every run of a directory, the oldest first: it has several when it was recorded into several times."""
+    return [open(path) for path in _core.runs_in(os.fspath(directory))]
 
 
 def load_pass(path: str | os.PathLike[str], *, decode: bool = False) -> dict[str, torch.Tensor]:

@@ -186,6 +186,7 @@ def record(
     step: Step | None = None,
     steps: str | int | Iterable[int] | None = None,
     ranks: str | int | Iterable[int] | None = None,
+    append: bool | None = None,
     format: Format | None = None,
     staging: int | str | None = None,
     device_staging: int | str | None = None,
@@ -211,13 +212,15 @@ def record(
         A module, modules by name (`{"vision": v, "lm": lm}`; the names come first in the keys), or None for every
         module that the program calls outermost.
     directory
-        Where the run goes; made if missing. Each process writes into a directory of its own in it.
+        Where the run goes; made if missing. Each process writes into a directory of its own in it. One that holds a run
+        already gets a new run beside it, which is what every reader then takes.
     filter
         Every module by default; a pattern, or several of which one must be found in a name; or a function of name and
         module.
     level
-        `full` (default), `fingerprint` (hash and statistics) or `meta`; or a level for each pattern, of which the first
-        that is found counts: `{"layers.0.": "full", ".*": "fingerprint"}`. A name that none is found in is kept whole.
+        `full` (default without `ops`), `fingerprint` (hash and statistics; default with `ops`) or `meta`; or a level
+        for each pattern, of which the first that is found counts: `{"layers.0.": "full", ".*": "fingerprint"}`. A name
+        that none is found in has the default.
     roles
         What of a call: `out` (default), `in`, `grad_out`, `grad_in`; `param`: the module's own parameters and buffers,
         in the first pass and in every one before which they have changed.
@@ -237,6 +240,8 @@ def record(
         Which steps to record, counted from 0: `"0,3-5,10-"`.
     ranks
         Which ranks record.
+    append
+        Go on in the newest run of the directory, instead of beginning a new one: passes count on.
     format
         `ttap` (default), or as what to write each pass when it ends: `pt`, `safetensors`, `npy`.
     staging
@@ -281,6 +286,7 @@ def record(
         step=step,
         steps=steps,
         ranks=ranks,
+        append=append,
         format=format,
         staging=staging,
         device_staging=device_staging,

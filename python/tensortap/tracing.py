@@ -163,11 +163,14 @@ class Trace:
         missing = self._source.counts()["no_room"]
         return f"{text}\n# {missing} more calls, for which memory= had no room" if missing else text
 
-    def save(self, directory: str | os.PathLike[str]) -> Path:
-        """Writes it as a run that every command reads; returns the rank's directory."""
+    def save(self, directory: str | os.PathLike[str], *, append: bool = False) -> Path:
+        """Writes it as a run that every command reads; returns the rank's directory.
+
+        A directory that holds a run already gets a new one beside it; with `append` the trace is a pass of the newest.
+        """
         self._must_have_ended("save")
         self._settle()
-        return Path(self._source.save(os.fspath(Path(directory).expanduser().absolute()), *self._about()))
+        return Path(self._source.save(os.fspath(Path(directory).expanduser().absolute()), *self._about(), append))
 
     def diff(self, other: Comparable, **options: Unpack[DiffOptions]) -> Diff:
         """`tap.diff` of this trace, the reference, and another one."""
@@ -185,7 +188,7 @@ class Trace:
         if self._folder is None:
             self._settle()
             self._folder = tempfile.TemporaryDirectory(prefix="tensortap-trace-", ignore_cleanup_errors=True)
-            self._rank_directory = Path(self._source.save(self._folder.name, *self._about()))
+            self._rank_directory = Path(self._source.save(self._folder.name, *self._about(), False))
         return Path(self._folder.name)
 
     def _about(self) -> tuple[str, str]:

@@ -223,6 +223,7 @@ class DiffOptions(TypedDict, total=False):
 class WritingOptions(TypedDict, total=False):
     """The options of `tap.record` that say how the run is written."""
 
+    append: bool
     staging: int | str | None
     device_staging: int | str | None
     quota: int | str | None

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdlib>
 
 #include "core/byte_size.h"
@@ -75,7 +76,26 @@ Result<RecorderOptions> RecorderOptions::from_environment(RecorderOptions base) 
     return {};
   };
 
-  if (const char* text = text_for("TTAP_DIR", &RecorderOptions::directory)) base.directory = text;
+  const auto read_flag = [&](const char* name, bool RecorderOptions::*member) -> Status {
+    const char* text = text_for(name, member);
+    if (text == nullptr) return {};
+    if (text != std::string_view("0") && text != std::string_view("1")) return bad_value(name, text, "0 or 1");
+    base.*member = text == std::string_view("1");
+    return {};
+  };
+
+  if (const char* text = text_for("TTAP_DIR", &RecorderOptions::directory)) {
+    base.directory = text;
+    // Says which run of that directory, and of no other.
+    if (const char* number = variable("TTAP_RUN_NUMBER"); number != nullptr && !base.run) {
+      uint32_t run = 0;
+      const char* end = number + std::string_view(number).size();
+      if (std::from_chars(number, end, run).ptr != end || run == 0)
+        return bad_value("TTAP_RUN_NUMBER", number, "a number from 1 on");
+      base.run = run;
+    }
+  }
+  TTAP_TRY(read_flag("TTAP_APPEND", &RecorderOptions::append));
   if (const char* text = text_for("TTAP_LEVEL", &RecorderOptions::level); text && (wins || base.level_rules.empty())) {
     TTAP_TRY(parse_level(text, base));
   }
@@ -102,11 +122,7 @@ Result<RecorderOptions> RecorderOptions::from_environment(RecorderOptions base) 
       return bad_value("TTAP_WRITE", value, "auto, direct or buffered");
     base.write = value == "auto" ? WriteMode::kAuto : value == "direct" ? WriteMode::kDirect : WriteMode::kBuffered;
   }
-  if (const char* text = text_for("TTAP_STRICT", &RecorderOptions::strict)) {
-    const std::string_view value = text;
-    if (value != "0" && value != "1") return bad_value("TTAP_STRICT", value, "0 or 1");
-    base.strict = value == "1";
-  }
+  TTAP_TRY(read_flag("TTAP_STRICT", &RecorderOptions::strict));
   return base;
 }
 

@@ -27,8 +27,8 @@ constexpr uint64_t kFlushOverhead = 6 * sizeof(format::IndexRow);
 constexpr uint64_t kOneStringOverhead = 16;
 constexpr uint64_t kStringOverhead = 8 * kOneStringOverhead;
 
-// What blobs leave free for rows, so that fingerprints go on for a while after the bytes stop.
-uint64_t quota_headroom(uint64_t quota) { return std::min<uint64_t>(quota / 16, 1 << 20); }
+// What blobs leave free for rows, so that fingerprints go on after the bytes stop.
+uint64_t quota_headroom(uint64_t quota) { return quota / 4; }
 
 TensorRecord record_of(const StagedTensor& tensor) {
   TensorRecord record;
@@ -151,9 +151,17 @@ void PassSink::end_pass(const StagedEndPass& end) {
       for (const auto& [hash, size] : pass.stable)
         if (pass.writer->holds(hash)) stable_bytes_.add(hash, size, number);
     finished_bytes_ += pass.writer->file_bytes();
+  } else {
+    const std::lock_guard lock(mutex_);
+    ++totals_.report.lost_passes;
+    totals_.report.lost_pass_drops += pass.drops;
   }
   open_.erase(number);
   if (segment_bytes && options_.format != Format::kSegment) convert(number, *segment_bytes);
+  {
+    const std::lock_guard lock(mutex_);
+    if (totals_.report.first_pass_bytes == 0) totals_.report.first_pass_bytes = finished_bytes_;
+  }
   count_file_bytes();
   if (!open_.empty()) hold_reserve();  // the others want to end properly, too
 }

@@ -62,6 +62,7 @@ Result<std::unique_ptr<Recorder::Impl>> Recorder::Impl::create(const RecorderOpt
 Recorder::Impl::Impl(const RecorderOptions& options, RankStart start, Filter filter, std::unique_ptr<StagingRing> ring,
                      PassSink::Options sink)
     : rank_directory(start.directory),
+      run(start.run),
       strict(options.strict),
       id(next_number()),
       when_full_(options.when_full),
@@ -347,5 +348,6 @@ Report Recorder::report() const {
   return impl_->report();
 }
 const std::filesystem::path& Recorder::rank_directory() const { return impl_->rank_directory; }
+uint32_t Recorder::run_number() const { return impl_->run; }
 
 }  // namespace ttap

@@ -9,11 +9,12 @@
 #include <utility>
 
 #include "capture/copy_crew.h"
-#include "capture/coverage.h"
 #include "capture/graph_pass.h"
 #include "capture/name_table.h"
 #include "capture/open_passes.h"
 #include "capture/pass_sink.h"
+#include "capture/place/coverage.h"
+#include "capture/place/rank_directory.h"
 #include "capture/process.h"
 #include "capture/staged.h"
 #include "capture/staged_body.h"
@@ -66,6 +67,7 @@ class Recorder::Impl {
   static std::string_view name_of(const Event& event) { return static_cast<const NameEntry*>(event.name)->name; }
 
   const std::filesystem::path rank_directory;
+  const uint32_t run;  // of the runs in the directory
   const bool strict;
   const uint64_t id;  // unique in the process
   const unsigned forks_at_start_ = fork_count().load();

@@ -21,7 +21,8 @@ void init_checking(nb::module_& m) {
           "text", [](const CheckReport& self) { return output_text([&](Output& out) { draw_report(self, out); }); },
           Released())
       .def_prop_ro("clean", &CheckReport::clean)
-      .def_prop_ro("complete", &CheckReport::complete);
+      .def_prop_ro("complete", &CheckReport::complete)
+      .def_prop_ro("conclusive", &CheckReport::conclusive);
   m.def(
       "check",
       [](const std::string& path, const std::string& passes, const std::string& ranks, const std::string& filter,

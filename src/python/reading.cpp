@@ -187,7 +187,18 @@ void init_reading(nb::module_& m) {
       .def_static(
           "open", [](nb::str path) { return value_or_raise(Run::open(bytes_of(path))); }, "path"_a)
       .def_prop_ro("path", [](const Run& run) { return text(run.path.string()); })
-      .def_ro("ranks", &Run::ranks);
+      .def_ro("ranks", &Run::ranks)
+      .def_ro("number", &Run::number)
+      .def_ro("runs", &Run::runs);
+  m.def(
+      "runs_in",
+      [](nb::str directory) {
+        std::vector<nb::object> paths;
+        for (const RunFolder& run : value_or_raise(runs_in(bytes_of(directory))))
+          paths.push_back(text(run.path.string()));
+        return paths;
+      },
+      "directory"_a, "The paths of the runs of a directory, the oldest first.");
 
   nb::class_<Pass>(m, "Pass", "One pass, open for reading.")
       .def_static(

@@ -69,6 +69,8 @@ nb::dict report_as_dict(const Recorder& recorder) {
   result["tensor_bytes"] = report.tensor_bytes;
   result["deduplicated"] = report.deduplicated;
   result["file_bytes"] = report.file_bytes;
+  result["lost_passes"] = report.lost_passes;
+  result["first_pass_bytes"] = report.first_pass_bytes;
   result["drops"] = drops_as_dict(report.drops);
   result["first_error"] = report.first_error;
   result["staging_peak_bytes"] = report.staging_peak_bytes;
@@ -101,7 +103,10 @@ void init_options(nb::module_& m) {
       .def_prop_rw(
           "directory", [](const RecorderOptions& o) { return o.directory.string(); },
           [](RecorderOptions& o, const std::string& text) { o.directory = text; })
+      .def_rw("append", &RecorderOptions::append)
+      .def_rw("run", &RecorderOptions::run)
       .def_rw("rank", &RecorderOptions::rank)
+      .def_rw("rank_count", &RecorderOptions::rank_count)
       .def_rw("world_size", &RecorderOptions::world_size)
       .def_rw("filter", &RecorderOptions::filter)
       .def_prop_rw(
@@ -347,7 +352,8 @@ void init_recording(nb::module_& m) {
       .def_prop_ro(
           "address", [](Recorder& recorder) { return reinterpret_cast<uintptr_t>(&recorder); },
           "For the extension that observes operators; good as long as this object.")
-      .def_prop_ro("rank_directory", [](const Recorder& recorder) { return recorder.rank_directory().string(); });
+      .def_prop_ro("rank_directory", [](const Recorder& recorder) { return recorder.rank_directory().string(); })
+      .def_prop_ro("run_number", &Recorder::run_number);
 
   m.def("cuda_available", &cuda::available, "Whether tensors can be recorded where they are, in the memory of a GPU.");
   m.def("cuda_reason", &cuda::unavailable_reason, "Why they cannot; empty when they can.");

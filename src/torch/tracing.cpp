@@ -73,9 +73,10 @@ class OpSource {
     if (log_ != nullptr) log_->settle();
   }
 
-  std::string save(const std::string& directory, const std::string& metadata_json, const std::string& source_json) {
+  std::string save(const std::string& directory, const std::string& metadata_json, const std::string& source_json,
+                   bool append) {
     if (log_ == nullptr) throw nb::value_error("what goes to a recorder cannot be saved");
-    OpLog::SaveOptions options{.metadata_json = metadata_json, .source_json = source_json};
+    OpLog::SaveOptions options{.metadata_json = metadata_json, .source_json = source_json, .append = append};
     options.dropped_events = observer_.counts().no_room;
     for (uint32_t number = 1; number <= observer_.stacks().size(); ++number)
       options.stacks.push_back(observer_.stacks().text(number));
@@ -215,7 +216,7 @@ void init_tracing(nb::module_& m) {
           "not_initialised",
           [](OpSource& source, nb::handle tensor) { source.observer().not_initialised(tensor_of(tensor.ptr())); },
           "tensor"_a)
-      .def("save", &OpSource::save, "directory"_a, "metadata_json"_a, "source_json"_a)
+      .def("save", &OpSource::save, "directory"_a, "metadata_json"_a, "source_json"_a, "append"_a)
       .def("counts", &OpSource::counts);
   m.def("suppress_recording", &Observer::suppress_recording, "by"_a,
         "What this thread does meanwhile is not recorded; nests.");

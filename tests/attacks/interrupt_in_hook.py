@@ -58,6 +58,6 @@ for options in ({}, {"ops": True}):
         passes = list(tap.open(run).ranks[0].passes.values())
         found = [(len(recorded), len(recorded.events)) for recorded in passes]
         assert found[0] == expected and found[-3:] == [expected] * 3, f"line {at}, {options}: {found}, not {expected}"
-    with tap.record(model, folder / f"after{len(options)}", report=False, ops=True):
+    with tap.record(model, folder / f"after{len(options)}", report=False, ops=True, level="full"):
         model(x)
     assert tap.open(folder / f"after{len(options)}").ranks[0].passes[0].events, "operators stay suppressed"

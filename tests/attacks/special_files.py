@@ -17,7 +17,7 @@ SECONDS = 10
 folder = Path(sys.argv[1])
 sound, run = folder / "sound", folder / "run"
 model = nn.Linear(4, 4)
-with tap.record(model, sound, ops=True, report=False):
+with tap.record(model, sound, ops=True, level="full", report=False):
     model(torch.ones(2, 4))
 (rank,) = tap.open(sound).ranks
 

@@ -18,6 +18,8 @@ Result<RecorderOptions> overlay(const std::map<std::string, std::string>& enviro
 TEST(Environment, ReplacesWhatTheProgramPassesWhenToldTo) {
   const auto options = overlay({{"TTAP_OVERRIDE", "1"},
                                 {"TTAP_DIR", "/from/env"},
+                                {"TTAP_RUN_NUMBER", "3"},
+                                {"TTAP_APPEND", "1"},
                                 {"TTAP_LEVEL", "fingerprint"},
                                 {"TTAP_STAGING_BYTES", "3M"},
                                 {"TTAP_DEVICE_STAGING_BYTES", "5M"},
@@ -28,6 +30,8 @@ TEST(Environment, ReplacesWhatTheProgramPassesWhenToldTo) {
                                {.directory = "/from/program", .level = Level::kMeta});
   ASSERT_TRUE(options.ok());
   EXPECT_EQ(options->directory, "/from/env");
+  EXPECT_EQ(options->run, 3u);
+  EXPECT_TRUE(options->append);
   EXPECT_EQ(options->level, Level::kFingerprint);
   EXPECT_EQ(options->staging_bytes, 3u << 20);
   EXPECT_EQ(options->device_staging_bytes, 5u << 20);

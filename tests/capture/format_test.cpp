@@ -51,7 +51,7 @@ TEST_P(RecordingAs, KeepsTheSegmentOfCallsThatTellSomething) {
 TEST_P(RecordingAs, EveryPassBecomesAFileOfThatFormat) {
   const ScratchDirectory scratch;
   for (uint32_t first : {0u, 2u}) {
-    auto recorder = make({.directory = scratch.path(), .format = GetParam(), .sync = first == 2});
+    auto recorder = make({.directory = scratch.path(), .append = true, .format = GetParam(), .sync = first == 2});
     const uint32_t beside = recorder->open_pass();
     EXPECT_EQ(beside, first) << "numbers count on, whatever the format";
     recorder->capture("x", view_of(eight(1)), {.role = "in", .path = "/0"});

@@ -248,10 +248,12 @@ TEST(GraphsAsNpy, SeveralGraphsOfOnePassAreOnePass) {
   EXPECT_EQ(Run::open(rank)->ranks[0].passes.size(), 1u);
 }
 
-TEST(GraphsAsNpy, ASecondRunCountsOn) {
+TEST(GraphsAsNpy, AppendingCountsOn) {
   const ScratchDirectory scratch;
   for (int run = 0; run < 2; ++run) {
-    auto recorder = make(as_npy(scratch.path()));
+    RecorderOptions options = as_npy(scratch.path());
+    options.append = true;
+    auto recorder = make(options);
     for (uint64_t step : {0, 1}) run_small_graph(*recorder, recorder->begin_pass(), step);
     ASSERT_TRUE(recorder->close().ok());
   }

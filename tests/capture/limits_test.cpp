@@ -8,7 +8,9 @@
 #include <functional>
 #include <numeric>
 
+#include "core/json.h"
 #include "scratch.h"
+#include "store/files/mapped_file.h"
 #include "ttap/capi.h"
 #include "ttap/recorder.h"
 #include "ttap/run.h"
@@ -221,6 +223,58 @@ TEST(Limits, TheQuotaHoldsForRowsStringsEventsAndPasses) {
     ASSERT_TRUE((*recorder)->close().ok());
     EXPECT_LE(directory_bytes((*recorder)->rank_directory()), kQuota);
     EXPECT_GT((*recorder)->report().drops.quota + (*recorder)->report().drops.events, 0u);
+  }
+}
+
+TEST(Limits, FingerprintsGoOnInTheReserveOfTheQuota) {
+  constexpr uint64_t kQuota = 4 << 20;
+  const ScratchDirectory scratch;
+  auto recorder = Recorder::create({.directory = scratch.path(), .rank = 0, .quota_bytes = kQuota});
+  ASSERT_TRUE(recorder.ok());
+  const std::vector<int64_t> shape = {64 << 10};
+  constexpr int kPasses = 100;  // of 1 MiB, and less than 10 KiB without the bytes
+  for (int pass = 0; pass < kPasses; ++pass) {
+    (*recorder)->begin_pass();
+    for (int i = 0; i < 4; ++i) {
+      const std::vector<float> values(64 << 10, static_cast<float>(4 * pass + i));
+      (*recorder)->capture("x", {values.data(), DType::kF32, shape, {}});
+    }
+  }
+  ASSERT_TRUE((*recorder)->close().ok());
+  const Report report = (*recorder)->report();
+  EXPECT_EQ(report.lost_passes, 0u);
+  const auto run = Run::open(scratch.path());
+  ASSERT_EQ(run->ranks.at(0).passes.size(), static_cast<size_t>(kPasses));
+  uint64_t with_bytes = 0;
+  for (const PassFile& file : run->ranks[0].passes) {
+    const auto pass = Pass::open(file.path);
+    ASSERT_EQ(pass->tensor_count(), 4u) << file.number;
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_TRUE(pass->tensor(i).has_fingerprint);
+      with_bytes += pass->tensor(i).has_bytes ? 1 : 0;
+    }
+  }
+  EXPECT_GE(with_bytes, 8u);
+  EXPECT_LE(with_bytes, 12u) << "a quarter is left to what is not bytes";
+  EXPECT_EQ(with_bytes + report.drops.quota, 4u * kPasses);
+}
+
+TEST(Limits, PassesThatTheQuotaLeavesNoFileForAreCounted) {
+  const ScratchDirectory scratch;
+  const float value = 1;
+  for (uint64_t recorders : {1u, 2u}) {  // the second goes on in the same directory
+    auto recorder = Recorder::create({.directory = scratch.path(), .append = true, .rank = 0, .quota_bytes = 64 << 10});
+    ASSERT_TRUE(recorder.ok());
+    for (int pass = 0; pass < 100; ++pass) {
+      (*recorder)->begin_pass();
+      (*recorder)->capture("x", {&value, DType::kF32, {}, {}});
+    }
+    ASSERT_TRUE((*recorder)->close().ok());
+    EXPECT_GT((*recorder)->report().lost_passes, 0u);
+    const auto run = Run::open(scratch.path());
+    const Json lost = parse_json(side_file_text(run->ranks.at(0).path / "coverage.json"))["lost_passes"];
+    EXPECT_EQ(lost["passes"].get<uint64_t>() + run->ranks[0].passes.size(), 100 * recorders);
+    EXPECT_EQ(lost["drops"]["quota"], lost["passes"]) << "each had one tensor";
   }
 }
 

@@ -228,12 +228,12 @@ TEST_F(OpLogTest, WritesStacksByTheirNumber) {
   EXPECT_EQ(saved({.stacks = {"one", "two"}}).event(0).stack, "two");
 }
 
-TEST_F(OpLogTest, SavesIntoARunThatIsThereAsTheNextPass) {
+TEST_F(OpLogTest, AppendedToARunItIsTheNextPass) {
   OpCall mm = call("aten::mm");
   log_.begin(mm);
   log_.end(mm);
   (void)saved();
-  const auto directory = log_.save(scratch_.path(), {});
+  const auto directory = log_.save(scratch_.path(), {.append = true});
   ASSERT_TRUE(directory.ok());
   EXPECT_EQ(Run::open(*directory)->ranks.at(0).passes.size(), 2U);
 }

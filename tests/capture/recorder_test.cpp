@@ -58,11 +58,12 @@ TEST(Recorder, CountsCallsAnewInEachPassAndPassesAlways) {
   EXPECT_EQ(open_pass(*recorder, 3).tensor_count(), 1u);
 }
 
-TEST(Recorder, CountsOnFromThePassesThatAreThere) {
+TEST(Recorder, AppendingCountsOnFromThePassesThatAreThere) {
   const ScratchDirectory scratch;
   const auto values = eight(0);
   for (uint32_t expected : {0u, 1u}) {
-    auto recorder = make({.directory = scratch.path()});
+    auto recorder = make({.directory = scratch.path(), .append = true});
+    EXPECT_EQ(recorder->run_number(), 1u);
     EXPECT_EQ(recorder->begin_pass(), expected);
     recorder->capture("x", view_of(values));
     ASSERT_TRUE(recorder->close().ok());
@@ -322,11 +323,11 @@ TEST(Recorder, AProcessOfAnotherContainerWithTheSamePidHasItsOwnDirectory) {
   const auto first = scratch.path() / rank_directory_name(0, ::getpid());
   std::filesystem::create_directories(first);
   std::ofstream(first / "rank.json") << R"({"host": "another machine", "pid": 7})";
-  auto recorder = make({.directory = scratch.path(), .rank = 0});
+  auto recorder = make({.directory = scratch.path(), .append = true, .rank = 0});
   EXPECT_EQ(recorder->rank_directory().filename().string(), rank_directory_name(0, ::getpid(), 2));
   recorder = nullptr;
   // One of the same container has ended: what it had is gone on with.
-  recorder = make({.directory = scratch.path(), .rank = 0});
+  recorder = make({.directory = scratch.path(), .append = true, .rank = 0});
   EXPECT_EQ(recorder->rank_directory().filename().string(), rank_directory_name(0, ::getpid(), 2));
 }
 

@@ -38,7 +38,7 @@ def recorded(folder):
     torch.manual_seed(0)
     model = Model()
     try:
-        recording = tap.record(model, folder, ops=True, roles=("in", "out"), report=False)
+        recording = tap.record(model, folder, ops=True, level="full", roles=("in", "out"), report=False)
     except OSError as error:  # it cannot begin, and says so to who asked for it
         return {"sums": sums_of(model), "said": [str(error)]}
     sums = sums_of(model)

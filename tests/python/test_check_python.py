@@ -20,7 +20,7 @@ class Loss(nn.Module):
 def log_of_zero(tmp_path_factory):
     folder = tmp_path_factory.mktemp("log_of_zero") / "run"
     model = nn.Sequential(nn.ReLU(), Loss())
-    with tap.record(model, folder, ops=True, stacks=True, report=False):
+    with tap.record(model, folder, ops=True, level="full", stacks=True, report=False):
         model(torch.tensor([1.0, 2.0]))
         model(torch.tensor([1.0, -2.0]))
     return folder

@@ -98,7 +98,7 @@ def test_the_same_bits_forward_and_backward_of_a_llama(tmp_path):
         plain = step()
         with tap.trace(model, hashes=True):
             traced = step()
-        with tap.record(model, tmp_path, ops=True, roles="out,in,grad_out", report=False):
+        with tap.record(model, tmp_path, ops=True, level="full", roles="out,in,grad_out", report=False):
             recorded = step()
     finally:
         torch.use_deterministic_algorithms(False)
@@ -110,7 +110,7 @@ def test_padded_rows_are_left_out(tmp_path):
     x = torch.randn(64, 4, device="cuda")
     alive = torch.tensor(64, device="cuda")
     whole = torch.nn.Sequential(model)
-    with tap.record(whole, tmp_path / "run", ops=True, rows=alive, padded=64, report=False):
+    with tap.record(whole, tmp_path / "run", ops=True, level="full", rows=alive, padded=64, report=False):
         graph = torch.cuda.CUDAGraph()
         with torch.no_grad():
             whole(x)

@@ -73,7 +73,10 @@ def test_a_fault_below_the_tolerance_of_bf16_is_named(fault, module, ops, tmp_pa
     model, x = made()
     wrong = copy.deepcopy(model)
     FAULTS[fault](wrong.get_submodule(module))
-    found = tap.diff(recorded(model, tmp_path / "a", x, ops=ops), recorded(wrong, tmp_path / "b", x, ops=ops))
+    found = tap.diff(
+        recorded(model, tmp_path / "a", x, ops=ops, level="full"),
+        recorded(wrong, tmp_path / "b", x, ops=ops, level="full"),
+    )
     first = found.to_json()["passes"][0]["tensors"][found.first.order - 1]
     assert found.verdict in ("diverged", "inconclusive") and not found.same
     assert (first["name"] if first["event_kind"] == "module" else first["parent"]) == module
@@ -101,7 +104,10 @@ def test_another_way_to_add_is_rounding(dtype, ops, tmp_path):
     other = copy.deepcopy(model)
     for block in other.blocks:
         block.up.__class__ = Halves
-    found = tap.diff(recorded(model, tmp_path / "a", x, ops=ops), recorded(other, tmp_path / "b", x, ops=ops))
+    found = tap.diff(
+        recorded(model, tmp_path / "a", x, ops=ops, level="full"),
+        recorded(other, tmp_path / "b", x, ops=ops, level="full"),
+    )
     assert found.verdict == "within tolerance", found.sentence
 
 
@@ -131,8 +137,8 @@ def attention(way, dtype):
 @pytest.mark.parametrize("ops", [False, True], ids=["modules", "ops"])
 def test_attention_in_another_kernel_is_rounding(dtype, ops, tmp_path):
     x = torch.randn(2, 12, 64, generator=torch.Generator().manual_seed(1)).to(dtype)
-    a = recorded(attention("fused", dtype), tmp_path / "a", x, ops=ops)
-    b = recorded(attention("plain", dtype), tmp_path / "b", x, ops=ops)
+    a = recorded(attention("fused", dtype), tmp_path / "a", x, ops=ops, level="full")
+    b = recorded(attention("plain", dtype), tmp_path / "b", x, ops=ops, level="full")
     assert tap.diff(a, b).verdict == "within tolerance"
 
 
@@ -148,9 +154,9 @@ def test_code_between_two_modules_is_named_with_both(tmp_path):
 @pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16], ids=str)
 def test_a_mask_is_a_mask_in_every_dtype(narrow, tmp_path):
     x = torch.randn(2, 12, 64, generator=torch.Generator().manual_seed(1))
-    wide = recorded(attention("plain", torch.float32), tmp_path / "a", x, ops=True)
-    same = recorded(attention("plain", narrow), tmp_path / "b", x.to(narrow), ops=True)
-    late = recorded(attention("late", narrow), tmp_path / "c", x.to(narrow), ops=True)
+    wide = recorded(attention("plain", torch.float32), tmp_path / "a", x, ops=True, level="full")
+    same = recorded(attention("plain", narrow), tmp_path / "b", x.to(narrow), ops=True, level="full")
+    late = recorded(attention("late", narrow), tmp_path / "c", x.to(narrow), ops=True, level="full")
     assert tap.diff(wide, same).verdict == "within tolerance"
     assert tap.diff(wide, late).verdict == "diverged"
 
@@ -168,8 +174,8 @@ class CastUp(nn.Module):
 def test_what_was_cast_up_from_bf16_has_the_precision_of_bf16(tmp_path):
     torch.manual_seed(0)
     model, x = CastUp().eval(), torch.randn(4, 64)
-    a = recorded(model, tmp_path / "a", x, ops=True)
-    b = recorded(copy.deepcopy(model).bfloat16(), tmp_path / "b", x.bfloat16(), ops=True)
+    a = recorded(model, tmp_path / "a", x, ops=True, level="full")
+    b = recorded(copy.deepcopy(model).bfloat16(), tmp_path / "b", x.bfloat16(), ops=True, level="full")
     found = tap.diff(a, b)
     assert found.verdict == "within tolerance", found.sentence
     assert {tensor.tolerance["source"] for tensor in found.tensors if tensor.tolerance} == {"bf16 default"}
@@ -202,7 +208,10 @@ def test_a_near_tie_that_flips_is_no_fault_and_all_follows_from_it(tmp_path):
     other = copy.deepcopy(model)
     other.score.weight.data[0] = model.score.weight.data[0] * (1 + 2**-22)
     x = torch.rand(3, 8) * model.score.weight.data[0].sign()
-    found = tap.diff(recorded(model, tmp_path / "a", x, ops=True), recorded(other, tmp_path / "b", x, ops=True))
+    found = tap.diff(
+        recorded(model, tmp_path / "a", x, ops=True, level="full"),
+        recorded(other, tmp_path / "b", x, ops=True, level="full"),
+    )
     assert found.counts["flipped"] == 1 and found.verdict == "inconclusive"
     assert found.sentence.startswith("inconclusive: rounding, then a near tie flipped at Choice:aten::topk/1; all")
     flipped = next(tensor for tensor in found.tensors if tensor.verdict == "flipped")
@@ -214,7 +223,10 @@ def test_a_flip_far_from_a_tie_is_a_fault(tmp_path):
     model, x = Choice(), torch.randn(3, 8)
     wrong = copy.deepcopy(model)
     wrong.score.weight.data = wrong.score.weight.data.flip(0)
-    found = tap.diff(recorded(model, tmp_path / "a", x, ops=True), recorded(wrong, tmp_path / "b", x, ops=True))
+    found = tap.diff(
+        recorded(model, tmp_path / "a", x, ops=True, level="full"),
+        recorded(wrong, tmp_path / "b", x, ops=True, level="full"),
+    )
     assert found.verdict == "diverged" and found.counts["flipped"] == 0
 
 
@@ -242,8 +254,8 @@ def test_an_argument_of_an_operator_that_differs_is_named(tmp_path):
             return torch.add(x, x, alpha=self._factor[0]) * self._factor[0]
 
     x = torch.randn(4, 8)
-    a = recorded(Scaled(0.5), tmp_path / "a", x, ops=True)
-    b = recorded(Scaled(0.25), tmp_path / "b", x, ops=True)
+    a = recorded(Scaled(0.5), tmp_path / "a", x, ops=True, level="full")
+    b = recorded(Scaled(0.25), tmp_path / "b", x, ops=True, level="full")
     found = tap.diff(a, b)
     texts = {(each["name"], each["a"], each["b"]) for each in found.to_json()["passes"][0]["settings"]}
     assert texts == {("alpha", "0.5", "0.25"), ("argument 1", "0.5", "0.25")}

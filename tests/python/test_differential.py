@@ -40,7 +40,7 @@ def results_of(source, chosen, folder):
     results = folder / f"{source.replace(' ', '_')}.jsonl"
     command = [sys.executable, RUNNER, source if source in ("none", "record", "ops", "trace") else "none", results]
     if source.startswith("run"):
-        ops = ["--ops"] if source == "run ops" else []
+        ops = ["--ops", "--level", "full"] if source == "run ops" else []
         command = [TTAP, "run", "--quiet", *ops, "-o", folder / source.replace(" ", "_"), "--", *command]
     variables = {name: text for name, text in os.environ.items() if not name.startswith("TTAP_")}
     done = subprocess.run([*command, *chosen], env=variables, capture_output=True, text=True, timeout=1200)

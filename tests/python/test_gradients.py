@@ -94,7 +94,7 @@ def test_parameters_can_still_be_swapped():
 
 def test_a_recording_says_it_too(tmp_path):
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
-    with tap.record(model, tmp_path / "run", ops=True):
+    with tap.record(model, tmp_path / "run", ops=True, level="full"):
         model(torch.ones(1, 3)).sum().backward()
     assert sorted(gradients_of(tap.open(tmp_path / "run").ranks[0].passes[0].events)) == ["0.bias", "0.weight"]
 
@@ -108,7 +108,7 @@ model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
 for _ in range(2):
     model(torch.ones(1, 3)).sum().backward()
 """)
-    assert run("run", "--ops", "-o", tmp_path / "run", "--", sys.executable, script).returncode == 0
+    assert run("run", "--ops", "--level", "full", "-o", tmp_path / "run", "--", sys.executable, script).returncode == 0
     for recorded in tap.open(tmp_path / "run").ranks[0].passes.values():
         assert sorted(gradients_of(recorded.events)) == ["0.bias", "0.weight"]
 

@@ -67,7 +67,7 @@ def test_a_trace_has_the_groups_of_arguments_and_results(linear, tmp_path, level
 def test_a_recording_with_operators_has_them_too(linear, tmp_path):
     model, x = nn.Sequential(linear), torch.randn(4, 32)
     expected = model(x)
-    with tap.record(model, tmp_path, ops=True, report=False) as recording:
+    with tap.record(model, tmp_path, ops=True, level="full", report=False) as recording:
         assert torch.equal(model(x), expected)
         assert torch.equal(model(x), expected)
     assert recording.coverage["notes"] == []

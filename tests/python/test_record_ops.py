@@ -1,4 +1,4 @@
-"""Operators in the passes of a recording: tap.record(ops=True) and ttap run --ops."""
+"""Operators in the passes of a recording: tap.record(ops=True, level="full") and ttap run --ops."""
 
 import os
 import subprocess
@@ -44,7 +44,7 @@ def train(model, optimizer, x):
 
 
 def test_operators_stand_beneath_their_modules(model, tmp_path):
-    with tap.record(model, tmp_path, ops=True, report=False), torch.no_grad():
+    with tap.record(model, tmp_path, ops=True, level="full", report=False), torch.no_grad():
         model(torch.ones(3, 4))
     (recorded,) = passes_of(tmp_path)
     names = [event.name for event in recorded.events]
@@ -61,7 +61,7 @@ def test_operators_stand_beneath_their_modules(model, tmp_path):
 
 def test_a_model_that_nobody_named_stands_above_its_parts_from_its_first_call_on(model, tmp_path):
     other = torch.nn.Sequential(torch.nn.ReLU())
-    with tap.record(None, tmp_path, ops=True, report=False), torch.no_grad():
+    with tap.record(None, tmp_path, ops=True, level="full", report=False), torch.no_grad():
         for called in (model, other, other, model):
             called(torch.ones(3, 4))
     of_net = [
@@ -73,14 +73,14 @@ def test_a_model_that_nobody_named_stands_above_its_parts_from_its_first_call_on
 
 
 def test_the_log_shows_the_classes_of_modules(model, tmp_path):
-    with tap.record(model, tmp_path, ops=True, report=False), torch.no_grad():
+    with tap.record(model, tmp_path, ops=True, level="full", report=False), torch.no_grad():
         model(torch.ones(3, 4))
     heads = [line.split(" ->")[0] for line in run("log", tmp_path).stdout.splitlines() if "nn.Mod" in line]
     assert heads == ["[nn.Mod] Net (Net)", "  [nn.Mod] up (Linear)", "  [nn.Mod] down (Linear)"]
 
 
 def test_the_log_does_not_guess_which_of_two_classes_it_is(tmp_path):
-    with tap.record(None, tmp_path, ops=True, report=False), torch.no_grad():
+    with tap.record(None, tmp_path, ops=True, level="full", report=False), torch.no_grad():
         for part in (torch.nn.ReLU(), torch.nn.Tanh()):
             torch.nn.Sequential(part)(torch.ones(3, 4))
     log = run("log", tmp_path).stdout
@@ -90,7 +90,7 @@ def test_the_log_does_not_guess_which_of_two_classes_it_is(tmp_path):
 
 
 def test_a_result_leads_to_who_uses_it(model, tmp_path):
-    with tap.record(model, tmp_path, ops=True, report=False), torch.no_grad():
+    with tap.record(model, tmp_path, ops=True, level="full", report=False), torch.no_grad():
         model(torch.ones(3, 4))
     (recorded,) = passes_of(tmp_path)
     relu = only(recorded, "Net:aten::relu")
@@ -148,7 +148,7 @@ def test_the_model_computes_the_same_bits(tmp_path):
         torch.manual_seed(0)
         model = Net()
         optimizer = torch.optim.AdamW(model.parameters())
-        with tap.record(model, directory, ops=True, stacks=True, report=False):
+        with tap.record(model, directory, ops=True, level="full", stacks=True, report=False):
             for step in range(3):
                 train(model, optimizer, torch.full((3, 4), float(step)))
         return torch.cat([parameter.flatten() for parameter in model.parameters()])
@@ -157,7 +157,7 @@ def test_the_model_computes_the_same_bits(tmp_path):
 
 
 def test_what_runs_outside_a_pass_is_counted(model, tmp_path):
-    with tap.record(model, tmp_path, ops=True, report=False) as recording, torch.no_grad():
+    with tap.record(model, tmp_path, ops=True, level="full", report=False) as recording, torch.no_grad():
         torch.ones(2) + 1
         model(torch.zeros(3, 4))
     assert recording.coverage["ops"]["outside_passes"] == 3
@@ -165,7 +165,7 @@ def test_what_runs_outside_a_pass_is_counted(model, tmp_path):
 
 
 def test_after_the_recording_nothing_is_observed(model, tmp_path):
-    with tap.record(model, tmp_path, ops=True, report=False), torch.no_grad():
+    with tap.record(model, tmp_path, ops=True, level="full", report=False), torch.no_grad():
         model(torch.ones(3, 4))
     before = len(passes_of(tmp_path)[0].events)
     model(torch.ones(3, 4))
@@ -205,7 +205,7 @@ def test_a_forked_child_records_for_itself(model, tmp_path):
     program = """
 import os, sys, torch, tensortap as tap
 model = torch.nn.Linear(4, 2)
-recording = tap.record({"m": model}, sys.argv[1], ops=True, report=False)
+recording = tap.record({"m": model}, sys.argv[1], ops=True, level="full", report=False)
 with torch.no_grad():
     model(torch.ones(1, 4))
     child = os.fork()
@@ -234,7 +234,7 @@ for _ in range(2):
 """)
     run = tmp_path / "run"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TTAP_")}
-    words = [TTAP, "run", "-o", run, "--ops", "--stacks", "--", sys.executable, program]
+    words = [TTAP, "run", "-o", run, "--ops", "--level", "full", "--stacks", "--", sys.executable, program]
     subprocess.run(list(map(str, words)), check=True, timeout=600, env=environment, capture_output=True)
     for recorded in passes_of(run):
         assert {"0:aten::addmm", "1:aten::relu", "1:backward:aten::threshold_backward"} <= {

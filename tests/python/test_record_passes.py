@@ -129,10 +129,10 @@ def test_repeated_calls_are_numbered_and_start_again_in_each_pass(tmp_path):
         assert list(recorded) == ["linear", "linear::call2"]
 
 
-def test_recording_again_into_a_directory_goes_on_counting(tmp_path):
+def test_appending_goes_on_counting(tmp_path):
     model = Model()
     for _ in range(2):
-        with tap.record(model, tmp_path, report=False):
+        with tap.record(model, tmp_path, append=True, report=False):
             model(torch.randn(1, 4))
     assert list(passes_of(tmp_path)) == [0, 1]
 

@@ -85,7 +85,7 @@ def test_a_second_recording_keeps_what_the_first_has_learned(mesh, tmp_path):
 
     for name in ("first", "second"):
         model = nn.Sequential(Spreads(mesh, Replicate(), Replicate()))
-        with tap.record({name: model}, tmp_path, report=False):
+        with tap.record({name: model}, tmp_path, append=True, report=False):
             model(torch.ones(2))
     assert list(placements(tmp_path)) == ["first.0/_local_tensor", "second.0/_local_tensor"]
 

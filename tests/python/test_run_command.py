@@ -398,10 +398,32 @@ def test_how_passes_ended_is_said_unless_they_are_complete(here):
 def test_what_was_there_before_is_not_counted(here):
     run("run", "-o", "out", *RECORD, "clean")
     (here / "out/rank0_pid4711").rename(here / "out/rank0_pid1")
-    text = run("run", "-o", "out", *RECORD, "several").stderr
+    text = run("run", "-o", "out", "--append", *RECORD, "several").stderr
     assert text.startswith("ttap run: out: 2 ranks, 6 passes, ")
     assert "not counted: 1 rank here before" in text
+    assert run("run", "-o", "out", "--append", "true").stderr.startswith(NOTHING)
+
+
+def test_a_directory_that_holds_a_run_gets_another(here):
+    run("run", "-o", "out", *RECORD, "clean")
+    text = run("run", "-o", "out", *RECORD, "several").stderr
+    assert text.startswith("ttap run: out/run00002: 2 ranks, 6 passes, ")
     assert run("run", "-o", "out", "true").stderr.startswith(NOTHING)
+    assert sorted(path.name for path in (here / "out").iterdir()) == ["rank0_pid4711", "run00002"]
+
+
+def test_a_program_is_told_which_run_it_is(here):
+    assert seen("-o", "out")["TTAP_RUN_NUMBER"] == "1"
+    (here / "out/rank0_pid7").mkdir()
+    variables = seen("-o", "out", TTAP_APPEND="1")
+    assert variables["TTAP_DIR"] == str(here / "out/run00002")
+    assert variables["TTAP_RUN_NUMBER"] == "1"
+    assert "TTAP_APPEND" not in variables
+    assert seen("-o", "out", "--append")["TTAP_DIR"] == str(here / "out")
+    # One of several ranks that are started at once: they agree on it as they begin to record.
+    variables = seen("-o", "out", WORLD_SIZE="2", RANK="1")
+    assert variables["TTAP_DIR"] == str(here / "out")
+    assert "TTAP_RUN_NUMBER" not in variables
 
 
 @pytest.mark.parametrize("content", ["", "[[[[", '{"drops": 3}'])

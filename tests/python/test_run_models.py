@@ -222,7 +222,7 @@ nn.Sequential(model, Slow())(torch.ones(1, 3))
     assert list(passes[3]) == ["0.first", "0.second"]
 
 
-@pytest.mark.parametrize("options", [[], ["--ops"]], ids=["modules", "ops"])
+@pytest.mark.parametrize("options", [[], ["--ops", "--level", "full"]], ids=["modules", "ops"])
 def test_a_model_that_is_called_after_a_caught_interrupt_is_a_model(program, tmp_path, options):
     script = program("""
 class Interrupted(nn.Module):

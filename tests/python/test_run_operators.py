@@ -31,7 +31,8 @@ def recorded(tmp_path):
         script = tmp_path / f"{name}.py"
         script.write_text(textwrap.dedent(text))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TTAP_")}
-        words = [TTAP, "run", "-o", tmp_path / name, "--ops", *options, "--", sys.executable, script]
+        level = [] if "--level" in options else ["--level", "full"]
+        words = [TTAP, "run", "-o", tmp_path / name, "--ops", *level, *options, "--", sys.executable, script]
         result = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600, cwd=tmp_path)
         assert result.returncode == code, result.stderr
         run_it.told = result.stderr

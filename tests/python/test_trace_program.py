@@ -349,7 +349,7 @@ def test_after_any_number_of_traces_a_recording_has_all_operators_of_its_first_p
     for _ in range(20):
         with tap.trace():
             x + 1
-    with torch.no_grad(), tap.record(model, tmp_path, ops=True, report=False):
+    with torch.no_grad(), tap.record(model, tmp_path, ops=True, level="full", report=False):
         model(x)
     (rank,) = tap.open(tmp_path).ranks
     assert [event.name for event in rank.passes[0].events] == ["Linear", "Linear:aten::t", "Linear:aten::addmm"]
@@ -450,7 +450,7 @@ def test_a_module_that_returns_none_while_an_exception_is_handled_has_returned()
 
 def test_a_recorded_module_that_returns_none_while_an_exception_is_handled_has_returned(tmp_path):
     model, fails = nn.Sequential(Returns()), nn.Sequential(Returns(fail))
-    with tap.record({"a": model, "b": fails}, tmp_path, ops=True, report=False) as recording:
+    with tap.record({"a": model, "b": fails}, tmp_path, ops=True, level="full", report=False) as recording:
         assert len(call_while_handling(model, fails)) == 1
     (rank,) = tap.open(tmp_path).ranks
     first, second = rank.passes.values()
@@ -466,7 +466,7 @@ def test_a_module_of_a_recording_that_raises_has_not_returned(tmp_path):
             raise ValueError(x.sin())
 
     model = nn.Sequential(nn.ReLU(), Fails())
-    with tap.record(model, tmp_path, ops=True, report=False), pytest.raises(ValueError, match="tensor"):
+    with tap.record(model, tmp_path, ops=True, level="full", report=False), pytest.raises(ValueError, match="tensor"):
         model(torch.ones(2))
     (rank,) = tap.open(tmp_path).ranks
     returned = {event.name: event.returned for event in rank.passes[0].events if event.kind == "module"}

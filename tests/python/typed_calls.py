@@ -44,6 +44,7 @@ def record_options() -> None:
         step="manual",
         steps="0,2-",
         ranks=[0, 3],
+        append=True,
         format="safetensors",
         staging="256M",
         device_staging=1 << 28,
@@ -77,6 +78,8 @@ def record_steps(recording: tap.Recording) -> None:
 
 def read() -> None:
     run = tap.open("run")
+    assert_type(tap.runs("run"), list[tap.Run])
+    assert_type((run.number, run.runs), tuple[int, int])
     assert_type(run, tap.Run)
     assert_type(run.path, Path)
     assert_type(run.ranks, list[tap.Rank])
@@ -104,6 +107,7 @@ def convert(run: tap.Run) -> None:
     tap.check("run", passes=[0, 1], filter=["head", "norm"])
     assert_type(checked, tap.Check)
     assert_type((checked.ok, checked.clean, checked.complete, checked.judged), tuple[bool, bool, bool, int])
+    assert_type(checked.conclusive, bool)
     assert_type(checked.first, tap.FirstNonfinite | None)
     if checked.first is not None:
         assert_type((checked.first.key, checked.first.call, checked.first.stack), tuple[str, str, tuple[str, ...]])

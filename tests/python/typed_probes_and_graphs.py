@@ -198,7 +198,7 @@ def groups(weight: torch.Tensor, twin: torch.Tensor) -> None:
 
 def dump() -> None:
     config = {"weights": {"layers": {"layer_types": ["Linear"]}, "DumpTensors": {"tensors": ["weight"]}}}
-    with tap.quant.record(model, "weights", config, report=False) as dumped:
+    with tap.quant.record(model, "weights", config, append=True, report=False) as dumped:
         assert_type(dumped, tap.quant.Dump)
         assert_type(dumped.step(), int)
         assert_type(dumped.current_step, int)

@@ -27,7 +27,16 @@ if TYPE_CHECKING:
 STAGES: tuple[Stage, ...] = ("dynamo", "aot")
 PARAMETERS: tuple[Parameters, ...] = ("once", "always")
 _LIMITS = SearchLimits()
-_WRITING = {"staging", "device_staging", "quota", "when_full", "write", "deduplicate", "sync"}  # options of record()
+_WRITING = {
+    "append",
+    "staging",
+    "device_staging",
+    "quota",
+    "when_full",
+    "write",
+    "deduplicate",
+    "sync",
+}  # options of record()
 
 
 class GraphBackend(GraphSession):
@@ -131,7 +140,7 @@ def graph_backend(
     report
         Print a short report to stderr at the end.
     **writing
-        `staging`, `device_staging`, `quota`, `when_full`, `write`, `deduplicate`, `sync`: as for `record()`.
+        `append`, `staging`, `device_staging`, `quota`, `when_full`, `write`, `deduplicate`, `sync`: as for `record()`.
 
     Returns
     -------

@@ -135,6 +135,7 @@ class _Source:
 
     def __init__(self, directory: Path) -> None:
         self.options = dataclasses.replace(options_of(os.fspath(directory), report=False), directory=directory)
+        self.run_number: int | None = None
         self.coverage = Coverage().as_dict()
 
     def close(self) -> None:

@@ -132,7 +132,7 @@ def report_lines(
     """What was recorded and what was not, in a few lines."""
     passes, tensors = totals["passes"], totals["tensors"]
     lines = [f"tensortap: {_count(passes, 'pass', 'passes')}, {_count(tensors, 'tensor')}, "
-             f"{_bytes(totals['tensor_bytes'])} in {directory}"]  # fmt: skip
+             f"{bytes_text(totals['tensor_bytes'])} in {directory}"]  # fmt: skip
     reasons = defaultdict(list)
     for item in source.get("never_called", []):
         reasons[item["why"].split(" at ")[0]].append(item)
@@ -154,6 +154,8 @@ def report_lines(
             f"  not recorded: {_count(late, 'gradient')} that came after their pass had ended: {against_late_gradients}"
         )
     lines += [f"  {note}" for note in source.get("notes", [])]
+    if lost := totals.get("lost_passes", 0):
+        lines.append(f"  lost: {_count(lost, 'whole pass', 'whole passes')}: no file could be made")
     lines += [
         f"  not recorded: {count}, {cause.replace('_', ' ')}"
         for cause, count in totals["drops"].items()
@@ -174,7 +176,8 @@ def _more(items: Sequence[object]) -> str:
     return f", and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
 
 
-def _bytes(number: float) -> str:
+def bytes_text(number: float) -> str:
+    """As people read it: 12.3 MiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if number < 1024:
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"

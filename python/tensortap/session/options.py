@@ -31,11 +31,11 @@ class Levels:
                 raise ValueError(f"the level's pattern {pattern!r} is not a regular expression: {error}") from error
 
     @classmethod
-    def of(cls, given: Level | Mapping[str, Level]) -> Levels:
+    def of(cls, given: Level | Mapping[str, Level], default: Level) -> Levels:
         if isinstance(given, str):
             return cls(given)
         if isinstance(given, Mapping):
-            return cls("full", given.items())
+            return cls(default, given.items())
         raise TypeError(f"level is {given!r}: it must be one of {', '.join(LEVELS)}, or a dict of pattern to level")
 
     def of_name(self, name: str) -> int:
@@ -121,6 +121,7 @@ class Options:
     core: _core.RecorderOptions
     override: bool = False  # the environment comes before what the program passes
     live_rows: LiveRows | None = None
+    warn_of_growth: bool = False  # on stderr, when the first pass is large
     of_graphs: bool = False  # as .npy their directory is called by rank and world
     described: dict[str, object] = field(default_factory=dict)  # for the run's metadata
 
@@ -138,6 +139,7 @@ _CHECKS: dict[str, tuple[Callable[[Any, str], Any], object]] = {
     "step": (_one_of("auto", "manual"), "auto"),
     "steps": (_number_set, None),
     "ranks": (_number_set, None),
+    "append": (_flag, False),
     "deduplicate": (_flag, True),
     "sync": (_flag, False),
     "report": (_flag, True),
@@ -180,10 +182,12 @@ def options_of(directory: str | os.PathLike[str] | None = None, **passed: Any) -
         chosen[name] = check(given[name], name) if name in given else default  # also where it is overridden
         if from_environment(variable := f"TTAP_{name.upper()}", name):
             chosen[name] = check(environment[variable], variable)
-    core.deduplicate, core.sync = chosen.pop("deduplicate"), chosen.pop("sync")
+    core.append, core.deduplicate, core.sync = (chosen.pop(name) for name in ("append", "deduplicate", "sync"))
 
-    level = given.get("level", "full")
-    name_filter, levels = NameFilter(given.get("filter")), Levels.of(level)
+    # The bytes of every operator's tensors are more than most disks hold.
+    default: Level = "fingerprint" if chosen["ops"] else "full"
+    level = given.get("level", default)
+    name_filter, levels = NameFilter(given.get("filter")), Levels.of(level, default)
     if from_environment("TTAP_FILTER_FN", "filter"):
         if "TTAP_FILTER" in os.environ:
             raise ValueError("TTAP_FILTER and TTAP_FILTER_FN are both set: unset one of them")
@@ -191,7 +195,8 @@ def options_of(directory: str | os.PathLike[str] | None = None, **passed: Any) -
     elif "TTAP_FILTER" in os.environ and (override or "filter" not in given):  # a blank one says something
         name_filter = NameFilter(core.filter)
     if from_environment("TTAP_LEVEL", "level"):
-        level, levels = environment["TTAP_LEVEL"], Levels(core.level, core.level_rules)
+        level = environment["TTAP_LEVEL"]
+        levels = Levels(default if core.level_rules else core.level, core.level_rules)
     core.filter = None  # names are decided here: Python's patterns, and functions
 
     described = {
@@ -211,6 +216,8 @@ def options_of(directory: str | os.PathLike[str] | None = None, **passed: Any) -
         core=core,
         override=override,
         described=described,
+        # `ttap run` reports for all processes, and says itself whether anything is to be said.
+        warn_of_growth=(chosen["report"] or environment.get("TTAP_RUN") == "1") and "TTAP_QUIET" not in environment,
         live_rows=LiveRows.of(given.get("rows"), given.get("padded")),
         **chosen,
     )

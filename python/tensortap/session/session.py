@@ -53,6 +53,7 @@ class Session:
         self._writer: Writer | None = None
         self._making_writer = threading.RLock()
         self._rank_directory: Path | None = None
+        self.run_number: int | None = None
         self._cannot_write: str | None = None
         self._warned: set[str] = set()
         self._coverage: Coverage | None = None
@@ -82,7 +83,7 @@ class Session:
 
     @property
     def directory(self) -> Path | None:
-        """The run's directory."""
+        """Where it records: the directory that was given, whose newest run is this one."""
         return self.options.directory
 
     @property
@@ -163,6 +164,7 @@ class Session:
             self._cannot_write = str(error)  # trying again in every call would cost, and say nothing new
             raise
         self._rank_directory = writer.rank_directory
+        self.run_number = writer.core.run_number
         self._writer = writer
         self._writer_made(writer)
 
@@ -187,7 +189,7 @@ class Session:
             error = writer.release(self)
             free_device_memory()
             totals = writer.core.report()
-            lines = report_lines(writer.directory, totals, coverage, error, self.against_late_gradients)
+            lines = report_lines(writer.run_directory, totals, coverage, error, self.against_late_gradients)
             dropped = [cause.replace("_", " ") for cause, count in totals["drops"].items() if count]
             error = error or (f"not everything was recorded: {', '.join(dropped)}" if dropped else None)
         elif coverage["notes"]:  # nothing could be recorded, or nothing was selected

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tensortap import _core
 from tensortap.session import metadata
 from tensortap.session.coverage import merged
+from tensortap.session.growth import Growth
 from tensortap.tensors.placements import Placements
 from tensortap.torch_glue.program_errors import raise_if_of_program
 
@@ -31,6 +32,8 @@ class Source(Protocol):
     """A recording as its writer sees it."""
 
     options: Options
+
+    run_number: int | None  # of the run in its directory, once it has begun
 
     @property
     def recording(self) -> bool:
@@ -53,10 +56,14 @@ class Source(Protocol):
 class Writer:
     """A recorder, and the recordings that use it. Closed by the last of them."""
 
-    def __init__(self, directory: Path, options: Options) -> None:
+    def __init__(self, directory: Path, recording: Source) -> None:
+        options = recording.options
         core = options.core
         core.directory = os.fspath(directory)
+        if recording.run_number is not None:  # in a forked child: that of its parent
+            core.run = recording.run_number
         core.rank = metadata.rank()
+        core.rank_count = metadata.world_size()
         core.world_size = metadata.world_size() if options.of_graphs and core.format == "npy" else None
         core.metadata_json = _json(metadata.of_program(options.described))
         self.directory = directory
@@ -67,6 +74,7 @@ class Writer:
         self._closer: threading.Thread | None = None  # the last recording is over, and this thread closes the recorder
         self._is_closed = threading.Event()
         self._models: list[dict[str, Any]] = []
+        self._growth = Growth(aloud=options.warn_of_growth and core.rank == 0 and core.quota_bytes == 0)
         self._finished: list[dict[str, Any]] = []  # the coverage of recordings that were closed before the last
 
     def _open(self) -> None:
@@ -80,6 +88,8 @@ class Writer:
                     raise
         self.core = self._made[0]
         self.rank_directory = Path(self.core.rank_directory)
+        # The first run of a directory lies in the directory itself.
+        self.run_directory = self.directory if self.core.run_number == 1 else self.rank_directory.parent
         if not hasattr(self, "placements"):
             self.placements = Placements(_read_json(self.rank_directory / "placements.json"))  # of earlier passes
 
@@ -92,7 +102,7 @@ class Writer:
             with _lock:
                 known = _writers.setdefault(directory, [])
                 if not known:
-                    known.append(cls(directory, recording.options))
+                    known.append(cls(directory, recording))
                 writer = known[0]
                 writer._recordings.append(recording)  # first: nobody closes it from now on
                 if writer._closer is None:
@@ -148,6 +158,7 @@ class Writer:
     def close_pass(self, number: int, *, aborted: bool) -> None:
         """A pass has ended."""
         self.core.close_pass(number, aborted)
+        self._growth.look(self.core, self.run_directory)
         self._write_placements()  # when it fails, the next pass tries again
 
     def _write_placements(self) -> str | None:

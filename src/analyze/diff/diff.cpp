@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <tuple>
 
 #include "analyze/diff/align.h"
 #include "analyze/diff/blame/cause.h"
@@ -22,6 +24,8 @@ namespace {
 
 ComparedRun describe(const Run& run) {
   ComparedRun compared{.path = run.path.string(), .ranks = static_cast<uint32_t>(run.ranks.size())};
+  compared.number = run.number;
+  compared.runs = run.runs;
   if (run.ranks.empty()) return compared;
   const std::string metadata = side_file_text(run.ranks.front().path / "rank.json");
   const std::string coverage = side_file_text(run.ranks.front().path / "coverage.json");
@@ -58,17 +62,22 @@ Result<Rules> read_rules(const DiffOptions& options) {
 
 using Parts = std::vector<std::pair<const Rank*, const PassFile*>>;
 
-Result<std::shared_ptr<const Side>> open_side(const Parts& parts, const ShardRules* shards, const Side* reference) {
+Result<Pass> open_found_pass(const PassFile& file) {
+  auto opened = Pass::open(file.path);
+  if (opened.ok() || file.path.extension() != ".incomplete") return opened;
+  // Its process may have finished it since it was found: it has another name now.
+  auto renamed = file.path;
+  return Pass::open(renamed.replace_extension());
+}
+
+// `lost`: gets what the passes lost while they were recorded; may be null.
+Result<std::shared_ptr<const Side>> open_side(const Parts& parts, const ShardRules* shards, const Side* reference,
+                                              Losses* lost) {
   std::vector<RankPart> ranks;
   for (const auto& [rank, file] : parts) {
-    auto opened = Pass::open(file->path);
-    // A pass that its process finished since it was found has another name now.
-    if (!opened.ok() && file->path.extension() == ".incomplete") {
-      auto renamed = file->path;
-      opened = Pass::open(renamed.replace_extension());
-    }
-    if (!opened.ok()) return std::move(opened).error();
-    ranks.push_back({make_side(std::move(opened).value(), rank->number, read_modules(rank->path)), rank->number,
+    TTAP_ASSIGN(Pass opened, open_found_pass(*file));
+    if (lost != nullptr) *lost += losses_of(opened);
+    ranks.push_back({make_side(std::move(opened), rank->number, read_modules(rank->path)), rank->number,
                      parts.size() > 1 ? side_file_text(rank->path / "placements.json") : std::string()});
   }
   if (ranks.size() == 1) return std::shared_ptr<const Side>(std::move(ranks.front().side));
@@ -101,7 +110,7 @@ Result<Noise> open_noise(const DiffOptions& options, const Parts& a, const Side&
     }
     parts.emplace_back(same, pass);
   }
-  TTAP_ASSIGN(noise.side, open_side(parts, rules.shards ? &*rules.shards : nullptr, &side_a));
+  TTAP_ASSIGN(noise.side, open_side(parts, rules.shards ? &*rules.shards : nullptr, &side_a, nullptr));
   noise.partner.assign(side_a.tensor_count(), kNoTensor);
   for (const Match& match : align(side_a, *noise.side, {.structure = false}))
     if (match.a != kNoTensor) noise.partner[match.a] = match.b;
@@ -135,11 +144,11 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
   const ShardRules* shards = rules.shards ? &*rules.shards : nullptr;
   // The side with fewer ranks shows the shapes that the other one's parts should add up to.
   if (pair.a.size() <= pair.b.size()) {
-    TTAP_ASSIGN(pass.a, open_side(pair.a, shards, nullptr));
-    TTAP_ASSIGN(pass.b, open_side(pair.b, shards, pass.a.get()));
+    TTAP_ASSIGN(pass.a, open_side(pair.a, shards, nullptr, &report.a.lost));
+    TTAP_ASSIGN(pass.b, open_side(pair.b, shards, pass.a.get(), &report.b.lost));
   } else {
-    TTAP_ASSIGN(pass.b, open_side(pair.b, shards, nullptr));
-    TTAP_ASSIGN(pass.a, open_side(pair.a, shards, pass.b.get()));
+    TTAP_ASSIGN(pass.b, open_side(pair.b, shards, nullptr, &report.b.lost));
+    TTAP_ASSIGN(pass.a, open_side(pair.a, shards, pass.b.get(), &report.a.lost));
   }
   const SideOps ops_a(*pass.a), ops_b(*pass.b);
   auto matches = align(ops_a, ops_b,
@@ -265,6 +274,21 @@ Result<DiffReport> diff(const std::string& path_a, const std::string& path_b, co
                                 : fmt::format("no key of either run matches --filter '{}'", options.filter),
                  .hint = "`ttap ls RUN` lists the keys"};
   summarize(report);
+  for (auto [side, name, parts] :
+       {std::tuple(&report.a, "A", &PassPair::a), std::tuple(&report.b, "B", &PassPair::b)}) {
+    // Which numbers the lost passes had is not known.
+    std::set<const Rank*> ranks;
+    for (const PassPair& pair : pairing.pairs)
+      for (const auto& [rank, file] : pair.*parts)
+        if (options.passes.empty() && ranks.insert(rank).second) side->lost += lost_passes_of(*rank);
+    if (side->runs > 1)
+      report.warnings.push_back(
+          fmt::format("{} is run {} of {} in its directory: {}", name, side->number, side->runs, side->path));
+  }
+  // Agreement of what is left says nothing of the rest.
+  if ((report.a.lost.any() || report.b.lost.any()) &&
+      (report.verdict == Verdict::kIdentical || report.verdict == Verdict::kWithin))
+    report.verdict = Verdict::kInconclusive;
   const auto warn_unused = [&](std::string_view option, const std::vector<std::string>& unused) {
     for (const std::string& rule : unused)
       report.warnings.push_back(fmt::format("{}: '{}' was not needed for any key", option, rule));

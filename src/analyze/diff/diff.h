@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "analyze/check/losses.h"
 #include "analyze/compare/detail.h"
 #include "analyze/diff/result/verdict.h"
 #include "analyze/diff/sides/settings.h"
@@ -21,6 +22,8 @@ namespace ttap {
 struct ComparedRun {
   std::string path;
   uint32_t ranks = 0;
+  uint32_t number = 1, runs = 1;     // which of the runs in its directory
+  Losses lost = {};                  // of the passes compared: nothing is known of these
   std::string metadata_json = "{}";  // rank.json of the first rank compared
   std::string coverage_json = "{}";  // its coverage.json
 };

@@ -51,11 +51,13 @@ class TTAP_API OpLog : public OpSink {
   uint64_t lost_replays() const;
   uint64_t lost_fingerprints() const { return lost_fingerprints_; }
 
-  // Writes it as a run: a pass, number 0 or the next one that is free, and behind it one for each replay of a graph
-  // that was captured meanwhile. Returns the rank's directory. The log stays as it is. After settle().
+  // Writes it as a run (see RecorderOptions::directory): a pass, number 0 or the next one that is free, and behind it
+  // one for each replay of a graph that was captured meanwhile. Returns the rank's directory. The log stays as it is.
+  // After settle().
   struct SaveOptions {
     std::string metadata_json = "{}";  // about the program
     std::string source_json = {};      // about what was not seen
+    bool append = false;               // as RecorderOptions::append
     uint64_t dropped_events = 0;
     std::vector<std::string> stacks = {};  // the text of stack number N is stacks[N - 1]
   };

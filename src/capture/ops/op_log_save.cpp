@@ -2,8 +2,9 @@
 #include <span>
 #include <unordered_map>
 
-#include "capture/coverage.h"
 #include "capture/ops/op_log.h"
+#include "capture/place/coverage.h"
+#include "capture/place/rank_directory.h"
 #include "store/segment/segment_writer.h"
 #include "store/sources/run_layout.h"
 
@@ -217,6 +218,7 @@ class OpLog::Saving {
 Result<std::filesystem::path> OpLog::save(const std::filesystem::path& directory, const SaveOptions& options) const {
   RecorderOptions place;
   place.directory = directory;
+  place.append = options.append;
   place.metadata_json = options.metadata_json;
   if (!options.source_json.empty()) TTAP_TRY(check_json_object(options.source_json, "what the source says of itself"));
   TTAP_ASSIGN(const RankStart start, make_rank_directory(place));

@@ -66,6 +66,8 @@ void write_passes(JsonWriter& json, const std::vector<CheckedPass>& passes, cons
 void write_json(const CheckReport& report, Output& out) {
   JsonWriter json(out);
   json.begin_object().member("command", "check").member("path", report.path);
+  json.member("run", report.run).member("runs", report.runs).member("conclusive", report.conclusive());
+  json.key("lost").begin_line().member("passes", report.lost.passes).member("tensors", report.lost.tensors).end();
   json.member("judged", report.judged).member("left_out", report.unwanted);
   json.key("first");
   report.first ? write_first(json, report) : void(json.null());

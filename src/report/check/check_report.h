@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "analyze/check/losses.h"
 #include "analyze/check/verify.h"
 #include "report/check/checked_tensor.h"
 #include "report/check/origin.h"
@@ -79,10 +80,14 @@ struct TTAP_API CheckReport {
   std::vector<CheckTrouble> damaged = {};
   std::vector<CheckedPass> passes = {};
   std::vector<Error> unreadable = {};  // passes that could not be opened
+  Losses lost = {};                    // nothing is known of these
+  uint32_t run = 1, runs = 1;          // which of the runs in its directory
 
   // Whether the answer is whole: every pass could be opened, and every tensor with statistics judged.
   bool complete() const;
   bool clean() const { return found.empty() && damaged.empty(); }
+  // Whether `clean` speaks of all that the program had in these passes.
+  bool conclusive() const { return !clean() || !lost.any(); }
 };
 
 // Members of whatever was checked: a list of tensors with what is wrong, then `passes` and `unreadable`.

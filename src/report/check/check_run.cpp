@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "report/check/check_report.h"
 #include "report/run/describe.h"
@@ -107,6 +108,8 @@ Result<CheckReport> check_run(const CheckOptions& options) {
                      .filter = options.selection.filter,
                      .verified = options.verify,
                      .all = options.all};
+  report.run = selection.run->number;
+  report.runs = selection.run->runs;
   for (const SelectedPass& selected : selection.passes) {
     const auto pass = open_pass(selected);
     if (!pass.ok()) {
@@ -115,7 +118,14 @@ Result<CheckReport> check_run(const CheckOptions& options) {
       continue;
     }
     check_pass(selected, *pass, selection, options, report);
+    report.lost += losses_of(*pass);
     report.passes.push_back({selected.rank->number, selected.rank->pid, pass->info()});
+  }
+  // Which numbers the lost passes had is not known.
+  if (options.selection.passes.empty()) {
+    std::set<const Rank*> ranks;
+    for (const SelectedPass& selected : selection.passes)
+      if (ranks.insert(selected.rank).second) report.lost += lost_passes_of(*selected.rank);
   }
   return report;
 }

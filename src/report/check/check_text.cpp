@@ -189,6 +189,7 @@ void draw_trouble(const CheckReport& report, Output& out) {
 }  // namespace
 
 void draw_report(const CheckReport& report, Output& out) {
+  if (report.runs > 1) out.print("run {} of {}: {}\n", report.run, report.runs, printable(report.path));
   if (report.first) {
     draw_first(report, out);
     draw_rest(report, out);
@@ -205,11 +206,19 @@ void draw_report(const CheckReport& report, Output& out) {
   const std::string checked = fmt::format("{} of {}", count_text(report.judged, "tensor", "tensors"),
                                           count_text(report.passes.size(), "pass", "passes"));
   if (report.found.empty()) {
-    out.write(report.judged > 0 ? Style::kGreen : Style::kYellow, "no NaN, no Inf");
-    out.print(" in {}\n", checked);
+    const bool sure = report.judged > 0 && report.conclusive();
+    out.write(sure ? Style::kGreen : Style::kYellow, report.conclusive() ? "no NaN, no Inf" : "inconclusive");
+    if (report.conclusive()) {
+      out.print(" in {}\n", checked);
+    } else {
+      out.print(": {}; no NaN, no Inf in what is left, {}\n", report.lost.text(), checked);
+      out.write(
+          "  to know: record with a larger --quota, --level fingerprint, --filter, --steps, or --when-full block\n");
+    }
   } else {
     out.write(Style::kRed, "NaN or Inf");
     out.print(" in {} of {}\n", report.found.size(), checked);
+    if (report.lost.any()) out.print("besides, {}: a NaN or Inf may have been there before\n", report.lost.text());
   }
 }
 

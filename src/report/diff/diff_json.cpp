@@ -23,6 +23,8 @@ void write_run(JsonWriter& json, const ComparedRun& run) {
     is_json(text) ? json.raw(text) : json.null();
   };
   json.begin_object().member("path", run.path).member("ranks", run.ranks);
+  json.member("run", run.number).member("runs", run.runs);
+  json.key("lost").begin_line().member("passes", run.lost.passes).member("tensors", run.lost.tensors).end();
   raw("metadata", run.metadata_json);
   raw("coverage", run.coverage_json);
   json.end();

@@ -117,6 +117,13 @@ bool fails(const TensorDiff& tensor, const Predicate& predicate) {
 
 }  // namespace
 
+// What was lost while recording, of both sides.
+static std::string losses_text(const DiffReport& report) {
+  const std::string a = report.a.lost.text(), b = report.b.lost.text();
+  return fmt::format("{}{}{}{}", a, a.empty() ? "" : " of A", a.empty() || b.empty() ? "" : ", and ",
+                     b.empty() ? "" : b + " of B");
+}
+
 std::string verdict_sentence(const DiffReport& report) {
   const uint64_t pairs = compared(report);
   if (report.follows_from_flip())
@@ -127,6 +134,10 @@ std::string verdict_sentence(const DiffReport& report) {
     return (report.not_compared > 0 ? "inconclusive: nothing could be compared"
                                     : "inconclusive: no tensor of A has a counterpart in B") +
            unmatched_text(report);
+  if (report.verdict == Verdict::kInconclusive && (report.a.lost.any() || report.b.lost.any()))
+    return fmt::format("inconclusive: {}; {} and {} within tolerance{}", losses_text(report),
+                       count_text(report.count(Verdict::kIdentical), "tensor is identical", "tensors are identical"),
+                       report.count(Verdict::kWithin), unmatched_text(report));
   if (report.verdict == Verdict::kIdentical)
     return fmt::format("identical: {} the same bits{}", count_text(pairs, "tensor has", "tensors have"),
                        unmatched_text(report));

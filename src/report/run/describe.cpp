@@ -50,6 +50,10 @@ std::string drops_text(const DropCounts& drops) {
   return fmt::format("{} dropped ({})", drops.total(), causes);
 }
 
+void write_run_members(JsonWriter& json, const Run& run) {
+  json.member("path", run.path.string()).member("run", run.number).member("runs", run.runs);
+}
+
 std::string torn_text(const PassInfo& info) {
   if (info.problem.empty()) return "";
   std::string_view why = info.problem;

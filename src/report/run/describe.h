@@ -19,6 +19,8 @@ std::string torn_text(const PassInfo& info);      // N bytes after byte M are no
 // The events around an event, outermost first: `model > model.layers.0`; empty when there is none.
 std::string parents_text(const Pass& pass, uint32_t event);
 
+// {"path", "run", "runs"} of a run: members of the object that is open.
+void write_run_members(JsonWriter& json, const Run& run);
 // {"rank", "pid", "pass", …} of a pass: members of the object that is open.
 void write_pass_members(JsonWriter& json, const SelectedPass& selected, const Pass& pass);
 // {"rank", "pid", "pass", "path", "error"} of a pass that cannot be opened.

@@ -80,7 +80,7 @@ Result<Run> select_ranks(const PassSelection& asked) {
   TTAP_ASSIGN(const auto ranks, parse_if_given(asked.ranks, "--rank"));
   TTAP_ASSIGN(Run run, Run::open(asked.path));
   if (!ranks) return run;
-  Run selected{.path = run.path};
+  Run selected{.path = run.path, .number = run.number, .runs = run.runs};
   for (const Rank& rank : run.ranks)
     if (ranks->contains(rank.number)) selected.ranks.push_back(rank);
   if (selected.ranks.empty()) return nothing_selected(asked, run);

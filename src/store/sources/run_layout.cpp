@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "store/segment/segment_writer.h"
@@ -36,6 +37,26 @@ std::string graph_rank_directory_name(uint32_t world_size, uint32_t rank, std::o
   return fmt::format("worldsize{}_global_rank{}{}", world_size, rank, pid ? fmt::format("_pid{}", *pid) : "");
 }
 std::string pass_stem(uint32_t number) { return fmt::format("pass{:05}", number); }
+
+std::string run_directory_name(uint32_t number) { return fmt::format("run{:05}", number); }
+std::optional<uint32_t> parse_run_directory_name(std::string_view name) {
+  const size_t length = name.size();
+  int64_t number = 0;
+  if (!take(name, "run") || length < 8 || !take_number(name, number)) return std::nullopt;
+  if (!name.empty() || number < 1 || number > UINT32_MAX) return std::nullopt;
+  return static_cast<uint32_t>(number);
+}
+
+uint32_t next_run_number(const std::filesystem::path& directory) {
+  uint32_t last = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (const auto number = parse_run_directory_name(name)) last = std::max(last, *number);
+    if (parse_rank_directory_name(name)) last = std::max(last, 1u);
+  }
+  return last + 1;
+}
 
 std::optional<RankName> parse_rank_directory_name(std::string_view name) {
   int64_t rank = 0;

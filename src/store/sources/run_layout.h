@@ -17,6 +17,11 @@ TTAP_API std::string rank_directory_name(uint32_t rank, int64_t pid, unsigned sa
 // Of a rank that is exported: as its directory is called, so that no two get the same.
 TTAP_API std::string exported_rank_name(const std::filesystem::path& of_rank, uint32_t rank, int64_t pid);
 std::string pass_stem(uint32_t number);  // pass00003
+// run00002. The first run of a directory lies in the directory itself.
+TTAP_API std::string run_directory_name(uint32_t number);
+TTAP_API std::optional<uint32_t> parse_run_directory_name(std::string_view name);
+// Of a new run in the directory: behind those that are there, also where nothing was recorded yet.
+TTAP_API uint32_t next_run_number(const std::filesystem::path& directory);
 // worldsize8_global_rank3: of graphs that are recorded as .npy. Where another process is at work there, with its pid:
 // worldsize8_global_rank3_pid7.
 std::string graph_rank_directory_name(uint32_t world_size, uint32_t rank, std::optional<int64_t> pid = {});
@@ -24,7 +29,7 @@ struct RankName {
   uint32_t rank;
   int64_t pid;  // 0 when the name has none
 };
-std::optional<RankName> parse_rank_directory_name(std::string_view name);
+TTAP_API std::optional<RankName> parse_rank_directory_name(std::string_view name);
 // From `pass00003.pt`, `pass00003.ttap.incomplete`, or for npy the folder `pass00003`.
 std::optional<PassFile> parse_pass_name(const std::filesystem::path& path, bool is_directory);
 

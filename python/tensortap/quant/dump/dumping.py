@@ -250,6 +250,7 @@ def record(
     format: Format | None = None,
     first_step: int = 0,
     ranks: str | int | Iterable[int] | None = None,
+    append: bool | None = None,
     strict: bool | None = None,
     report: bool | None = None,
 ) -> Dump:
@@ -272,6 +273,8 @@ def record(
         The number of the step that the program is in; more than 0 where training goes on.
     ranks
         Which ranks dump.
+    append
+        Go on in the newest run of the directory, instead of beginning a new one.
     strict
         Raise what cannot be dumped into the model, instead of counting it.
     report
@@ -296,7 +299,7 @@ def record(
             what = f"the model {name!r}" if name else "the model"
             raise TypeError(f"{what} is a {type(value).__name__}, not a torch.nn.Module")
     checked = dump_config(config)
-    options = options_of(directory, format=format, ranks=ranks, strict=strict, report=report)
+    options = options_of(directory, format=format, ranks=ranks, append=append, strict=strict, report=report)
     described = {**options.described, "dump": json.loads(json.dumps(checked.given, default=str))}
     options = dataclasses.replace(options, described=described)
     if options.directory is not None:
