@@ -50,6 +50,7 @@ struct DiffOptions {
   std::string shards = {};                                // path of a rule file
   std::string noise = {};                                 // another run of the reference
   bool structure = true;                                  // match by structure what keys and map leave over
+  bool all_ops = false;                                   // also those that ran before the first call of a module
   ToleranceOptions tolerance = {};
   unsigned threads = 0;  // 0: one per core
   // Called from one thread at a time with bytes done and bytes in all.

@@ -321,6 +321,7 @@ def diff(
     equal_nan: bool,
     rules: Sequence[str],
     structure: bool,
+    all_ops: bool,
     threads: int,
 ) -> Diff: ...
 

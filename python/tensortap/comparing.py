@@ -191,6 +191,7 @@ def diff(
     noise_factor: float = 4.0,
     equal_nan: bool = False,
     structure: bool = True,
+    all_ops: bool = False,
     threads: int = 0,
 ) -> Diff:
     """Compare two recordings; `a` is the reference.
@@ -217,6 +218,8 @@ def diff(
         NaN agrees with NaN.
     structure : bool
         Whether to match by structure what keys and `map` leave over.
+    all_ops : bool
+        Also compare the ops that ran before the first call of a module, where weights are made, loaded and cast.
     threads : int
         0 for one per core.
 
@@ -243,6 +246,7 @@ def diff(
                 equal_nan=equal_nan,
                 rules=rules,
                 structure=structure,
+                all_ops=all_ops,
                 threads=threads,
             )
         )

@@ -217,6 +217,7 @@ class DiffOptions(TypedDict, total=False):
     noise_factor: float
     equal_nan: bool
     structure: bool
+    all_ops: bool
     threads: int
 
 

@@ -17,6 +17,7 @@
 #include "analyze/diff/match/ops/gradients.h"
 #include "analyze/diff/ranks/shards.h"
 #include "analyze/diff/sides/pass_pairs.h"
+#include "analyze/diff/sides/setup.h"
 #include "store/files/mapped_file.h"
 
 namespace ttap {
@@ -139,6 +140,78 @@ Status check_noise(const DiffOptions& options, const PassDiff& pass, const Noise
   return {};
 }
 
+// What was seen of a pass beside its tensors.
+struct PassNotes {
+  uint64_t parts_a = 0, parts_b = 0;
+  Noise noise = {};
+};
+
+// Fills in all of `pass` but its sides.
+Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const DiffOptions& options,
+                                bool is_first_pass, PassDiff& pass) {
+  PassNotes notes;
+  const SideOps ops_a(*pass.a), ops_b(*pass.b);
+  auto matches = align(ops_a, ops_b,
+                       {.map = rules.map ? &*rules.map : nullptr,
+                        .structure = options.structure,
+                        .wanted = rules.wanted ? &rules.wanted : nullptr});
+  for (const Match& match : matches)
+    if (match.part) ++(match.a != kNoTensor ? notes.parts_a : notes.parts_b);
+  std::erase_if(matches, [](const Match& match) { return match.part; });
+  pass.tensors = std::vector<TensorDiff>(matches.size());
+  for (size_t i = 0; i < matches.size(); ++i) pass.tensors[i].match = matches[i];
+
+  TTAP_ASSIGN(notes.noise, open_noise(options, pair.a, *pass.a, rules));
+  const std::vector<DType> precision_a = precisions_of(*pass.a), precision_b = precisions_of(*pass.b);
+  compare_pairs(
+      {*pass.a, *pass.b, *rules.tolerances, notes.noise.side.get(), &notes.noise.partner, &precision_a, &precision_b},
+      pass.tensors, options.threads, options.progress);
+  judge_by_parts(*pass.a, *pass.b, pass.tensors);
+  unmatch_false_matches(ops_a, ops_b, pass.tensors);
+  pass.settings = differing_settings(*pass.a, *pass.b, pass.tensors);
+  find_causes(*pass.a, *pass.b, pass.settings, is_first_pass, pass.tensors);
+  find_wrong_gradients(ops_a, ops_b, pass.tensors);
+  find_ends(ops_a, ops_b, pass.tensors);
+  return notes;
+}
+
+// What the set-up of a side made, and arrived in the forwards different.
+std::vector<uint32_t> arrived_different(const PassDiff& pass, const SideWithoutSetup& side, uint32_t Match::*record) {
+  std::vector<uint32_t> found;
+  for (const TensorDiff& tensor : pass.tensors)
+    if (tensor.match.*record != kNoTensor && differs(tensor))
+      if (const uint32_t made = side.made_in_setup(tensor.match.*record); made != kNoTensor) found.push_back(made);
+  return found;
+}
+
+// Without the ops that ran before the first forward, but for those that made what arrived there different. Of a program
+// that calls no module all is compared, and with all of the other.
+Result<PassNotes> compare_forwards(const PassPair& pair, const Rules& rules, const DiffOptions& options,
+                                   DiffReport& report, PassDiff& pass) {
+  const bool is_first_pass = report.passes.empty();
+  if (options.all_ops || !calls_modules(*pass.a) || !calls_modules(*pass.b))
+    return compare_sides(pair, rules, options, is_first_pass, pass);
+  const auto whole_a = pass.a, whole_b = pass.b;
+  auto a = std::make_shared<const SideWithoutSetup>(whole_a), b = std::make_shared<const SideWithoutSetup>(whole_b);
+  const auto compare = [&] {
+    if (a->setup_count() > 0) pass.a = a;
+    if (b->setup_count() > 0) pass.b = b;
+    return compare_sides(pair, rules, options, is_first_pass, pass);
+  };
+  TTAP_ASSIGN(PassNotes notes, compare());
+  const auto wanted_a = pass.a == a ? arrived_different(pass, *a, &Match::a) : std::vector<uint32_t>();
+  const auto wanted_b = pass.b == b ? arrived_different(pass, *b, &Match::b) : std::vector<uint32_t>();
+  if (!wanted_a.empty() || !wanted_b.empty()) {
+    a = std::make_shared<const SideWithoutSetup>(whole_a, wanted_a);
+    b = std::make_shared<const SideWithoutSetup>(whole_b, wanted_b);
+    pass.a = whole_a, pass.b = whole_b;
+    TTAP_ASSIGN(notes, compare());
+  }
+  report.setup_a += a->setup_count();
+  report.setup_b += b->setup_count();
+  return notes;
+}
+
 Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffOptions& options, DiffReport& report) {
   PassDiff pass;
   const ShardRules* shards = rules.shards ? &*rules.shards : nullptr;
@@ -150,29 +223,11 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
     TTAP_ASSIGN(pass.b, open_side(pair.b, shards, nullptr, &report.b.lost));
     TTAP_ASSIGN(pass.a, open_side(pair.a, shards, pass.b.get(), &report.a.lost));
   }
-  const SideOps ops_a(*pass.a), ops_b(*pass.b);
-  auto matches = align(ops_a, ops_b,
-                       {.map = rules.map ? &*rules.map : nullptr,
-                        .structure = options.structure,
-                        .wanted = rules.wanted ? &rules.wanted : nullptr});
-  for (const Match& match : matches)
-    if (match.part) ++(match.a != kNoTensor ? report.parts_a : report.parts_b);
-  std::erase_if(matches, [](const Match& match) { return match.part; });
-  pass.tensors.resize(matches.size());
-  for (size_t i = 0; i < matches.size(); ++i) pass.tensors[i].match = matches[i];
-
-  TTAP_ASSIGN(const Noise noise, open_noise(options, pair.a, *pass.a, rules));
-  const std::vector<DType> precision_a = precisions_of(*pass.a), precision_b = precisions_of(*pass.b);
-  compare_pairs({*pass.a, *pass.b, *rules.tolerances, noise.side.get(), &noise.partner, &precision_a, &precision_b},
-                pass.tensors, options.threads, options.progress);
-  judge_by_parts(*pass.a, *pass.b, pass.tensors);
-  unmatch_false_matches(ops_a, ops_b, pass.tensors);
-  pass.settings = differing_settings(*pass.a, *pass.b, pass.tensors);
-  find_causes(*pass.a, *pass.b, pass.settings, report.passes.empty(), pass.tensors);
-  find_wrong_gradients(ops_a, ops_b, pass.tensors);
-  find_ends(ops_a, ops_b, pass.tensors);
-  if (noise.side != nullptr) {
-    TTAP_TRY(check_noise(options, pass, noise, report));
+  TTAP_ASSIGN(const PassNotes notes, compare_forwards(pair, rules, options, report, pass));
+  report.parts_a += notes.parts_a;
+  report.parts_b += notes.parts_b;
+  if (notes.noise.side != nullptr) {
+    TTAP_TRY(check_noise(options, pass, notes.noise, report));
   }
   for (const auto& [name, side] : {std::pair("A", pass.a), std::pair("B", pass.b)}) {
     const PassInfo& info = side->info();

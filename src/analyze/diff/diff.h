@@ -64,6 +64,7 @@ struct DiffReport {
   uint64_t by_statistics = 0;             // within tolerance as far as statistics can tell
   uint64_t trivial_a = 0, trivial_b = 0;  // missing and extra ones that do not matter: Match::trivial
   uint64_t parts_a = 0, parts_b = 0;      // of quantized tensors, which are compared as a whole
+  uint64_t setup_a = 0, setup_b = 0;      // ops that ran before the first forward, and were not compared
   uint64_t decoded = 0;                   // tensors whose values were decoded on one side or both
   std::vector<std::pair<DiffPlace, PairDetail>> details = {};  // add_details()
   uint64_t details_left_out = 0;

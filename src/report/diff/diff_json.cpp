@@ -212,6 +212,7 @@ void write_diff_json(const DiffReport& report, Output& out) {
   json.key("counts").begin_line();
   for (int v = 0; v < kVerdicts; ++v) json.member(to_string(static_cast<Verdict>(v)), report.counts[v]);
   json.end().member("not_compared", report.not_compared).member("by_statistics", report.by_statistics);
+  json.member("setup_a", report.setup_a).member("setup_b", report.setup_b);
   json.member("trivial_a", report.trivial_a).member("trivial_b", report.trivial_b);
   json.member("parts_a", report.parts_a).member("parts_b", report.parts_b).member("decoded", report.decoded);
   json.key("first");

@@ -247,6 +247,12 @@ void draw_guesses(const DiffReport& report, Output& out) {
             count_text(guessed, "tensor was", "tensors were"), std::floor(100 * least));
 }
 
+void draw_setup(const DiffReport& report, Output& out) {
+  if (report.setup_a + report.setup_b == 0) return;
+  out.print("not compared: {} of A and {} of B ran before the first forward; --all-ops compares them\n",
+            count_text(report.setup_a, "operator", "operators"), report.setup_b);
+}
+
 }  // namespace
 
 void draw_diff(const DiffReport& report, const DrawDiffOptions& options, Output& out) {
@@ -261,6 +267,7 @@ void draw_diff(const DiffReport& report, const DrawDiffOptions& options, Output&
   draw_settings(report, out);
   draw_not_compared(report, out);
   draw_guesses(report, out);
+  draw_setup(report, out);
   for (const std::string& warning : report.warnings) {
     out.write(Style::kYellow, "warning");
     out.print(": {}\n", printable(warning));
