@@ -14,7 +14,7 @@ constexpr const char* kHelp = R"(
 A is the reference. Each is a run, a rank directory, or one pass: .ttap, .pt,
 .safetensors, a folder of .npy; also files that TensorTap did not write.
 
-Tensors are matched by --map, then by key, then by structure. A tensor agrees when
+Tensors are matched by --map, then by key, by values, by structure. A tensor agrees when
 every |b - a| <= atol + rtol |a|; the defaults depend on the coarser dtype
 (docs/measures.md). An operator whose inputs agree and whose outputs do not
 introduced the error; the others inherited it. Record with --roles in,out so that

@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "analyze/diff/match/names/module_match.h"
+#include "analyze/diff/match/names/renaming.h"
 #include "analyze/diff/match/ops/op_align.h"
 #include "analyze/diff/match/pairing.h"
 #include "analyze/diff/match/quant_parts.h"
+#include "analyze/diff/match/values/value_match.h"
 
 namespace ttap {
 namespace {
@@ -33,7 +35,10 @@ std::vector<Match> in_order(const Pairing& pairing) {
   for (size_t a = 0; a <= pairing.count_a(); ++a) {
     for (; extra != extras.end() && extra->after == a; ++extra)
       matches.push_back({.b = extra->b, .trivial = pairing.is_trivial_b(extra->b)});
-    if (a < pairing.count_a()) matches.push_back(pairing.of_a(a));
+    if (a >= pairing.count_a()) break;
+    matches.push_back(pairing.of_a(a));
+    for (const Match& more : pairing.more())
+      if (more.a == a) matches.push_back(more);
   }
   return matches;
 }
@@ -50,7 +55,11 @@ std::vector<Match> align(const SideOps& ops_a, const SideOps& ops_b, const Align
   match_ops(ops_a, ops_b, pairing);
   match_by_key(a, b, pairing);
   match_modules_with_ops(a, b, pairing);
-  if (options.structure) match_by_structure(a, b, pairing);
+  if (options.structure) {
+    const SharedValues values = match_by_value(a, b, pairing);
+    match_by_renaming(a, b, values, pairing);
+    match_by_structure(a, b, values, pairing);
+  }
   match_parts(a, parts_a, b, parts_b, pairing);
   std::vector<Match> matches = in_order(pairing);
   for (Match& match : matches)

@@ -168,6 +168,7 @@ Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const 
       pass.tensors, options.threads, options.progress);
   judge_by_parts(*pass.a, *pass.b, pass.tensors);
   unmatch_false_matches(ops_a, ops_b, pass.tensors);
+  pass.guesses = unmatch_guesses(pass.tensors);
   pass.settings = differing_settings(*pass.a, *pass.b, pass.tensors);
   find_causes(*pass.a, *pass.b, pass.settings, is_first_pass, pass.tensors);
   find_wrong_gradients(ops_a, ops_b, pass.tensors);
@@ -300,6 +301,7 @@ void summarize(DiffReport& report) {
   if (report.count(Verdict::kDiverged) + report.count(Verdict::kShapeMismatch) + wrong > after_flips) {
     report.verdict = Verdict::kDiverged;
   } else if (unsettled > 0 || report.earliest ||
+             std::ranges::any_of(report.passes, [](const PassDiff& pass) { return !pass.guesses.empty(); }) ||
              report.count(Verdict::kIdentical) + report.count(Verdict::kWithin) == 0) {
     report.verdict = Verdict::kInconclusive;
   } else if (report.count(Verdict::kWithin) + report.count(Verdict::kFlipped) > 0) {

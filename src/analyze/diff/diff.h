@@ -38,6 +38,7 @@ struct PassDiff {
   std::shared_ptr<const Side> b;
   std::vector<TensorDiff> tensors = {};  // in the order of align()
   std::vector<SettingDiff> settings = {};
+  std::vector<Match> guesses = {};  // unmatch_guesses()
 };
 
 // Which tensor of which pass.

@@ -80,6 +80,7 @@ std::string_view matched_text(MatchedBy by) {
     case MatchedBy::kKey: return "key";
     case MatchedBy::kMap: return "map";
     case MatchedBy::kStructure: return "structure";
+    case MatchedBy::kValues: return "values";
     case MatchedBy::kOp: return "op";
     case MatchedBy::kBits: return "bits";
     case MatchedBy::kPlace: return "place";

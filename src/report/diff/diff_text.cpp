@@ -70,6 +70,7 @@ std::string_view other_name_text(MatchedBy by) {
   switch (by) {
     case MatchedBy::kMap: return "matched by the map";
     case MatchedBy::kStructure: return "matched by structure";
+    case MatchedBy::kValues: return "matched by its values";
     case MatchedBy::kOp: return "matched as the same op";
     case MatchedBy::kBits: return "it has the same bits";
     case MatchedBy::kPlace: return "it stands in its place";

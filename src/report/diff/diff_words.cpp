@@ -115,6 +115,25 @@ bool fails(const TensorDiff& tensor, const Predicate& predicate) {
          (tensor.measures->inf_mismatches > 0 && !predicate.judges_inf());
 }
 
+// Empty where nothing hangs on a guess.
+std::string guesses_sentence(const DiffReport& report) {
+  uint64_t count = 0;
+  const PassDiff* first = nullptr;
+  for (const PassDiff& pass : report.passes) {
+    count += pass.guesses.size();
+    if (first == nullptr && !pass.guesses.empty()) first = &pass;
+  }
+  if (first == nullptr) return {};
+  const Match& match = first->guesses.front();
+  return fmt::format(
+      "inconclusive: {} by structure, not sure enough to say that they diverged, and nothing agrees after them; the "
+      "first is {}, perhaps {} in B ({:.0f} %). --map FILE says what belongs together; operators (--ops) need no "
+      "names{}",
+      count_text(count, "pair that differs was guessed", "pairs that differ were guessed"),
+      printable(to_string(first->a->tensor(match.a).key())), printable(to_string(first->b->tensor(match.b).key())),
+      std::floor(100 * match.confidence), unmatched_text(report));
+}
+
 }  // namespace
 
 // What was lost while recording, of both sides.
@@ -130,6 +149,7 @@ std::string verdict_sentence(const DiffReport& report) {
     return fmt::format("{}: rounding, then a near tie flipped at {}; all that differs follows from it",
                        to_string(report.verdict), key_text_at(report, *report.flipped));
   if (report.earliest) return divergence_sentence(report);
+  if (std::string guesses = guesses_sentence(report); !guesses.empty()) return guesses;
   if (pairs == 0)
     return (report.not_compared > 0 ? "inconclusive: nothing could be compared"
                                     : "inconclusive: no tensor of A has a counterpart in B") +

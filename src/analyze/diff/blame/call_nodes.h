@@ -29,6 +29,7 @@ struct Node {
   uint32_t unequal = kNoTensor;          // the first that went into or came out of a call inside it with other bits
   uint32_t made_by_code = kNoTensor;     // what its own code gave to a call inside it, and that made different
   uint32_t first_differing = kNoTensor;  // the first inside it that is known not to agree, or flipped
+  bool agreed = false;                   // something that went into or came out of a call directly inside it agrees
   bool differing = false;                // something that went into or came out of a call directly inside it is
   double most_inside = 0;                // the largest relative error of what calls inside this one made
   double grown = 0;                      // the error that a call inside this one let grow past the tolerance

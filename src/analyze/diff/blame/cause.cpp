@@ -80,7 +80,10 @@ class Blame {
         continue;
       }
       if (!differs(tensors_[i])) {
-        agreed_before_ |= tensors_[i].verdict == Verdict::kIdentical || tensors_[i].verdict == Verdict::kWithin;
+        if (tensors_[i].verdict == Verdict::kIdentical || tensors_[i].verdict == Verdict::kWithin) {
+          agreed_before_ = true;
+          if (Node* code = calls_.around(i)) code->agreed = true;
+        }
         continue;
       }
       if (!first_differing_) first_differing_ = i;
@@ -178,7 +181,12 @@ class Blame {
       return tensors_[k].verdict == Verdict::kIdentical || tensors_[k].verdict == Verdict::kWithin;
     };
     if (std::ranges::any_of(code->inputs, [&](uint32_t k) { return differs(tensors_[k]); })) return false;
-    if (std::ranges::none_of(code->inputs, agrees) && *first_differing_ < i) return false;
+    const auto is_alone = [&](uint32_t k) {
+      return tensors_[k].verdict == Verdict::kMissing || tensors_[k].verdict == Verdict::kExtra;
+    };
+    if (std::ranges::none_of(code->inputs, agrees) &&
+        (*first_differing_ < i || (!code->agreed && std::ranges::all_of(code->inputs, is_alone))))
+      return false;
     code->made_by_code = i;
     codes_.push_back(code);
     return true;

@@ -111,11 +111,7 @@ class FalseMatches {
   std::vector<bool> is_false_;
 };
 
-}  // namespace
-
-void unmatch_false_matches(const SideOps& a, const SideOps& b, std::vector<TensorDiff>& tensors) {
-  if (std::ranges::none_of(tensors, disagree)) return;
-  const std::vector<bool> is_false = FalseMatches(a, b, tensors).find();
+void unmatch(const std::vector<bool>& is_false, std::vector<TensorDiff>& tensors) {
   if (std::ranges::find(is_false, true) == is_false.end()) return;
   std::vector<TensorDiff> kept;
   kept.reserve(tensors.size());
@@ -133,6 +129,30 @@ void unmatch_false_matches(const SideOps& a, const SideOps& b, std::vector<Tenso
     only_b.verdict = Verdict::kExtra;
   }
   tensors = std::move(kept);
+}
+
+}  // namespace
+
+void unmatch_false_matches(const SideOps& a, const SideOps& b, std::vector<TensorDiff>& tensors) {
+  if (std::ranges::none_of(tensors, disagree)) return;
+  unmatch(FalseMatches(a, b, tensors).find(), tensors);
+}
+
+std::vector<Match> unmatch_guesses(std::vector<TensorDiff>& tensors) {
+  std::vector<bool> is_guess(tensors.size());
+  std::vector<Match> open;
+  bool agrees_later = false;
+  for (size_t i = tensors.size(); i-- > 0;) {
+    const TensorDiff& tensor = tensors[i];
+    if (!has_partner(tensor)) continue;
+    is_guess[i] = tensor.match.by == MatchedBy::kStructure && tensor.match.confidence < kCertain && differs(tensor);
+    if (is_guess[i] && !agrees_later) open.push_back(tensor.match);
+    agrees_later |= (tensor.verdict == Verdict::kIdentical || tensor.verdict == Verdict::kWithin) &&
+                    tensor.evidence != Evidence::kNothing;
+  }
+  unmatch(is_guess, tensors);
+  std::ranges::reverse(open);
+  return open;
 }
 
 }  // namespace ttap

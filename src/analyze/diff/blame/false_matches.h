@@ -15,4 +15,10 @@ namespace ttap {
 // After the pairs were compared, before find_causes().
 void unmatch_false_matches(const SideOps& a, const SideOps& b, std::vector<TensorDiff>& tensors);
 
+// Undoes matches by structure that are less sure than kCertain and disagree: a guess makes no divergence. Returns those
+// after which nothing agrees, in their order: there may be a divergence behind them. One with agreement after it was no
+// pair, or did no harm.
+std::vector<Match> unmatch_guesses(std::vector<TensorDiff>& tensors);
+inline constexpr float kCertain = 0.7F;
+
 }  // namespace ttap

@@ -103,6 +103,50 @@ std::optional<Measures> noise_of(const PairContext& context, uint32_t a, const T
   return measure(view, bytes->view, {.tolerance = {.equal_nan = true}, .axes = false});
 }
 
+Status transpose(SideBytes& bytes) {
+  const TensorView& view = bytes.view;
+  if (!is_contiguous(view) || view.shape.size() != 2 || view.dtype == DType::kF4E2M1FNx2)
+    return Error{.code = ErrorCode::kUnsupported, .message = "only a matrix in C order can be transposed"};
+  const size_t size = size_of(view.dtype);
+  const auto rows = static_cast<size_t>(view.shape[0]), width = static_cast<size_t>(view.shape[1]);
+  std::vector<std::byte> turned(rows * width * size);
+  for (size_t row = 0; row < rows; ++row)
+    for (size_t column = 0; column < width; ++column)
+      std::memcpy(turned.data() + (column * rows + row) * size,
+                  static_cast<const std::byte*>(view.data) + (row * width + column) * size, size);
+  bytes.decoded = std::move(turned);
+  bytes.shape = {static_cast<int64_t>(width), static_cast<int64_t>(rows)};
+  bytes.view.data = bytes.decoded.data();
+  bytes.view.shape = bytes.shape;
+  bytes.view.strides = {};
+  return {};
+}
+
+// Leaves these columns of a tensor, in this order.
+Status take_columns(SideBytes& bytes, const std::vector<uint32_t>& columns) {
+  const TensorView& view = bytes.view;
+  const auto width = static_cast<uint64_t>(view.shape.back());
+  if (!is_contiguous(view) || std::ranges::any_of(columns, [&](uint32_t column) { return column >= width; }))
+    return Error{.code = ErrorCode::kUnsupported, .message = "the columns of a strided tensor cannot be taken"};
+  const size_t size = size_of(view.dtype);
+  const uint64_t rows = element_count(view) / width;
+  std::vector<std::byte> taken(rows * columns.size() * size);
+  std::byte* to = taken.data();
+  for (uint64_t row = 0; row < rows; ++row)
+    for (const uint32_t column : columns) {
+      std::memcpy(to, static_cast<const std::byte*>(view.data) + (row * width + column) * size, size);
+      to += size;
+    }
+  std::vector<int64_t> shape(view.shape.begin(), view.shape.end());
+  shape.back() = static_cast<int64_t>(columns.size());
+  bytes.decoded = std::move(taken);
+  bytes.shape = std::move(shape);
+  bytes.view.data = bytes.decoded.data();
+  bytes.view.shape = bytes.shape;
+  bytes.view.strides = {};
+  return {};
+}
+
 void name_ranks(const PairContext& context, TensorDiff& tensor) {
   if (tensor.measures == nullptr || !tensor.measures->worst || !differs(tensor)) return;
   for (const auto& [side, index] : {std::pair(&context.a, tensor.match.a), std::pair(&context.b, tensor.match.b)})
@@ -127,7 +171,7 @@ void compare_values(const PairContext& context, TensorDiff& tensor, unsigned thr
     return;
   }
   const std::optional<Measures> noise = noise_of(context, tensor.match.a, views->a.view);
-  Stats stats = stats_of(a, views->a.view);
+  Stats stats = tensor.match.columns != nullptr ? fingerprint(views->a.view).stats : stats_of(a, views->a.view);
   TensorView view_a = views->a.view, view_b = views->b.view;
   const auto unmasked = is_masked(stats.min) || stats.neg_inf > 0 ? without_mask(view_a, view_b) : std::nullopt;
   if (unmasked) {
@@ -209,6 +253,26 @@ Result<PairViews> read_pair(const Side& a, const Side& b, const Match& match) {
   PairViews views;
   TTAP_ASSIGN(views.a, a.read(match.a));
   TTAP_ASSIGN(views.b, b.read(match.b));
+  if (match.transposed) {
+    TTAP_TRY(transpose(views.b));
+    views.note = "B's is transposed";
+    return views;
+  }
+  if (match.columns != nullptr) {
+    const bool wide_a = views.a.view.shape.back() > views.b.view.shape.back();
+    TTAP_TRY(take_columns(wide_a ? views.a : views.b, *match.columns));
+    views.note = fmt::format("{} of the columns of {} are compared", match.columns->size(), wide_a ? "A" : "B");
+    // The rows may have other axes.
+    if (wide_a && element_count(views.a.view) == element_count(views.b.view)) {
+      views.a.shape.assign(views.b.view.shape.begin(), views.b.view.shape.end());
+      views.a.view.shape = views.a.shape;
+    }
+    if (!std::ranges::equal(views.a.view.shape, views.b.view.shape)) {
+      views.b.shape.assign(views.a.view.shape.begin(), views.a.view.shape.end());
+      views.b.view.shape = views.b.shape;
+    }
+    return views;
+  }
   const std::span<const int64_t> wanted = views.a.view.shape, given = views.b.view.shape;
   if (std::ranges::equal(wanted, given)) return views;
   views.note = fmt::format("B's shape [{}] read as [{}]", fmt::join(given, ", "), fmt::join(wanted, ", "));
@@ -232,6 +296,10 @@ void compare_pair(const PairContext& context, TensorDiff& tensor, unsigned threa
     if (const std::string note = side.note(index); !note.empty())
       tensor.note += (tensor.note.empty() ? "" : "; ") + note;
   };
+  if ((match.columns != nullptr || match.transposed) && a.has_bytes && b.has_bytes) {
+    compare_values(context, tensor, threads);
+    return;
+  }
   if (!comparable(a, b, match.by)) {
     tensor.verdict = Verdict::kShapeMismatch;
     tensor.reason = fmt::format("shape [{}] in A, [{}] in B", fmt::join(a.shape, ", "), fmt::join(b.shape, ", "));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "analyze/diff/match/name_map.h"
@@ -31,6 +32,12 @@ class Pairing {
     of_a_[a] = {static_cast<uint32_t>(a), static_cast<uint32_t>(b), by, confidence};
     of_b_[b] = static_cast<uint32_t>(a);
   }
+  // One is a part of the other, which may be matched with more parts.
+  void join_part(Match match) {
+    if (!has_b(match.b)) of_b_[match.b] = match.a;
+    has_a(match.a) ? more_.push_back(std::move(match)) : void(of_a_[match.a] = std::move(match));
+  }
+  std::span<const Match> more() const { return more_; }  // of tensors of A that are matched already
   void unmatch(size_t a) {
     of_b_[of_a_[a].b] = kNoTensor;
     of_a_[a] = {.a = static_cast<uint32_t>(a)};
@@ -50,12 +57,18 @@ class Pairing {
   std::vector<Match> of_a_;
   std::vector<uint32_t> of_b_;
   std::vector<bool> closed_a_, closed_b_, trivial_b_;
+  std::vector<Match> more_;
+};
+
+// Which value a tensor holds, where both sides have it: equal numbers mean the same value, 0 that only one side has it.
+struct SharedValues {
+  std::vector<uint32_t> of_a, of_b;  // per tensor
 };
 
 void match_by_key(const Side& a, const Side& b, Pairing& pairing);
 void match_by_map(const Side& a, const Side& b, const NameMap& map, Pairing& pairing);
 // Guesses at what is left, and leaves alone what it would be less sure of than kLeastConfidence.
-void match_by_structure(const Side& a, const Side& b, Pairing& pairing);
+void match_by_structure(const Side& a, const Side& b, const SharedValues& values, Pairing& pairing);
 inline constexpr float kLeastConfidence = 0.5F;
 
 }  // namespace ttap

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 // Which tensor of one side is which of the other.
 namespace ttap {
@@ -9,9 +11,10 @@ enum class MatchedBy : uint8_t {
   kKey,
   kMap,
   kStructure,
-  kOp,     // values of the same op, whatever its call number
-  kBits,   // values of ops that have the same bits, whatever made them
-  kPlace,  // values of different ops: what one side has where the other has this
+  kValues,  // values of modules that are the same, or the same but for rounding, and like no other
+  kOp,      // values of the same op, whatever its call number
+  kBits,    // values of ops that have the same bits, whatever made them
+  kPlace,   // values of different ops: what one side has where the other has this
   kNothing,
 };
 
@@ -28,6 +31,10 @@ struct Match {
   bool trivial = false;
   // A part of a quantized tensor, which is compared as a whole; it has no partner.
   bool part = false;
+  // Where one tensor is a part of the other, as that of a query is of a fused projection: which columns (of the last
+  // axis) of the wider one they are, in the order of the narrower one. Null: they are compared as they are.
+  std::shared_ptr<const std::vector<uint32_t>> columns = {};
+  bool transposed = false;  // B's rows are A's columns, as the weights of a Conv1D are to those of a Linear
 };
 
 }  // namespace ttap

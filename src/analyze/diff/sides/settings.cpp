@@ -106,6 +106,13 @@ class Settings {
   std::vector<SettingDiff> found_;
 };
 
+// Whether what was matched are no two calls of the same kind: one is a part of the other, or only they were given the
+// same.
+bool is_part(const Side& a, const Match& match) {
+  const bool by_key = match.by != MatchedBy::kStructure && match.by != MatchedBy::kValues;
+  return match.columns != nullptr || (!by_key && a.tensor(match.a).role == "in");
+}
+
 }  // namespace
 
 bool SettingDiff::is_number() const { return number_in(a) && number_in(b); }
@@ -119,7 +126,7 @@ std::string SettingDiff::text() const {
 std::vector<SettingDiff> differing_settings(const Side& a, const Side& b, std::span<const TensorDiff> tensors) {
   Settings settings(a, b);
   for (const TensorDiff& tensor : tensors)
-    if (tensor.match.a != kNoTensor && tensor.match.b != kNoTensor)
+    if (tensor.match.a != kNoTensor && tensor.match.b != kNoTensor && !is_part(a, tensor.match))
       settings.add(a.tensor(tensor.match.a), b.tensor(tensor.match.b));
   return settings.take();
 }

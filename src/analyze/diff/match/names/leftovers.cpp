@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "analyze/diff/match/call_kinds.h"
 #include "analyze/diff/match/longest_ascent.h"
 #include "core/mix64.h"
 
@@ -32,13 +33,14 @@ void describe_shape(const TensorRecord& record, Traits& traits) {
     traits.shape = mix64(traits.shape + static_cast<uint64_t>(size) + 1);
     if (size != 1) traits.squeezed = mix64(traits.squeezed + static_cast<uint64_t>(size) + 1);
   }
+  if (!record.shape.empty()) traits.width = record.shape.back();
   // Without elements only the shape tells tensors apart.
   traits.signature = mix64(hash_of_name(record.role) + (count != 0 ? count : traits.squeezed));
 }
 
 class Describer {
  public:
-  explicit Describer(const Side& side) : side_(side) {}
+  explicit Describer(const Side& side) : side_(side), kinds_(side) {}
 
   void add(uint32_t tensor) {
     const TensorRecord record = side_.tensor(tensor);
@@ -51,6 +53,8 @@ class Describer {
     if (record.event < side_.event_count()) {
       const EventRecord event = side_.event(record.event);
       traits.kind = hash_of_name(event.kind);
+      traits.inner = kinds_.is_inner(record);
+      traits.hands_on = kinds_.is_handed_on(record);
       numbered = event.kind == "node";
       if (event.parent < side_.event_count()) {
         const std::string_view parent = side_.event(event.parent).name;
@@ -69,6 +73,7 @@ class Describer {
 
  private:
   const Side& side_;
+  const CallKinds kinds_;
   std::unordered_map<std::string, uint32_t> ids_;
 };
 
@@ -147,7 +152,7 @@ void find_namesakes(std::span<Traits> traits, std::span<const Traits> others) {
 
 }  // namespace
 
-LeftoverPair find_leftovers(const Side& a, const Side& b, const Pairing& pairing) {
+LeftoverPair find_leftovers(const Side& a, const Side& b, const SharedValues& values, const Pairing& pairing) {
   size_t count_a = 0, count_b = 0;
   for (size_t i = 0; i < pairing.count_a(); ++i) count_a += pairing.is_free_a(i);
   for (size_t i = 0; i < pairing.count_b(); ++i) count_b += pairing.is_free_b(i);
@@ -159,6 +164,8 @@ LeftoverPair find_leftovers(const Side& a, const Side& b, const Pairing& pairing
   for (uint32_t i = 0; i < pairing.count_b(); ++i)
     if (pairing.is_free_b(i)) of_b.add(i);
   LeftoverPair left{std::move(of_a.out), std::move(of_b.out)};
+  for (Traits& traits : left.a.traits) traits.value = values.of_a[traits.tensor];
+  for (Traits& traits : left.b.traits) traits.value = values.of_b[traits.tensor];
   const std::vector<Anchor> anchors = anchors_of(pairing);
   left.gaps = static_cast<uint32_t>(anchors.size()) + 1;
   set_gaps(left.a.traits, anchors, &Anchor::a);

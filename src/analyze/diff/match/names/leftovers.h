@@ -17,6 +17,7 @@ struct Traits {
   uint64_t signature = 0;  // role and number of elements: what a pair must share
   uint64_t shape = 0;
   uint64_t squeezed = 0;  // the shape without dimensions of size 1
+  int64_t width = 1;      // the size of the last dimension
   uint64_t kind = 0;      // of its event; 0 without one
   uint64_t path = 0;
   uint64_t name = 0;
@@ -25,6 +26,9 @@ struct Traits {
   uint32_t pattern = 0;  // position in Leftovers::patterns
   NameNumbers numbers = {};
   bool has_namesake = false;  // the other side has a leftover of this signature with these numbers
+  uint32_t value = 0;         // SharedValues: what it holds, where the other side has it
+  bool inner = false;         // a call with other calls inside
+  bool hands_on = false;      // a call that returns nothing but what was there before: dropout
   uint8_t values = 0;         // bool, integers, floats or complex
 };
 
@@ -40,6 +44,6 @@ struct LeftoverPair {
 };
 
 // Nothing on both sides when one side has no leftovers.
-LeftoverPair find_leftovers(const Side& a, const Side& b, const Pairing& pairing);
+LeftoverPair find_leftovers(const Side& a, const Side& b, const SharedValues& values, const Pairing& pairing);
 
 }  // namespace ttap

@@ -9,9 +9,12 @@ constexpr size_t kMostPatternPairs = size_t{1} << 20;
 constexpr float kNotCompared = -1;  // no tensor of the one pattern can be one of the other
 
 constexpr double kSqueezed = 0.9;  // of the same shape but for dimensions of size 1
+constexpr double kMerged = 0.85;   // as many rows of the same width: batch and sequence are one axis
 constexpr double kReshaped = 0.6;  // only as many elements
 constexpr double kOtherKind = 0.85;
 constexpr double kOtherPath = 0.85;
+constexpr double kHandedOn = 0.3;     // a call that computes against one that hands on what it was given
+constexpr double kOtherDepth = 0.7;   // a call with others inside against one without
 constexpr double kOtherValues = 0.5;  // floats against integers
 
 constexpr double kNamesakeElsewhere = 0.4;  // taken off where the layer of this number is another one
@@ -58,24 +61,30 @@ void PairScore::find_best() {
 }
 
 double PairScore::fit(const Traits& a, const Traits& b) {
-  if (a.signature != b.signature) return 0;
+  if (a.signature != b.signature || a.value != b.value) return 0;
   // Another call of something that is matched is a call of that, and of nothing else.
-  const bool bound = a.partner != 0 || b.partner != 0;
-  if (bound && (a.partner != b.name || b.partner != a.name || a.call != b.call)) return 0;
+  if ((a.partner != 0 || b.partner != 0) && !is_bound(a, b)) return 0;
   double fit = 1;
-  if (a.shape != b.shape) fit = a.squeezed == b.squeezed ? kSqueezed : kReshaped;
+  if (a.shape != b.shape) fit = a.squeezed == b.squeezed ? kSqueezed : a.width == b.width ? kMerged : kReshaped;
   if (a.kind != b.kind && a.kind != 0 && b.kind != 0) fit *= kOtherKind;
   if (a.path != b.path) fit *= kOtherPath;
+  if (a.inner != b.inner) fit *= kOtherDepth;
+  if (a.hands_on != b.hands_on) fit *= kHandedOn;
   if (a.values != b.values) fit *= kOtherValues;
   return fit;
 }
 
+bool PairScore::is_bound(const Traits& a, const Traits& b) {
+  return a.partner != 0 && a.partner == b.name && b.partner == a.name && a.call == b.call;
+}
+
 double PairScore::name(const Traits& a, const Traits& b) const {
+  if (is_bound(a, b)) return 1;
   return likeness_.empty() ? 0 : std::max(likeness_[a.pattern * columns_ + b.pattern], 0.0F);
 }
 
 double PairScore::contrast(const Traits& a, const Traits& b) const {
-  if (likeness_.empty()) return 0;
+  if (likeness_.empty() || is_bound(a, b)) return 0;
   return likeness_[a.pattern * columns_ + b.pattern] - std::max(best_a_[a.pattern], best_b_[b.pattern]);
 }
 

@@ -18,6 +18,8 @@ class PairScore {
   double score(const Traits& a, const Traits& b) const;
   // The share of what they are that agrees: 0 when they cannot be a pair.
   static double fit(const Traits& a, const Traits& b);
+  // Whether other tensors of these two calls are matched with each other.
+  static bool is_bound(const Traits& a, const Traits& b);
   double name(const Traits& a, const Traits& b) const;
   static double numbers(const Traits& a, const Traits& b);
   // How much better one of the two names fits another: 0 or below.

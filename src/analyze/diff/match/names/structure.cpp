@@ -2,6 +2,7 @@
 #include <map>
 #include <span>
 
+#include "analyze/diff/match/names/call_neighbours.h"
 #include "analyze/diff/match/names/leftovers.h"
 #include "analyze/diff/match/names/pair_score.h"
 #include "analyze/diff/match/pairing.h"
@@ -21,7 +22,8 @@ constexpr double kLeastNameOutOfOrder = 0.5;
 
 class StructureMatcher {
  public:
-  StructureMatcher(LeftoverPair left, Pairing& pairing) : left_(std::move(left)), score_(left_), pairing_(pairing) {}
+  StructureMatcher(const Side& a, const Side& b, LeftoverPair left, Pairing& pairing)
+      : left_(std::move(left)), score_(left_), pairing_(pairing), calls_(a, b) {}
 
   void run() {
     match_gaps();
@@ -159,8 +161,12 @@ class StructureMatcher {
     }
   }
 
-  // How many of the two tensors before and the two after are matched with each other as well, 0 to 1.
+  // How many of the two neighbours before and the two after are matched with each other as well, 0 to 1: of the
+  // tensors, or of the calls that compute something and have no others inside.
   double context(uint32_t a_tensor, uint32_t b_tensor) const {
+    return std::max(context_of_tensors(a_tensor, b_tensor), calls_.context(a_tensor, b_tensor));
+  }
+  double context_of_tensors(uint32_t a_tensor, uint32_t b_tensor) const {
     int agreeing = 0;
     for (const int64_t direction : {-1, 1})
       for (const int64_t far : {1, 2}) {
@@ -177,42 +183,53 @@ class StructureMatcher {
     return agreeing / 4.0;
   }
 
-  // How many tensors with this signature both sides have here: 1 for as many, ½ for twice as many on one.
+  // How many tensors of this signature and kind of call both sides have here: 1 for as many, ½ for twice as many on
+  // one. In the layer of this number, where the other side has one too.
   class Balance {
    public:
     explicit Balance(const LeftoverPair& left) {
-      for (const Traits& traits : left.a.traits) ++counts_[key_of(traits)].first;
-      for (const Traits& traits : left.b.traits) ++counts_[key_of(traits)].second;
+      for (const bool numbered : {false, true}) {
+        for (const Traits& traits : left.a.traits) ++counts_[key_of(traits, numbered)].first;
+        for (const Traits& traits : left.b.traits) ++counts_[key_of(traits, numbered)].second;
+      }
     }
     double of(const Traits& traits) const {
-      const auto found = counts_.find(key_of(traits));
+      const auto found = counts_.find(key_of(traits, traits.has_namesake));
       const auto [less, more] = std::minmax(found->second.first, found->second.second);
       return static_cast<double>(less) / more;
     }
 
    private:
-    static uint64_t key_of(const Traits& traits) { return mix64(traits.signature + traits.gap); }
+    static uint64_t key_of(const Traits& traits, bool numbered) {
+      const uint64_t kind = (traits.inner ? 2 : 0) + (traits.hands_on ? 1 : 0);
+      return mix64(traits.signature + traits.gap + mix64(kind + (numbered ? mix64(traits.numbers.last + 1) : 0)));
+    }
     std::unordered_map<uint64_t, std::pair<uint32_t, uint32_t>> counts_;
   };
 
   void keep_the_sure() {
     for (uint32_t i = 0; i < of_a_.size(); ++i)
       if (of_a_[i] != kNoTensor) pairing_.join(a()[i].tensor, b()[of_a_[i]].tensor, MatchedBy::kStructure);
+    calls_.find_matched(pairing_);
     const Balance balance(left_);
     std::vector<float> confidence(of_a_.size());
     for (uint32_t i = 0; i < of_a_.size(); ++i) {
       if (of_a_[i] == kNoTensor) continue;
       const Traits& one = a()[i];
       const Traits& other = b()[of_a_[i]];
+      const bool bound = PairScore::is_bound(one, other);
+      const double balanced = bound ? 1 : std::min(balance.of(one), balance.of(other));
       const double sure = 0.2 + 0.3 * score_.name(one, other) + 0.12 * PairScore::numbers(one, other) +
-                          0.18 * std::min(balance.of(one), balance.of(other)) +
-                          0.19 * context(one.tensor, other.tensor);
+                          0.18 * balanced + 0.19 * context(one.tensor, other.tensor) - 0.2 * (1 - balanced);
       confidence[i] = static_cast<float>(PairScore::fit(one, other) * sure + 0.5 * score_.contrast(one, other));
     }
     for (uint32_t i = 0; i < of_a_.size(); ++i) {
       if (of_a_[i] == kNoTensor) continue;
       pairing_.unmatch(a()[i].tensor);
-      if (confidence[i] >= kLeastConfidence)
+      const bool same = a()[i].value != 0 && a()[i].value == b()[of_a_[i]].value;
+      if (same && confidence[i] >= kLeastConfidence)
+        pairing_.join(a()[i].tensor, b()[of_a_[i]].tensor, MatchedBy::kValues);
+      else if (confidence[i] >= kLeastConfidence)
         pairing_.join(a()[i].tensor, b()[of_a_[i]].tensor, MatchedBy::kStructure, confidence[i]);
     }
   }
@@ -220,16 +237,17 @@ class StructureMatcher {
   LeftoverPair left_;
   PairScore score_;
   Pairing& pairing_;
+  CallNeighbours calls_;
   std::vector<uint32_t> of_a_;  // position among B's leftovers
   std::vector<bool> taken_b_;
 };
 
 }  // namespace
 
-void match_by_structure(const Side& a, const Side& b, Pairing& pairing) {
-  LeftoverPair left = find_leftovers(a, b, pairing);
+void match_by_structure(const Side& a, const Side& b, const SharedValues& values, Pairing& pairing) {
+  LeftoverPair left = find_leftovers(a, b, values, pairing);
   if (left.a.traits.empty()) return;
-  StructureMatcher(std::move(left), pairing).run();
+  StructureMatcher(a, b, std::move(left), pairing).run();
 }
 
 }  // namespace ttap
