@@ -136,7 +136,7 @@ function draw_module_tree(data, root) {
   const node_item = (node, level) => {
     const {end, label} = without_chain(node);
     if (!end.children.size && end.rows.length === 1)
-      return row_item(end.rows[0], level, label + split_key(end.rows[0].key)[1]);
+      return row_item(end.rows[0], level, label + split_key(end.rows[0].key)[1] + pass_text(end.rows[0], data));
     const caret = make('span', {class: 'caret', 'aria-hidden': 'true'}, '▸');
     const group = make('ul', {role: 'group', hidden: true});
     const total = end.end - end.first;
@@ -160,8 +160,9 @@ function draw_module_tree(data, root) {
         grow(
             group, [...end.rows, ...end.children.values()], MOST_CHILDREN,
             (entry) =>
-                (entry.tensor ? row_item(entry, level + 1, split_key(entry.key)[1] || 'output')
-                              : node_item(entry, level + 1)));
+                (entry.tensor
+                     ? row_item(entry, level + 1, (split_key(entry.key)[1] || 'output') + pass_text(entry, data))
+                     : node_item(entry, level + 1)));
       }
       group.hidden = !open;
       item.setAttribute('aria-expanded', String(open));

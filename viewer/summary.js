@@ -18,6 +18,11 @@ function cause_pill(cause) {
   return make('span', {class: `cause cause-${cause}`, title: CAUSES[cause] || null}, cause);
 }
 
+// Which pass a row is of, where there are several.
+function pass_text(row, data) {
+  return data.passes.length > 1 ? ` in ${data.passes[row.pass].a}` : '';
+}
+
 function row_link(row, text = row.key, attributes = {}) {
   return button(breakable(text), () => open_row(row), {class: 'link mono', ...attributes});
 }
@@ -56,7 +61,7 @@ function draw_summary(data) {
   if (others.length) {
     box.append(make(
         'div', {class: 'others', id: 'others'}, make('span', {class: 'label'}, 'also introduced'),
-        others.slice(0, 6).map((row) => row_link(row)),
+        others.slice(0, 6).map((row) => row_link(row, row.key + pass_text(row, data))),
         others.length > 6 &&
             button(`all ${count_text(data.introduced.length)}`, () => select({introduced: true}), {class: 'link'})));
   }

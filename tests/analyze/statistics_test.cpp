@@ -4,13 +4,15 @@
 
 #include <vector>
 
+#include "analyze/compare/tolerance.h"
+
 namespace ttap {
 namespace {
 
 // Two tensors of which only fingerprints were kept.
 template <class T>
-TensorDiff compared(DType dtype, const std::vector<T>& a, const std::vector<T>& b,
-                    const ToleranceOptions& options = {}) {
+TensorDiff compared(DType dtype, const std::vector<T>& a, const std::vector<T>& b, const ToleranceOptions& options = {},
+                    bool sketched = true) {
   const std::vector<int64_t> shape{static_cast<int64_t>(a.size())};
   const auto record = [&](const std::vector<T>& values) {
     TensorRecord tensor;
@@ -19,6 +21,7 @@ TensorDiff compared(DType dtype, const std::vector<T>& a, const std::vector<T>& 
     tensor.shape = shape;
     tensor.has_fingerprint = true;
     tensor.fingerprint = fingerprint({values.data(), dtype, shape, {}});
+    tensor.fingerprint.has_sketch &= sketched;
     return tensor;
   };
   TensorDiff tensor;
@@ -28,14 +31,14 @@ TensorDiff compared(DType dtype, const std::vector<T>& a, const std::vector<T>& 
 }
 
 TEST(Statistics, WhatDiffersByRoundingLooksLikeIt) {
-  const TensorDiff tensor = compared<float>(DType::kF32, {1, 2, 3, 4}, {1, 2.0000002F, 3, 4});
+  const TensorDiff tensor = compared<float>(DType::kF32, {1, 2, 3, 4}, {1, 2.0000002F, 3, 4}, {}, false);
   EXPECT_EQ(tensor.verdict, Verdict::kInconclusive);
   EXPECT_TRUE(tensor.like_rounding);
 }
 
 TEST(Statistics, SwappedValuesAndTurnedSignsDoNot) {
   for (const auto& other : {std::vector<float>{2, 1, 3, 4}, std::vector<float>{-1, 2, 3, 4}}) {
-    const TensorDiff tensor = compared<float>(DType::kF32, {1, 2, 3, 4}, other, {.rtol = 1, .atol = 10});
+    const TensorDiff tensor = compared<float>(DType::kF32, {1, 2, 3, 4}, other, {.rtol = 1, .atol = 10}, false);
     EXPECT_EQ(tensor.verdict, Verdict::kInconclusive);
     EXPECT_FALSE(tensor.like_rounding);
   }
@@ -45,6 +48,53 @@ TEST(Statistics, ALeastErrorBeyondTheRelativeBoundHasDiverged) {
   // Each value is close, and all are off to the same side.
   const std::vector<float> a(1000, 1.0F), b(1000, 1.0001F);
   EXPECT_EQ(compared<float>(DType::kF32, a, b).verdict, Verdict::kDiverged);
+}
+
+TEST(Sketches, RoundingIsWithinTolerance) {
+  const TensorDiff tensor = compared<float>(DType::kF32, {1, 2, 3, 4}, {1, 2.0000002F, 3, 4});
+  EXPECT_EQ(tensor.verdict, Verdict::kWithin);
+  EXPECT_EQ(tensor.evidence, Evidence::kSketch);
+  EXPECT_NEAR(tensor.measures->rmse, 2.4e-7 / 2, 1e-8);
+}
+
+TEST(Sketches, SwappedValuesAndTurnedSignsHaveDiverged) {
+  for (const auto& other : {std::vector<float>{2, 1, 3, 4}, std::vector<float>{-1, 2, 3, 4}}) {
+    const TensorDiff tensor = compared<float>(DType::kF32, {1, 2, 3, 4}, other);
+    EXPECT_EQ(tensor.verdict, Verdict::kDiverged);
+  }
+}
+
+TEST(Sketches, WhatTheSpreadLeavesOpenIsInconclusive) {
+  const double most = default_tolerance(DType::kF32).relative;
+  const auto judged = [&](double relative) {
+    std::vector<float> a(1000), b(1000);
+    for (size_t i = 0; i < a.size(); ++i) {
+      a[i] = i % 2 == 0 ? 1.0F : -1.0F;
+      b[i] = a[i] * (i % 4 < 2 ? 1 + static_cast<float>(relative) : 1 - static_cast<float>(relative));
+    }
+    return compared<float>(DType::kF32, a, b).verdict;
+  };
+  EXPECT_EQ(judged(10 * most), Verdict::kDiverged);
+  EXPECT_EQ(judged(most), Verdict::kInconclusive);
+  EXPECT_EQ(judged(most / 10), Verdict::kWithin);
+}
+
+TEST(Sketches, OfOtherDtypesAreNotCompared) {
+  TensorRecord a, b;
+  const std::vector<float> wide{1, 2, 3};
+  const std::vector<double> wider{1, 2, 3};
+  const std::vector<int64_t> shape{3};
+  for (TensorRecord* each : {&a, &b}) {
+    each->name = "x";
+    each->shape = shape;
+    each->has_fingerprint = true;
+  }
+  a.dtype = DType::kF32, b.dtype = DType::kF64;
+  a.fingerprint = fingerprint({wide.data(), a.dtype, shape, {}});
+  b.fingerprint = fingerprint({wider.data(), b.dtype, shape, {}});
+  TensorDiff tensor;
+  compare_statistics(Tolerances::create({}).value(), a, b, DType::kF32, tensor);
+  EXPECT_EQ(tensor.verdict, Verdict::kInconclusive);
 }
 
 TEST(Statistics, IntegersWithOtherBitsHaveDiverged) {

@@ -163,7 +163,7 @@ void expect_lanes_agree(DType dtype) {
       const Hash128 hash = hash_of(bytes);
       for (const StatsPart& part :
            {stats_by_lanes<F, 2>(bytes, 1), stats_by_lanes<F, 4>(bytes, 50), stats_by_lanes<F, 2, true>(bytes, 0)})
-        EXPECT_TRUE(test::agrees({hash, to_stats(part)}, expected))
+        EXPECT_TRUE(test::agrees_but_for_sketch({hash, to_stats(part)}, expected))
             << each.name << ", " << dtype_name(dtype) << ", " << count << " elements";
     }
 }
@@ -187,7 +187,8 @@ TEST(Lanes, keep_the_spread_of_values_far_from_zero) {
   };
   const int64_t shape[] = {300000};
   const auto check = [&](DType dtype, const Bytes& bytes, const StatsPart& part) {
-    EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, fingerprint({bytes.data(), dtype, shape})))
+    EXPECT_TRUE(
+        test::agrees_but_for_sketch({hash_of(bytes), to_stats(part)}, fingerprint({bytes.data(), dtype, shape})))
         << dtype_name(dtype);
   };
   const auto check_all = [&]<class F>(F, DType dtype, double mean, double deviation) {
@@ -209,8 +210,8 @@ void expect_few_agree(DType dtype, const std::function<double(size_t)>& value) {
   const size_t count = size_t{1} << 18;
   const Bytes bytes = test::values_of(dtype, count, [&](size_t i) { return test::bits_of(dtype, value(i)); });
   const int64_t shape[] = {static_cast<int64_t>(count)};
-  EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(stats_by_lanes<F, 2, true>(bytes, 0))},
-                           fingerprint({bytes.data(), dtype, shape})))
+  EXPECT_TRUE(test::agrees_but_for_sketch({hash_of(bytes), to_stats(stats_by_lanes<F, 2, true>(bytes, 0))},
+                                          fingerprint({bytes.data(), dtype, shape})))
       << dtype_name(dtype) << ", the first " << value(0) << ", the second " << value(1);
 }
 
@@ -247,7 +248,8 @@ TEST(Lanes, keep_the_mean_behind_an_outlier_and_a_nan) {
       test::values_of(DType::kF64, 300000, [&](size_t i) { return test::bits_of(DType::kF64, value(i)); });
   const int64_t shape[] = {300000};
   for (const StatsPart& part : {stats_by_lanes<LaneF64, 4>(bytes, 1), stats_by_lanes<LaneF64, 2, true>(bytes, 0)})
-    EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, fingerprint({bytes.data(), DType::kF64, shape})));
+    EXPECT_TRUE(
+        test::agrees_but_for_sketch({hash_of(bytes), to_stats(part)}, fingerprint({bytes.data(), DType::kF64, shape})));
 }
 
 // Then another value is what distances are taken from.
@@ -258,7 +260,7 @@ TEST(Lanes, keep_the_spread_behind_a_nan) {
       test::values_of(DType::kF64, 20000, [&](size_t i) { return test::bits_of(DType::kF64, value(i)); });
   const Fingerprint expected = fingerprint({bytes.data(), DType::kF64, shape});
   for (const StatsPart& part : {stats_by_lanes<LaneF64, 4>(bytes, 2), stats_by_lanes<LaneF64, 2, true>(bytes, 0)})
-    EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, expected));
+    EXPECT_TRUE(test::agrees_but_for_sketch({hash_of(bytes), to_stats(part)}, expected));
 }
 
 // Two outliers that may become what a lane takes its distances from: the mean is what is left of large sums then.
@@ -273,7 +275,7 @@ TEST(Lanes, keep_the_mean_behind_two_outliers) {
           test::values_of(DType::kF64, count, [&](size_t i) { return test::bits_of(DType::kF64, value(i)); });
       const Fingerprint expected = fingerprint({bytes.data(), DType::kF64, shape});
       for (const StatsPart& part : {stats_by_lanes<LaneF64, 2>(bytes, 1), stats_by_lanes<LaneF64, 4>(bytes, 1)})
-        EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, expected))
+        EXPECT_TRUE(test::agrees_but_for_sketch({hash_of(bytes), to_stats(part)}, expected))
             << outlier << " at " << first << ", " << second;
     }
 }
@@ -288,7 +290,8 @@ TEST(Lanes, keep_the_mean_of_equal_values_behind_an_outlier_and_a_nan) {
         return test::bits_of(dtype, i == 0 ? outlier : i == nan_at ? NAN : value);
       });
       const Fingerprint expected = fingerprint({bytes.data(), dtype, shape});
-      EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(stats_by_lanes<F, 4>(bytes, 1))}, expected)) << nan_at;
+      EXPECT_TRUE(test::agrees_but_for_sketch({hash_of(bytes), to_stats(stats_by_lanes<F, 4>(bytes, 1))}, expected))
+          << nan_at;
     }
   };
   try_with(static_cast<LaneF32*>(nullptr), DType::kF32, 1909028224, 0.54027354717254639);
@@ -305,7 +308,7 @@ TEST(Lanes, keep_the_spread_of_rows_that_begin_with_nan) {
     });
     const Fingerprint expected = fingerprint({bytes.data(), DType::kF64, shape});
     for (const StatsPart& part : {stats_by_lanes<LaneF64, 2, true>(bytes, 1), stats_by_lanes<LaneF64, 4>(bytes, 2)})
-      EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, expected)) << columns;
+      EXPECT_TRUE(test::agrees_but_for_sketch({hash_of(bytes), to_stats(part)}, expected)) << columns;
   }
 }
 
@@ -329,7 +332,7 @@ TEST(Lanes, take_values_whose_squares_are_beyond_double) {
         DType::kF64, 20000, [&](size_t i) { return test::bits_of(DType::kF64, i % 2 == 0 ? 1e200 : second); });
     const Fingerprint expected = fingerprint({bytes.data(), DType::kF64, shape});
     for (const StatsPart& part : {stats_by_lanes<LaneF64, 4>(bytes, 2), stats_by_lanes<LaneF64, 2, true>(bytes, 0)})
-      EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, expected)) << second;
+      EXPECT_TRUE(test::agrees_but_for_sketch({hash_of(bytes), to_stats(part)}, expected)) << second;
   }
 }
 
@@ -343,7 +346,8 @@ TEST(Lanes, take_values_near_the_largest_double) {
       ASSERT_TRUE(std::isfinite(expected.stats.mean));
       for (const StatsPart& part : {stats_by_lanes<LaneF64, 2>(bytes, 1), stats_by_lanes<LaneF64, 4>(bytes, 3),
                                     stats_by_lanes<LaneF64, 2, true>(bytes, 0)})
-        EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, expected)) << each.name << ", " << count;
+        EXPECT_TRUE(test::agrees_but_for_sketch({hash_of(bytes), to_stats(part)}, expected))
+            << each.name << ", " << count;
     }
 }
 
@@ -358,7 +362,7 @@ TEST(Lanes, take_one_value_near_the_largest_double) {
         const Fingerprint expected = fingerprint({bytes.data(), DType::kF64, shape});
         ASSERT_TRUE(std::isfinite(expected.stats.mean));
         for (const StatsPart& part : {stats_by_lanes<LaneF64, 4>(bytes, 2), stats_by_lanes<LaneF64, 2, true>(bytes, 0)})
-          EXPECT_TRUE(test::agrees({hash_of(bytes), to_stats(part)}, expected)) << count << " " << place;
+          EXPECT_TRUE(test::agrees_but_for_sketch({hash_of(bytes), to_stats(part)}, expected)) << count << " " << place;
       }
 }
 
@@ -448,7 +452,7 @@ void expect_sketch_of_cpu(DType dtype) {
     const Sketch expected = fingerprint({bytes.data(), dtype, shape}).sketch;
     for (const bool rotates_before : {false, true})
       EXPECT_LE(sketched_distance(sketch_by_lanes<F>(bytes, rotates_before), expected),
-                1e-7 * sketched_distance(expected, {}))
+                1e-6 * sketched_distance(expected, {}))
           << dtype_name(dtype) << " " << size;
   }
 }

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+VALUE_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "c64": 4, "f64": 8, "c128": 8}
+
+
+def values_of_bytes(dtype: str, data: bytes) -> np.ndarray:
+    """The real values of a tensor whose dtype has a sketch."""
+    if dtype == "bf16":
+        return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return np.frombuffer(data, {2: np.float16, 4: np.float32, 8: np.float64}[VALUE_BYTES[dtype]]).astype(np.float64)
+
 
 def _mix32(x: np.ndarray) -> np.ndarray:
     x = x.astype(np.uint32)

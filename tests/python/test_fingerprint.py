@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hash128 import hash128, hash128_fast
-from sketch import sketch
+from sketch import VALUE_BYTES, sketch, values_of_bytes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOL = Path(os.environ.get("TTAP_TEST_TOOLS", REPOSITORY / "build/dev/tests/fingerprint")) / "fingerprint_tool"
@@ -141,9 +141,9 @@ def test_the_hash_is_the_one_in_the_document(tmp_path: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["best", "scalar"])
-@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64", "c64", "c128"])
+@pytest.mark.parametrize("dtype", VALUE_BYTES)
 def test_the_sketch_is_what_the_document_says(tmp_path, dtype, path):
-    size = {"f16": 2, "bf16": 2, "f32": 4, "c64": 4, "f64": 8, "c128": 8}[dtype]
+    size = VALUE_BYTES[dtype]
     for count in (0, 2, 30, 1000, 4096, 100_002):
         values = np.random.default_rng(count).normal(size=count) * 10
         if dtype == "bf16":
@@ -151,7 +151,7 @@ def test_the_sketch_is_what_the_document_says(tmp_path, dtype, path):
         else:
             data = values.astype({2: np.float16, 4: np.float32, 8: np.float64}[size]).tobytes()
         found = np.array(run_tool(tmp_path, dtype, data, path)["sketch"])
-        expected = sketch(values_of(dtype, data), size)
+        expected = sketch(values_of_bytes(dtype, data), size)
         assert np.linalg.norm(found - expected) <= 2e-8 * np.linalg.norm(expected)
 
 

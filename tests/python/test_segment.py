@@ -8,9 +8,11 @@ import struct
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hash128 import hash128_fast
 from segment_reader import NONE, Call, Damaged, Segment, Use, read_segment
+from sketch import VALUE_BYTES, sketch, values_of_bytes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLS = Path(os.environ.get("TTAP_TEST_TOOLS", REPOSITORY / "build/dev")) / "tests/capture"
@@ -53,6 +55,26 @@ def test_the_golden_file_says_the_same(recorded):
     assert {tensor.name.decode(): tensor.data for tensor in segment.tensors} == recorded[1]
 
 
+def check_sketches(segment: Segment) -> None:
+    assert {tensor.dtype for tensor in segment.tensors if tensor.sketch} == set(VALUE_BYTES)
+    for tensor in segment.tensors:
+        assert (tensor.sketch is not None) == (tensor.dtype in VALUE_BYTES)
+        if tensor.sketch and tensor.data:
+            expected = sketch(values_of_bytes(tensor.dtype, tensor.data), VALUE_BYTES[tensor.dtype])
+            assert np.linalg.norm(expected - tensor.sketch) <= 1e-7 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("use_index", [True, False])
+def test_sketches_are_read_both_ways(recorded, use_index):
+    check_sketches(read_segment(recorded[0], use_index=use_index))
+
+
+def test_the_golden_sketches_say_the_same():
+    segment = read_segment(REPOSITORY / "tests/golden/sketches-1.3.ttap")
+    assert segment.version == (1, 3)
+    check_sketches(segment)
+
+
 def check_calls(segment: Segment) -> None:
     module, relu, add, backward, raises = segment.events
     assert (relu.name, relu.stack, relu.parent) == (b"mlp:aten::relu", b"model.py:7 in f", 0)
@@ -86,7 +108,7 @@ def test_calls_are_read_both_ways(tmp_path, use_index):
     subprocess.run([TOOLS / "record_calls", tmp_path], check=True)
     (path,) = tmp_path.glob("rank0_pid*/pass00000.ttap")
     segment = read_segment(path, use_index=use_index)
-    assert segment.version == (1, 2)
+    assert segment.version == (1, 3)
     assert segment.problem == ""
     check_calls(segment)
 

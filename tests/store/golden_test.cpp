@@ -102,6 +102,29 @@ TEST(Golden, Version1_2IsReadWithBytesInAnEarlierPass) {
   }
 }
 
+TEST(Golden, Version1_3IsReadWithItsSketches) {
+  const auto pass = Pass::open(TTAP_GOLDEN "/sketches-1.3.ttap");
+  ASSERT_TRUE(pass.ok()) << pass.error().describe();
+  EXPECT_EQ(pass->info().problem, "");
+  const auto samples = test::sample_tensors();
+  ASSERT_EQ(pass->tensor_count(), samples.size());
+  size_t sketches = 0;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const Fingerprint recorded = pass->tensor(i).fingerprint, expected = fingerprint(samples[i].view());
+    EXPECT_EQ(recorded.has_sketch, expected.has_sketch) << samples[i].name;
+    EXPECT_LE(sketched_distance(recorded.sketch, expected.sketch), 1e-7 * sketched_distance(expected.sketch, {}))
+        << samples[i].name;
+    sketches += recorded.has_sketch ? 1 : 0;
+  }
+  EXPECT_GT(sketches, 10u);
+}
+
+TEST(Golden, Version1_2HasNoSketches) {
+  const auto pass = Pass::open(TTAP_GOLDEN "/groups-1.2.ttap");
+  ASSERT_TRUE(pass.ok()) << pass.error().describe();
+  for (size_t i = 0; i < pass->tensor_count(); ++i) EXPECT_FALSE(pass->tensor(i).fingerprint.has_sketch);
+}
+
 TEST(Golden, Version1_1HasNoGroups) {
   const auto pass = Pass::open(TTAP_GOLDEN "/calls-1.1.ttap");
   ASSERT_TRUE(pass.ok()) << pass.error().describe();

@@ -11,6 +11,7 @@
 #include "analyze/diff/blame/cause.h"
 #include "analyze/diff/blame/ends.h"
 #include "analyze/diff/blame/false_matches.h"
+#include "analyze/diff/blame/random_draws.h"
 #include "analyze/diff/judge/compare_pairs.h"
 #include "analyze/diff/judge/judge_parts.h"
 #include "analyze/diff/judge/precision.h"
@@ -171,6 +172,7 @@ Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const 
   pass.guesses = unmatch_guesses(pass.tensors);
   pass.settings = differing_settings(*pass.a, *pass.b, pass.tensors);
   find_causes(*pass.a, *pass.b, pass.settings, is_first_pass, pass.tensors);
+  blame_extra_draws(*pass.a, *pass.b, pass.tensors);
   find_wrong_gradients(ops_a, ops_b, pass.tensors);
   find_ends(ops_a, ops_b, pass.tensors);
   return notes;

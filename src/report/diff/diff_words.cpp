@@ -6,8 +6,8 @@
 #include <set>
 
 #include "analyze/diff/blame/cause.h"
+#include "analyze/diff/blame/random_draws.h"
 #include "analyze/ops/event_op.h"
-#include "analyze/ops/op_facts.h"
 #include "report/diff/diff_report.h"
 #include "report/text/text.h"
 
@@ -183,14 +183,6 @@ std::string verdict_sentence(const DiffReport& report) {
                      flips, unmatched_text(report));
 }
 
-// Whether the call that the tensor is of draws random numbers.
-static bool is_random(const Side& side, uint32_t tensor) {
-  if (tensor == kNoTensor) return false;
-  const uint32_t event = side.tensor(tensor).event;
-  return event < side.event_count() && is_call_of_operator(side.event(event)) &&
-         draws_random_numbers(operator_of(side.event(event)));
-}
-
 // What the call that made a tensor says differently; of the argument of a module, the call whose code made it.
 static std::vector<const SettingDiff*> settings_of(const PassDiff& pass, const TensorDiff& tensor) {
   std::vector<const SettingDiff*> found;
@@ -207,6 +199,31 @@ static std::vector<const SettingDiff*> settings_of(const PassDiff& pass, const T
   return found;
 }
 
+// What an operator that writes to its argument writes to: where a module used the same tensor before, in this pass.
+// That is how a parameter is told that an optimizer updates.
+static std::string written_text(const Side& side, uint32_t tensor) {
+  if (tensor == kNoTensor) return {};
+  const TensorRecord record = side.tensor(tensor);
+  if (record.event >= side.event_count()) return {};
+  const EventRecord event = side.event(record.event);
+  uint32_t object = kNoNumber;
+  bool is_written = false;
+  for (size_t i = 0; i < event.use_count; ++i)
+    if (const UseRecord use = side.use(record.event, i); use.role == record.role && use.path == record.path)
+      object = use.tensor;
+  for (size_t i = 0; i < event.use_count; ++i)
+    if (const UseRecord use = side.use(record.event, i); use.written) is_written |= use.tensor == object;
+  if (object == kNoNumber || !is_written) return {};
+  for (uint32_t k = 0; k < record.event; ++k) {
+    const EventRecord earlier = side.event(k);
+    if (!is_call_of_operator(earlier) || earlier.parent >= side.event_count()) continue;
+    for (size_t i = 0; i < earlier.use_count; ++i)
+      if (const UseRecord use = side.use(k, i); use.tensor == object && use.role == "in")
+        return fmt::format("it writes to the tensor that is argument {} of {}", use.path.substr(1), earlier.name);
+  }
+  return {};
+}
+
 std::vector<std::string> evidence_lines(const DiffReport& report) {
   std::vector<std::string> lines;
   const auto place = report.first();
@@ -217,7 +234,8 @@ std::vector<std::string> evidence_lines(const DiffReport& report) {
   if (tensor.cause != Cause::kNone && !tensor.reason.empty() && differing_count(report) > 0)
     lines.push_back(printable(tensor.reason));
   for (const SettingDiff* setting : settings_of(pass, tensor)) lines.push_back("its " + printable(setting->text()));
-  if (is_random(*pass.a, tensor.match.a) || is_random(*pass.b, tensor.match.b))
+  const bool in_both = tensor.match.a != kNoTensor && tensor.match.b != kNoTensor;
+  if (in_both && (is_random_draw(*pass.a, tensor.match.a) || is_random_draw(*pass.b, tensor.match.b)))
     lines.push_back(
         "random numbers are drawn there: both runs need the same seed, and compiled code draws others unless "
         "torch._inductor.config.fallback_random is set");
@@ -230,13 +248,19 @@ std::vector<std::string> evidence_lines(const DiffReport& report) {
   if (place->tensor > 0)
     lines.push_back(fmt::format("of the {} before it, {} identical and {} within tolerance",
                                 count_text(place->tensor, "tensor", "tensors"), identical, within));
-  if (const Measures* found = tensor.measures.get(); found != nullptr && tensor.evidence == Evidence::kValues) {
+  for (const auto& [side, index] : {std::pair(pass.a.get(), tensor.match.a), std::pair(pass.b.get(), tensor.match.b)})
+    if (const std::string written = written_text(*side, index); !written.empty()) {
+      lines.push_back(written);
+      break;
+    }
+  if (const Measures* found = tensor.measures.get(); is_measured(tensor)) {
     if (found->outside > 0)
       lines.push_back(fmt::format("{} of its values are out of tolerance ({})",
                                   share_text(found->outside, found->count), tensor.judge->source));
     if (relative_error(tensor) > tensor.judge->most_relative)
-      lines.push_back(fmt::format("its error as a whole is {:.2g} of its size, more than {:.2g} ({})",
-                                  relative_error(tensor), tensor.judge->most_relative, tensor.judge->source));
+      lines.push_back(fmt::format("its error as a whole is {}{:.2g} of its size, more than {:.2g} ({})",
+                                  tensor.evidence == Evidence::kSketch ? "about " : "", relative_error(tensor),
+                                  tensor.judge->most_relative, tensor.judge->source));
     if (found->nan_mismatches + found->inf_mismatches > 0)
       lines.push_back(fmt::format("{} NaN and {} infinities do not match{}", found->nan_mismatches,
                                   found->inf_mismatches,

@@ -1,0 +1,134 @@
+"""Recordings without bytes: how far two tensors are apart is estimated from their sketches."""
+
+import copy
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+import tensortap as tap
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.norm, self.down = nn.Linear(48, 96), nn.LayerNorm(96), nn.Linear(96, 48)
+
+    def forward(self, x):
+        return self.down(F.gelu(self.norm(self.up(x))))
+
+
+def recorded(model, x, directory, level="fingerprint"):
+    options = {"roles": ["in", "out"], "modules": "all", "report": False, "level": level}
+    with tap.record(model, directory, **options), torch.no_grad():
+        model(x)
+    return str(directory)
+
+
+def changed(model, change):
+    other = copy.deepcopy(model)
+    forward = other.norm.forward
+    other.norm.forward = lambda x: change(forward(x))
+    return other
+
+
+def swapped(y):
+    """Rows 1 and 2 in each other's place: every sum over all is the same."""
+    return y[:, [0, 2, 1, *range(3, y.shape[1])]]
+
+
+def noisy(y):
+    return y + y.abs().mean() * 0.05 * torch.randn(y.shape, generator=torch.Generator().manual_seed(5)).to(y)
+
+
+CHANGES = {
+    "rows swapped": swapped,
+    "noise": noisy,
+    "a factor": lambda y: y * 1.05,
+    "a column zeroed": lambda y: torch.cat([y[..., :7], 0 * y[..., 7:8], y[..., 8:]], -1),
+    "signs turned": lambda y: -y,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", CHANGES)
+def test_the_error_is_estimated_and_its_module_named(tmp_path, name, dtype):
+    torch.manual_seed(0)
+    model, x = Net().to(dtype).eval(), torch.randn(2, 24, 48).to(dtype)
+    other = changed(model, CHANGES[name])
+    a, b = recorded(model, x, tmp_path / "a"), recorded(other, x, tmp_path / "b")
+    found = tap.diff(a, b)
+    assert found.verdict == "diverged", found.sentence
+    assert found.first.key == "norm"
+    assert found.first.evidence in ("sketch", "statistics")
+    full = tap.diff(recorded(model, x, tmp_path / "fa", "full"), recorded(other, x, tmp_path / "fb", "full"))
+    assert full.first.key == "norm"
+    if found.first.evidence == "sketch":
+        assert found.first.relative == pytest.approx(full.first.relative, rel=0.5)
+
+
+def test_rounding_is_within_tolerance(tmp_path):
+    torch.manual_seed(0)
+    model, x = Net().eval(), torch.randn(2, 24, 48)
+
+    def rounded(y):
+        bits = y.view(torch.int32)
+        return (bits + torch.randint(-1, 2, y.shape, generator=torch.Generator().manual_seed(3)).int()).view(
+            torch.float32
+        )
+
+    a, b = recorded(model, x, tmp_path / "a"), recorded(changed(model, rounded), x, tmp_path / "b")
+    found = tap.diff(a, b)
+    assert found.verdict == "within tolerance", found.sentence
+    norm = next(tensor for tensor in found.tensors if tensor.key == "norm")
+    assert (norm.verdict, norm.evidence) == ("within tolerance", "sketch")
+    assert 1e-9 < norm.relative < 1e-6
+    assert math.isnan(norm.max_abs)  # no minimum or maximum is told as an error
+
+
+def test_the_table_says_that_it_is_an_estimate(tmp_path):
+    torch.manual_seed(0)
+    model, x = Net().eval(), torch.randn(2, 24, 48)
+    a, b = recorded(model, x, tmp_path / "a"), recorded(changed(model, swapped), x, tmp_path / "b")
+    text = str(tap.diff(a, b))
+    assert "~ " in text
+    assert ">=" not in text
+
+
+def test_a_trace_with_hashes_tells_rows_swapped_from_rounding():
+    torch.manual_seed(0)
+    model, x = Net().eval(), torch.randn(2, 24, 48)
+    with torch.no_grad():
+        with tap.trace(hashes=True) as a:
+            model(x)
+        with tap.trace(hashes=True) as b:
+            changed(model, swapped)(x)
+    found = tap.diff(a, b)
+    assert found.verdict == "diverged", found.sentence
+    assert not found.same
+
+
+PROGRAM = """
+import sys, tensortap as tap, torch
+torch.manual_seed(0)
+model, x = torch.nn.Linear(64, 64), torch.randn(8, 64)
+model.weight.data *= 1 + 1e-7 * float(sys.argv[2])
+with tap.record(model, sys.argv[1], level="fingerprint", report=False), torch.no_grad():
+    model(x)
+"""
+
+
+def test_sketches_can_be_left_out(tmp_path):
+    for sketches in "10":
+        for name, change in (("a", "0"), ("b", "1")):
+            command = [sys.executable, "-c", PROGRAM, str(tmp_path / f"{name}{sketches}"), change]
+            subprocess.run(command, check=True, env=os.environ | {"TTAP_SKETCHES": sketches})
+    with_them = tap.diff(str(tmp_path / "a1"), str(tmp_path / "b1"))
+    assert with_them.verdict == "within tolerance", with_them.sentence
+    assert tap.diff(str(tmp_path / "a0"), str(tmp_path / "b0")).verdict == "inconclusive"
+    # One of the two is not enough.
+    assert tap.diff(str(tmp_path / "a0"), str(tmp_path / "b1")).verdict == "inconclusive"
