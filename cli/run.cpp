@@ -117,7 +117,7 @@ Result<Destination> destination(const std::string& given, bool append) {
     to.before = ranks_in(given);
     return to;
   }
-  if (Launch::of_this_process({}, {}).rank_count > 1) {
+  if (ProcessLaunch::of_this_process({}, {}).rank_count > 1) {
     to.before = ranks_in(given);
     return to;
   }

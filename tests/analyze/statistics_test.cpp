@@ -64,7 +64,7 @@ TEST(Sketches, SwappedValuesAndTurnedSignsHaveDiverged) {
   }
 }
 
-TEST(Sketches, WhatTheSpreadLeavesOpenIsInconclusive) {
+TEST(Sketches, WhatTheSpreadLeavesOpenIsWithinToleranceAndSaysSo) {
   const double most = default_tolerance(DType::kF32).relative;
   const auto judged = [&](double relative) {
     std::vector<float> a(1000), b(1000);
@@ -72,11 +72,13 @@ TEST(Sketches, WhatTheSpreadLeavesOpenIsInconclusive) {
       a[i] = i % 2 == 0 ? 1.0F : -1.0F;
       b[i] = a[i] * (i % 4 < 2 ? 1 + static_cast<float>(relative) : 1 - static_cast<float>(relative));
     }
-    return compared<float>(DType::kF32, a, b).verdict;
+    return compared<float>(DType::kF32, a, b);
   };
-  EXPECT_EQ(judged(10 * most), Verdict::kDiverged);
-  EXPECT_EQ(judged(most), Verdict::kInconclusive);
-  EXPECT_EQ(judged(most / 10), Verdict::kWithin);
+  EXPECT_EQ(judged(10 * most).verdict, Verdict::kDiverged);
+  EXPECT_EQ(judged(most).verdict, Verdict::kWithin);
+  EXPECT_NE(judged(most).note.find("give or take"), std::string::npos);
+  EXPECT_EQ(judged(most / 10).verdict, Verdict::kWithin);
+  EXPECT_EQ(judged(most / 10).note, "");
 }
 
 TEST(Sketches, OfOtherDtypesAreNotCompared) {

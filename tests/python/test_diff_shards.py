@@ -127,7 +127,8 @@ def test_of_fingerprints_replicas_agree_and_shards_cannot_be_told(recordings, st
     options = options_of(style, recordings)
     report, code = read_json("diff", recordings / "one", recordings / f"{style}-fingerprint", *options)
     tensors = tensors_of(report)
-    assert code == 1
+    assert code == 0
+    assert report["verdict"] == "within tolerance"
     assert tensors["norm1"]["verdict"] == "identical"
     assert tensors["mlp.up"]["verdict"] == "inconclusive"
     assert "without bytes" in tensors["mlp.up"]["note"]

@@ -40,7 +40,7 @@ def test_what_a_killed_process_left_is_told_with_its_trouble(runs):
     text = "\n".join(lines_of(runs("trouble")))
     assert "pass 0 of rank 0 (pid 4711): aborted" in text
     assert "3 dropped (quota 1, unsupported 2)" in text
-    assert "37 bytes after byte 704 are not readable" in text
+    assert "37 bytes after byte 1088 are not readable" in text
 
 
 def test_a_file_without_events_says_where_its_tensors_are(runs, tmp_path):

@@ -218,6 +218,7 @@ def diff_options(run: tap.Run, trace: tap.Trace, array: npt.NDArray[np.float32])
         noise_factor=2,
         equal_nan=True,
         structure=False,
+        all_ops=True,
         threads=1,
     )
     assert_type(found, tap.Diff)

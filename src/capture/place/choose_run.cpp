@@ -116,7 +116,7 @@ std::vector<std::pair<fs::path, RankName>> rank_directories(const fs::path& run)
 }
 
 // Whether this process is of the same launch as those that record, or have recorded, into the run.
-bool is_of_launch(const fs::path& run, const Launch& launch, const Json& here) {
+bool is_of_launch(const fs::path& run, const ProcessLaunch& launch, const Json& here) {
   const auto ranks = rank_directories(run);
   bool same_launch = false;
   for (const auto& [directory, name] : ranks) {
@@ -135,8 +135,8 @@ bool is_of_launch(const fs::path& run, const Launch& launch, const Json& here) {
 
 }  // namespace
 
-Launch Launch::of_this_process(std::optional<uint32_t> rank, std::optional<uint32_t> rank_count) {
-  Launch launch;
+ProcessLaunch ProcessLaunch::of_this_process(std::optional<uint32_t> rank, std::optional<uint32_t> rank_count) {
+  ProcessLaunch launch;
   launch.rank = rank ? *rank : number_in_environment({"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}).value_or(0);
   const auto told =
       rank_count ? rank_count : number_in_environment({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"});
@@ -147,7 +147,7 @@ Launch Launch::of_this_process(std::optional<uint32_t> rank, std::optional<uint3
   return launch;
 }
 
-Json Launch::described() const {
+Json ProcessLaunch::described() const {
   Json json = {{"ranks", rank_count}};
   for (const char* variable :
        {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE"})
@@ -173,7 +173,7 @@ DirectoryTurn::~DirectoryTurn() {
   if (lock_.is_open()) keep_in_forked_child(lock_.get());
 }
 
-Result<RunFolder> choose_run(const RecorderOptions& options, const Launch& launch, const Json& here) {
+Result<RunFolder> choose_run(const RecorderOptions& options, const ProcessLaunch& launch, const Json& here) {
   const auto numbered = [&](uint32_t number) {
     return RunFolder{number, number == 1 ? options.directory : options.directory / run_directory_name(number)};
   };

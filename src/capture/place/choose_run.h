@@ -15,13 +15,13 @@
 namespace ttap {
 
 // What is known of this process and of those that were started with it.
-struct Launch {
+struct ProcessLaunch {
   uint32_t rank = 0;
   uint32_t rank_count = 1;
   std::vector<int64_t> ancestors = {};  // this process, its parent, and so on
   int64_t started_unix_ns = 0;          // when this process began
 
-  static Launch of_this_process(std::optional<uint32_t> rank, std::optional<uint32_t> rank_count);
+  static ProcessLaunch of_this_process(std::optional<uint32_t> rank, std::optional<uint32_t> rank_count);
   // For rank.json: the number of ranks, and what launchers tell all of them alike. Equal for ranks of one launch.
   Json described() const;
 };
@@ -44,6 +44,6 @@ class DirectoryTurn {
 // - else, of several ranks, the oldest run of the same launch in which this rank is not there yet. Ranks of one launch
 //   run at the same time, so one that ended before this process began is of another;
 // - else a new run.
-Result<RunFolder> choose_run(const RecorderOptions& options, const Launch& launch, const Json& here);
+Result<RunFolder> choose_run(const RecorderOptions& options, const ProcessLaunch& launch, const Json& here);
 
 }  // namespace ttap

@@ -79,7 +79,7 @@ Result<bool> make_locked_of_process(const std::filesystem::path& run, uint32_t r
 Result<RankStart> make_rank_directory(const RecorderOptions& options) {
   TTAP_TRY(check_json_object(options.metadata_json, "RecorderOptions::metadata_json"));
   const auto about_program = parse_json(options.metadata_json);
-  const Launch launch = Launch::of_this_process(options.rank, options.rank_count);
+  const ProcessLaunch launch = ProcessLaunch::of_this_process(options.rank, options.rank_count);
   const uint32_t rank = launch.rank;
   const int64_t pid = ::getpid();
   const Json json = {{"tensortap", version()},

@@ -165,9 +165,7 @@ void OwnErrors::judge(uint32_t i) {
   TensorDiff& tensor = tensors_[i];
   if (tensor.verdict != Verdict::kIdentical && tensor.match.a != kNoTensor && tensor.match.b != kNoTensor)
     nothing_unequal_ = nothing_unequal_ && is_from_outside(i);
-  // A sketch may leave open whether it is within tolerance; by itself a call may add far less.
-  const bool is_open = tensor.verdict == Verdict::kInconclusive && tensor.evidence == Evidence::kSketch;
-  if ((tensor.verdict != Verdict::kWithin && !is_open) || tensor.judge == nullptr || tensor.judge->predicate) return;
+  if (tensor.verdict != Verdict::kWithin || tensor.judge == nullptr || tensor.judge->predicate) return;
   // What the user asked for is what counts; beside a mask, and beside what was summed, other scales do.
   if (!std::isfinite(tensor.judge->most_relative) || tensor.judge->scale == tensor.judge->scale) return;
   if (!is_of_question(i)) {
@@ -188,7 +186,8 @@ void OwnErrors::judge(uint32_t i) {
     tensor.reason = fmt::format("its {}, which moves it no further than rounding could", setting->text());
     return;
   }
-  if (calls_.came_in(i)) return;
+  // Another operator, or a compiler's kernel, rounds in its own way.
+  if (calls_.came_in(i) || tensor.match.by == MatchedBy::kPlace) return;
   count_kinds();
   const Kind& kind = kinds_[kind_of(i)];
   const Measures& m = *tensor.measures;

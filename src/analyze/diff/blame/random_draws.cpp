@@ -23,8 +23,9 @@ void blame_extra_draws(const Side& a, const Side& b, std::span<TensorDiff> tenso
   for (uint32_t i = 0; i < tensors.size(); ++i) {
     TensorDiff& tensor = tensors[i];
     if (!draws(tensor)) continue;
-    if (tensor.cause == Cause::kIntroduced && before != kNoTensor && tensor.match.a != kNoTensor &&
-        tensor.match.b != kNoTensor) {
+    // A kernel of a compiler's may draw what the other side drew in an operator of its own.
+    const bool both_draw = is_random_draw(a, tensor.match.a) && is_random_draw(b, tensor.match.b);
+    if (tensor.cause == Cause::kIntroduced && before != kNoTensor && both_draw) {
       TensorDiff& extra = tensors[before];
       const bool only_b = extra.match.a == kNoTensor;
       if (only_b || extra.match.b == kNoTensor) {

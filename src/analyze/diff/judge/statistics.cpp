@@ -45,16 +45,11 @@ void judge_by_sketches(const TensorRecord& a, const TensorRecord& b, TensorDiff&
   found.unequal = std::max<uint64_t>(static_cast<uint64_t>(std::min(steps * steps, 1.0) * n), 1);
   const double most = tensor.judge->most_relative * found.rms_a;
   tensor.evidence = Evidence::kSketch;
-  if (found.rmse * (1 - off) > most) {
-    tensor.verdict = Verdict::kDiverged;
-  } else if (found.rmse * (1 + off) > most) {
-    tensor.reason = fmt::format(
-        "its error is {:.2g} of its size, give or take {:.0f} %, and {:.2g} is allowed: there are "
-        "no bytes to tell more",
-        found.rmse / found.rms_a, 100 * off, tensor.judge->most_relative);
-  } else {
-    tensor.verdict = Verdict::kWithin;
-  }
+  tensor.verdict = found.rmse * (1 - off) > most ? Verdict::kDiverged : Verdict::kWithin;
+  if (tensor.verdict == Verdict::kWithin && found.rmse * (1 + off) > most)
+    tensor.note +=
+        fmt::format("{}its error is {:.2g} of its size, give or take {:.0f} %, and {:.2g} is allowed",
+                    tensor.note.empty() ? "" : "; ", found.rmse / found.rms_a, 100 * off, tensor.judge->most_relative);
 }
 
 bool is_compared_exactly(DType dtype) {
@@ -113,16 +108,18 @@ void compare_statistics(const Tolerances& tolerances, const TensorRecord& a, con
       least.mean_abs > slack * (tolerance.atol + tolerance.rtol * x.l1 / n) ||
       (!masked && distance(x.l2, y.l2) > slack * (tolerance.atol * std::sqrt(n) + tolerance.rtol * x.l2));
   const bool too_much = least.rmse > slack * tensor.judge->most_relative * least.rms_a && x.max_abs < kSentinel;
+  const bool is_proven = !same_counts || outside || too_much;
   if (tensor.judge->predicate) {
     tensor.reason = "the bits differ; there are no bytes to judge by";
-  } else if (!same_counts || outside || too_much) {
+  } else if (!masked && have_like_sketches(a, b)) {
+    judge_by_sketches(a, b, tensor);
+    if (is_proven) tensor.verdict = Verdict::kDiverged;
+  } else if (is_proven) {
     tensor.verdict = Verdict::kDiverged;
     tensor.evidence = Evidence::kStatistics;
   } else if (dtype_a == dtype_b && is_compared_exactly(dtype_a)) {
     tensor.verdict = Verdict::kDiverged;
     tensor.reason = "the bits differ, and no bytes were kept to tell where";
-  } else if (!masked && have_like_sketches(a, b)) {
-    judge_by_sketches(a, b, tensor);
   } else if (dtype_a == dtype_b && has_same_values(x, y)) {
     tensor.reason =
         "the bits differ and the statistics do not: the same values in another order, or with other signs? There are "
