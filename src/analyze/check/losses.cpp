@@ -24,7 +24,7 @@ DropCounts lost_of(const DropCounts& drops) {
   return lost;
 }
 
-std::string counted(uint64_t count, std::string_view one, std::string_view many) {
+std::string lost_count_text(uint64_t count, std::string_view one, std::string_view many) {
   return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
@@ -42,8 +42,8 @@ std::string Losses::text() const {
   std::string why;
   for (const auto& [cause, words] : kCauses)
     if (causes.*cause > 0) why += fmt::format("{}{}", why.empty() ? "" : ", ", words);
-  const std::string of_passes = passes == 0 ? "" : counted(passes, "whole pass", "whole passes");
-  const std::string of_tensors = tensors == 0 ? "" : counted(tensors, "tensor", "tensors");
+  const std::string of_passes = passes == 0 ? "" : lost_count_text(passes, "whole pass", "whole passes");
+  const std::string of_tensors = tensors == 0 ? "" : lost_count_text(tensors, "tensor", "tensors");
   return fmt::format("{}{}{} {} lost{}", of_passes, passes > 0 && tensors > 0 ? " and " : "", of_tensors,
                      passes + tensors == 1 ? "was" : "were", why.empty() ? "" : fmt::format(" ({})", why));
 }
