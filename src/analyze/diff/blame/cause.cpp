@@ -398,6 +398,7 @@ class Blame {
     if (!node.exact || tensors_[i].verdict != Verdict::kDiverged || tensors_[i].evidence != Evidence::kStatistics)
       return false;
     return std::ranges::all_of(node.inputs, [&](uint32_t k) {
+      if (tensors_[k].verdict == Verdict::kFlipped) return false;  // what follows from it differs
       return !differs(tensors_[k]) ||
              (tensors_[k].like_rounding && !came_in(k) && least(i) >= kOwnGrowthOfParted * least(k) && least(i) > 0);
     });
