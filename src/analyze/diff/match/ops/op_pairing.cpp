@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analyze/diff/match/longest_ascent.h"
+#include "analyze/diff/match/nearest.h"
 #include "analyze/diff/match/ops/value_likeness.h"
 #include "core/mix64.h"
 
@@ -29,23 +30,9 @@ bool is_undefined(const Side& side, const OpList& list, uint32_t tensor) {
   return is_for_results(side.tensor(tensor).path);
 }
 
-// Which of several is nearest to a value.
-struct Nearest {
-  uint32_t index = 0;
-  double distance = std::numeric_limits<double>::infinity();
-  double next = std::numeric_limits<double>::infinity();
-
-  void add(uint32_t other, double how_far) {
-    if (how_far < distance) {
-      next = distance;
-      distance = how_far;
-      index = other;
-    } else {
-      next = std::min(next, how_far);
-    }
-  }
-  bool is_telling() const { return distance <= kNearlySame && next > kMuchNearer * std::max(distance, kLeastDistance); }
-};
+bool is_telling(const Nearest& nearest) {
+  return nearest.distance <= kNearlySame && nearest.next > kMuchNearer * std::max(nearest.distance, kLeastDistance);
+}
 
 bool by_key(const Keyed& x, const Keyed& y) { return x.key != y.key ? x.key < y.key : x.index < y.index; }
 
@@ -258,7 +245,7 @@ bool OpPairing::join_near() {
       }
     }
     for (uint32_t i = 0; i < in_a.size(); ++i)
-      if (of_a[i].is_telling() && of_b[of_a[i].index].is_telling() && of_b[of_a[i].index].index == i)
+      if (is_telling(of_a[i]) && is_telling(of_b[of_a[i].index]) && of_b[of_a[i].index].index == i)
         found.emplace_back(in_a[i].index, in_b[of_a[i].index].index);
   });
   for (const auto& [x, y] : found) join(x, y, MatchedBy::kOp);

@@ -12,6 +12,7 @@
 #include "analyze/compare/tolerance.h"
 #include "analyze/diff/judge/compare_pair.h"
 #include "analyze/diff/match/call_kinds.h"
+#include "analyze/diff/match/nearest.h"
 #include "analyze/diff/match/ops/value_likeness.h"
 #include "analyze/diff/match/values/column_match.h"
 
@@ -123,21 +124,6 @@ class ValueMatcherOfModules {
     }
     return found;
   }
-
-  struct Nearest {
-    uint32_t index = 0;
-    double distance = std::numeric_limits<double>::infinity();
-    double next = std::numeric_limits<double>::infinity();
-    void add(uint32_t other, double how_far) {
-      if (how_far < distance) {
-        next = distance;
-        distance = how_far;
-        index = other;
-      } else {
-        next = std::min(next, how_far);
-      }
-    }
-  };
 
   // How far apart they are; infinite where they are not near. `by_elements` says what it rests on.
   double distance(uint32_t x, uint32_t y, bool& by_elements) {
