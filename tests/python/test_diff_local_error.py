@@ -91,6 +91,69 @@ def test_the_reason_says_why_it_is_no_rounding(tmp_path):
     assert found.first.relative < 0.04, "the tolerance of bf16 would let it pass"
 
 
+def lower(model, x, dtype):
+    return copy.deepcopy(model).to(dtype), x.to(dtype)
+
+
+def weight_through_fp8(module):
+    for parameter in module.parameters():
+        parameter.data = parameter.data.to(torch.float8_e4m3fn).to(parameter.dtype)
+
+
+IN_LOWER_PRECISION = {
+    "factor": FAULTS["factor"],
+    "constant": FAULTS["constant"],
+    "through_fp8": FAULTS["through_fp8"],
+    "weight_through_fp8": weight_through_fp8,
+}
+
+
+@pytest.mark.parametrize("ops", [False, True], ids=["modules", "ops"])
+@pytest.mark.parametrize("module", ["blocks.1.up", "blocks.2.down"])
+@pytest.mark.parametrize("fault", IN_LOWER_PRECISION)
+def test_a_fault_beside_the_rounding_of_bf16_is_named(fault, module, ops, tmp_path):
+    """What f32 and bf16 differ by grows alike in all layers, and here it does not."""
+    model, x = made(torch.float32)
+    wrong, rounded = lower(model, x, torch.bfloat16)
+    IN_LOWER_PRECISION[fault](wrong.get_submodule(module))
+    found = tap.diff(
+        recorded(model, tmp_path / "a", x, ops=ops, level="full"),
+        recorded(wrong, tmp_path / "b", rounded, ops=ops, level="full"),
+    )
+    first = found.to_json()["passes"][0]["tensors"][found.first.order - 1]
+    assert not found.same
+    assert (first["name"] if first["event_kind"] == "module" else first["parent"]) == module, found.sentence
+
+
+@pytest.mark.parametrize("ops", [False, True], ids=["modules", "ops"])
+def test_code_of_a_block_is_named_beside_the_rounding_of_bf16(ops, tmp_path):
+    model, x = made(torch.float32)
+    wrong, rounded = lower(model, x, torch.bfloat16)
+    wrong.blocks[1].forward = lambda x, block=wrong.blocks[1]: x + 1.05 * block.down(F.gelu(block.up(block.norm(x))))
+    found = tap.diff(
+        recorded(model, tmp_path / "a", x, ops=ops, level="full"),
+        recorded(wrong, tmp_path / "b", rounded, ops=ops, level="full"),
+    )
+    first = found.to_json()["passes"][0]["tensors"][found.first.order - 1]
+    assert not found.same
+    assert (first["name"] if first["event_kind"] == "module" else first["parent"]) == "blocks.1", found.sentence
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("ops", [False, True], ids=["modules", "ops"])
+@pytest.mark.parametrize("seed", range(3))
+def test_lower_precision_alone_is_no_fault(seed, ops, dtype, tmp_path):
+    model, _ = made(torch.float32)
+    torch.manual_seed(seed)
+    x = torch.randn(2, 12, 64) * torch.rand(64).exp()
+    other, rounded = lower(model, x, dtype)
+    found = tap.diff(
+        recorded(model, tmp_path / "a", x, ops=ops, level="full"),
+        recorded(other, tmp_path / "b", rounded, ops=ops, level="full"),
+    )
+    assert found.verdict == "within tolerance", found.sentence
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("ops", [False, True], ids=["modules", "ops"])
 def test_another_way_to_add_is_rounding(dtype, ops, tmp_path):

@@ -80,6 +80,11 @@ DefaultTolerance default_tolerance(DType coarser) {
   return entry != nullptr ? entry->by_default : DefaultTolerance{};
 }
 
+bool is_masked(double value) {
+  constexpr double kMasked = -9984;  // −1e4 as bf16 has it
+  return value <= kMasked;
+}
+
 double epsilon_of(DType dtype) {
   const DTypeTolerance* entry = entry_of(dtype);
   return entry != nullptr ? entry->epsilon : 0;

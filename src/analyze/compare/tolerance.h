@@ -31,6 +31,8 @@ struct DefaultTolerance {
 DefaultTolerance default_tolerance(DType coarser);
 // From 1 to the next value; 0 for integers and bool.
 double epsilon_of(DType dtype);
+// Whether a value means "not this one" rather than a number: −1e4 and beyond, in any dtype.
+bool is_masked(double value);
 
 // What a quantized side is granted besides: the format's own error, twice as large as it usually is. One step of its
 // codes beside the value, one step near zero of the block with the largest scale, and the usual error as a whole.

@@ -1,6 +1,7 @@
 #include "analyze/diff/blame/call_nodes.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "analyze/diff/match/ops/op_list.h"
 #include "analyze/ops/event_op.h"
@@ -24,6 +25,8 @@ CallNodes::CallNodes(const Side& a, const Side& b, std::span<const TensorDiff> t
     const RoleFlow flow = flow_of(record.role);
     Node& node = nodes_[{record.name, record.call, flow.turn}];
     (flow.input ? node.inputs : node.outputs).push_back(i);
+    if (const NodeKey around = flow.input ? NodeKey{} : key_around(i); !around.name.empty())
+      nodes_[around].made_inside.push_back(i);
   }
   // Parameters that agree do not tell whether the inputs do.
   for (auto& [call, node] : nodes_)
@@ -107,6 +110,18 @@ bool CallNodes::is_made_of_same_bits(uint32_t i) {
   if (!came_in(i)) return has_same_bits(of(i), i);
   const Node* code = around(i);
   return code != nullptr && has_same_bits(*code, kNoTensor) && code->unequal >= i;
+}
+
+std::vector<uint32_t> CallNodes::made_of(uint32_t i) {
+  const Node* call = came_in(i) ? around(i) : &of(i);
+  if (call == nullptr || call->inputs.empty()) return {};
+  std::vector<uint32_t> found = call->inputs;
+  if (!call->exact)
+    std::ranges::copy_if(call->made_inside, std::back_inserter(found), [&](uint32_t k) {
+      return k < i && tensors_[k].match.a != kNoTensor && tensors_[k].match.b != kNoTensor;
+    });
+  std::erase(found, i);
+  return found;
 }
 
 CallNodes::NodeKey CallNodes::key_around(uint32_t i) const {

@@ -25,6 +25,7 @@ struct Node {
   uint64_t unknown = 0;    // more inputs, of which nothing can be said
   std::optional<Dataflow::Other> other = {};  // an input that is another value on the other side
   bool exact = false;                         // these are all its inputs: the recording says what the call used
+  std::vector<uint32_t> made_inside = {};     // what calls directly inside it made
   uint32_t introduced = kNoTensor;            // by a call inside this one
   uint32_t unequal = kNoTensor;          // the first that went into or came out of a call inside it with other bits
   uint32_t made_by_code = kNoTensor;     // what its own code gave to a call inside it, and that made different
@@ -68,6 +69,9 @@ class CallNodes {
   // Whether all that it was made of has the same bits on both sides: what went into its call; for the argument of a
   // module, what went into the call around that, and all that was made there before it.
   bool is_made_of_same_bits(uint32_t i);
+  // What it was made of: what went into its call, and what both sides have of what calls directly inside that made
+  // before it; for the argument of a module, the same of the call around that. Empty where nothing went in.
+  std::vector<uint32_t> made_of(uint32_t i);
   // The call whose code made the argument of a module: the one around it. Null when there is none.
   Node* around(uint32_t i);
   std::string_view name_around(uint32_t i) const;  // its name; empty for none

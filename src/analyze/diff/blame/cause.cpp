@@ -70,7 +70,7 @@ class Blame {
     for (uint32_t i = 0; i < tensors_.size(); ++i) {
       if (tensors_[i].like_rounding) expect_rounding(i);
       explain_by_rounding(i);
-      own_.judge(i);
+      const bool made_here = own_.judge(i);
       if (is_flipped(calls_, tensors_, i)) {
         tensors_[i].verdict = Verdict::kFlipped;
         tensors_[i].reason = "what it chooses between differs within tolerance, and ties within that";
@@ -92,7 +92,7 @@ class Blame {
         mark_differing(i);
         continue;
       }
-      blame_output(i);
+      blame_output(i, made_here);
       mark_differing(i);
       last_differing_ = i;
       if (const auto bits = bits_of_b(i)) made_[*bits] = i;
@@ -200,7 +200,8 @@ class Blame {
                        first ? std::string("before") : fmt::format("between {} and", key_at(before)), key_at(i));
   }
 
-  void blame_output(uint32_t i) {
+  // `made_here`: what it was made of, inside the call too, agrees and does not explain it.
+  void blame_output(uint32_t i, bool made_here) {
     const TensorRecord record = record_at(i);
     const uint32_t turn = flow_of(record.role).turn;
     if (!is_of_op(i) && inherits_from_an_op(i)) return;
@@ -235,6 +236,7 @@ class Blame {
     if (node.input_count() > 0) {
       if (is_of_op(i) && is_collective(operator_of(side_of(i).event(record.event))))
         return set(i, Cause::kUnknown, "what another rank gave to this collective differs, or was not compared");
+      if (made_here) return introduce(i, inputs_text(node, growth));
       if (is_grown(i, node, growth)) return inherit_grown(i, growth);
       if (comes_from_inside(i, node)) return;
       return introduce(i, inputs_text(node, growth));

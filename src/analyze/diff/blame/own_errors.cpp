@@ -87,24 +87,73 @@ bool OwnErrors::is_of_question(uint32_t i) {
   return is_from_outside(i) ? nothing_unequal_ : calls_.is_made_of_same_bits(i);
 }
 
-// Why what came in does not explain a result; empty where it does, or where not all that came in is known.
-std::string OwnErrors::beyond_inputs(uint32_t i) {
-  const TensorDiff& tensor = tensors_[i];
-  if (calls_.came_in(i) || calls_.is_of_op(i) || !is_measured(tensor)) return {};
-  const Node& node = calls_.of(i);
-  if (node.unequal < i || node.other || node.unknown > 0 || node.within > 0 || node.inputs.empty()) return {};
-  if (flow_of(calls_.record_at(i).role).turn != 0) return {};
-  std::vector<const TensorDiff*> inputs;
-  bool any = false;
-  for (const uint32_t k : node.inputs) {
-    if (k == i) continue;
-    const TensorDiff& input = tensors_[k];
-    if (input.match.a == kNoTensor || input.match.b == kNoTensor || differs(input)) return {};
-    if (input.verdict == Verdict::kFlipped) return {};
-    any |= input.verdict == Verdict::kWithin && is_measured(input);
-    inputs.push_back(&input);
+// Nothing where not all of it is known.
+std::optional<std::vector<const TensorDiff*>> OwnErrors::made_of(uint32_t i) {
+  if (flow_of(calls_.record_at(i).role).turn != 0) return std::nullopt;
+  std::vector<const TensorDiff*> found;
+  if (is_from_outside(i)) return found;
+  if (!calls_.came_in(i))
+    if (const Node& node = calls_.of(i);
+        (node.other && node.other->only == kNoTensor) || node.unknown > 0 || node.within > 0)
+      return std::nullopt;
+  for (const uint32_t k : calls_.made_of(i)) {
+    const TensorDiff& each = tensors_[k];
+    if (each.match.a == kNoTensor || each.match.b == kNoTensor) return std::nullopt;
+    if (each.verdict != Verdict::kIdentical && !is_measured(each)) return std::nullopt;
+    found.push_back(&each);
   }
-  return any ? beyond_what_came_in(calls_.a(), calls_.b(), tensor, size_of(i), inputs) : std::string();
+  return found.empty() ? std::nullopt : std::optional(std::move(found));
+}
+
+// Of the other calls of the kind. What differs there, or was given what differs, counts too: errors of any size grow
+// alike.
+UsualGrowth OwnErrors::usual_growth(uint32_t but_for) {
+  if (growths_.empty())
+    for (uint32_t i = 0; i < tensors_.size(); ++i) {
+      const Match& match = tensors_[i].match;
+      if (match.a == kNoTensor || match.b == kNoTensor || !is_measured(tensors_[i])) continue;
+      const auto of = made_of(i);
+      if (const auto growth = of ? growth_of(calls_.a(), calls_.b(), tensors_[i], *of) : std::nullopt)
+        growths_[place_of(i)].emplace_back(i, *growth);
+    }
+  UsualGrowth usual;
+  for (const auto& [i, growth] : growths_[place_of(but_for)]) {
+    if (i == but_for) continue;
+    ++usual.calls;
+    usual.most = std::max(usual.most, growth);
+  }
+  return usual;
+}
+
+// What it was made of does not explain a value; nothing where it does, or where not all of that is known.
+Unexplained OwnErrors::beyond_inputs(uint32_t i) {
+  if (!is_measured(tensors_[i])) return {};
+  const auto inputs = made_of(i);
+  if (!inputs) return {};
+  const Side &a = calls_.a(), &b = calls_.b();
+  bool any = false;
+  for (const TensorDiff* input : *inputs) {
+    if (differs(*input) || input->verdict == Verdict::kFlipped) return {};
+    any |= input->verdict == Verdict::kWithin;
+  }
+  if (calls_.is_of_op(i)) {
+    // One that came in, or that all that came in agrees of, is rounded where only one side is of 16 bits.
+    const bool rounds = dtype_of(a.tensor(tensors_[i].match.a)) != dtype_of(b.tensor(tensors_[i].match.b));
+    const auto growth = any || rounds ? growth_of(a, b, tensors_[i], *inputs) : std::nullopt;
+    if (!growth) return {};
+    const UsualGrowth usual = usual_growth(i);
+    return usual.calls == 0 ? Unexplained{} : beyond_usual_growth(*growth, usual);
+  }
+  if (!any) return {};
+  // In f32 and f64, whose sums round too, what calls inside it were off by is not told from what its own code was.
+  if (!is_rounded_once(i) && (calls_.came_in(i) || calls_.of(i).unequal < i)) return {};
+  return beyond_what_came_in(a, b, tensors_[i], size_of(i), *inputs, usual_growth(i));
+}
+
+// Of 16 bits, on either side.
+bool OwnErrors::is_rounded_once(uint32_t i) const {
+  const Match& match = tensors_[i].match;
+  return !sums_are_made_in(coarser(dtype_of(calls_.a().tensor(match.a)), dtype_of(calls_.b().tensor(match.b))));
 }
 
 bool OwnErrors::is_from_outside(uint32_t i) const { return calls_.came_in(i) && calls_.is_of_op(i); }
@@ -130,19 +179,39 @@ CallSize OwnErrors::size_of(uint32_t i) const {
   return size;
 }
 
+namespace {
+
+// Of "model.layers.0.mlp": "mlp"; of "model.layers.0": "#".
+std::string_view last_name(std::string_view name) {
+  name = name.substr(name.rfind('.') + 1);
+  return std::ranges::all_of(name, [](unsigned char c) { return std::isdigit(c) != 0; }) ? "#" : name;
+}
+
+}  // namespace
+
+// The same place in other layers: of a module its name below its layer; of an operator that of the module it runs in,
+// and which of its calls there it is.
+std::string OwnErrors::place_of(uint32_t i) const {
+  const TensorRecord record = calls_.record_at(i);
+  const Side& side = calls_.side_of(i);
+  std::string name(last_name(record.name));
+  if (record.event < side.event_count() && is_call_of_operator(side.event(record.event))) {
+    const EventRecord event = side.event(record.event);
+    const std::string_view module =
+        event.parent < side.event_count() ? last_name(side.event(event.parent).name) : std::string_view();
+    name = fmt::format("{}:{}:{}", module, operator_of(event), event.call);
+  }
+  return fmt::format("{} {} {}", name, record.role, record.path);
+}
+
 // Calls of the same operator, or of modules of the same name below their layer, that make tensors of one shape.
 std::string OwnErrors::kind_of(uint32_t i) const {
   const TensorRecord record = calls_.record_at(i);
   const Side& side = calls_.side_of(i);
-  std::string_view name = record.name.substr(record.name.rfind('.') + 1);
-  std::string op;
-  if (record.event < side.event_count() && is_call_of_operator(side.event(record.event))) {
-    op = operator_of(side.event(record.event));
-    name = op;
-  } else if (std::ranges::all_of(name, [](unsigned char c) { return std::isdigit(c) != 0; })) {
-    name = "#";
-  }
-  return fmt::format("{} {} {} [{}]", name, record.role, record.path, fmt::join(record.shape, ","));
+  const bool of_operator = record.event < side.event_count() && is_call_of_operator(side.event(record.event));
+  const std::string op = of_operator ? operator_of(side.event(record.event)) : std::string();
+  return fmt::format("{} {} {} [{}]", of_operator ? op : last_name(record.name), record.role, record.path,
+                     fmt::join(record.shape, ","));
 }
 
 // Of the call that made it; of the argument of a module, of the call whose code did.
@@ -161,31 +230,42 @@ const SettingDiff* OwnErrors::setting_of(uint32_t i) const {
   return found == settings_.end() ? nullptr : found->second;
 }
 
-void OwnErrors::judge(uint32_t i) {
+bool OwnErrors::judge(uint32_t i) {
   TensorDiff& tensor = tensors_[i];
   if (tensor.verdict != Verdict::kIdentical && tensor.match.a != kNoTensor && tensor.match.b != kNoTensor)
     nothing_unequal_ = nothing_unequal_ && is_from_outside(i);
-  if (tensor.verdict != Verdict::kWithin || tensor.judge == nullptr || tensor.judge->predicate) return;
+  if (tensor.verdict != Verdict::kWithin || tensor.judge == nullptr || tensor.judge->predicate) return false;
   // What the user asked for is what counts; beside a mask, and beside what was summed, other scales do.
-  if (!std::isfinite(tensor.judge->most_relative) || tensor.judge->scale == tensor.judge->scale) return;
-  if (!is_of_question(i)) {
-    if (std::string reason = beyond_inputs(i); !reason.empty()) {
-      tensor.verdict = Verdict::kDiverged;
-      tensor.reason = std::move(reason);
-    }
-    return;
+  if (!std::isfinite(tensor.judge->most_relative) || tensor.judge->scale == tensor.judge->scale) return false;
+  if (is_of_question(i)) {
+    judge_by_rounding(i);
+    return false;
   }
+  Unexplained found = beyond_inputs(i);
+  if (found.reason.empty()) return judge_by_setting(i);
+  tensor.verdict = found.verdict;
+  tensor.reason = std::move(found.reason);
+  return is_rounded_once(i);
+}
+
+// A setting or an argument that is not the same is told, however little it does.
+bool OwnErrors::judge_by_setting(uint32_t i) {
+  const SettingDiff* setting = is_from_outside(i) ? nullptr : setting_of(i);
+  if (setting == nullptr) return false;
+  tensors_[i].verdict = Verdict::kInconclusive;
+  tensors_[i].reason = fmt::format("its {}, which moves it no further than rounding could", setting->text());
+  return true;
+}
+
+void OwnErrors::judge_by_rounding(uint32_t i) {
+  TensorDiff& tensor = tensors_[i];
   if (std::string reason = beyond_rounding(calls_.a(), calls_.b(), tensor, size_of(i)); !reason.empty()) {
     tensor.verdict = Verdict::kDiverged;
     tensor.reason = std::move(reason);
     return;
   }
   if (is_from_outside(i)) return;
-  if (const SettingDiff* setting = setting_of(i)) {
-    tensor.verdict = Verdict::kInconclusive;
-    tensor.reason = fmt::format("its {}, which moves it no further than rounding could", setting->text());
-    return;
-  }
+  if (judge_by_setting(i)) return;
   // Another operator, or a compiler's kernel, rounds in its own way.
   if (calls_.came_in(i) || tensor.match.by == MatchedBy::kPlace) return;
   count_kinds();

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "analyze/diff/blame/call_nodes.h"
 #include "analyze/diff/judge/own_error.h"
@@ -22,7 +25,8 @@ class OwnErrors {
   // which were given the same bits too, all made the same bits: the sides do not round differently there. Likewise
   // where a setting or argument of the call is not the same.
   // What an op is given from outside, a weight, is to have the same bits as long as nothing else differs.
-  void judge(uint32_t i);
+  // Gives whether the tensor is further off than what it was made of explains, though nothing of that differs.
+  bool judge(uint32_t i);
 
  private:
   struct Kind {
@@ -31,18 +35,25 @@ class OwnErrors {
     uint64_t unequal = 0;  // of those
   };
   bool is_of_question(uint32_t i);
-  std::string beyond_inputs(uint32_t i);
+  void judge_by_rounding(uint32_t i);
+  bool judge_by_setting(uint32_t i);
+  std::optional<std::vector<const TensorDiff*>> made_of(uint32_t i);
+  Unexplained beyond_inputs(uint32_t i);
+  UsualGrowth usual_growth(uint32_t but_for);
   CallSize size_of(uint32_t i) const;
   void count_kinds();
+  std::string place_of(uint32_t i) const;
   std::string kind_of(uint32_t i) const;
   const SettingDiff* setting_of(uint32_t i) const;
 
   bool is_from_outside(uint32_t i) const;
+  bool is_rounded_once(uint32_t i) const;
 
   CallNodes& calls_;
   std::span<TensorDiff> tensors_;
   std::unordered_map<std::string_view, const SettingDiff*> settings_;  // the first number of a call, by its name in A
   std::unordered_map<std::string, Kind> kinds_;
+  std::unordered_map<std::string, std::vector<std::pair<uint32_t, double>>> growths_;  // by place, with positions
   bool nothing_unequal_;  // but what came from outside, so far, in this pass and those before it
 };
 

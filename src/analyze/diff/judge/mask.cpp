@@ -12,8 +12,6 @@
 namespace ttap {
 namespace {
 
-constexpr double kMasked = -9984;  // −1e4 as bf16 has it
-
 bool is_plain(const TensorView& view) {
   return dtype_info(view.dtype).kind == DTypeKind::kFloat && view.dtype != DType::kF4E2M1FNx2 && is_contiguous(view);
 }
@@ -29,8 +27,6 @@ double lowest_of(const TensorView& view) {
 }
 
 }  // namespace
-
-bool is_masked(double value) { return value <= kMasked; }
 
 std::optional<Unmasked> without_mask(const TensorView& a, const TensorView& b) {
   if (!is_plain(a) || !is_plain(b)) return std::nullopt;

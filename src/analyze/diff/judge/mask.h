@@ -14,9 +14,6 @@ struct Unmasked {
   TensorView a = {}, b = {};
 };
 
-// Whether a value means "not this one" rather than a number: −1e4 and beyond, in any dtype.
-bool is_masked(double value);
-
 // A mask is a mask, whatever number it is written with: the lowest float32 in A and the lowest float16 in B agree, and
 // beside either of them no other value would count. Values are masked on both sides where both are of that size and
 // each is its tensor's lowest, or the two agree as closely as the coarser dtype tells. Nothing where none are, and for

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -18,6 +19,9 @@ enum class CallSize : uint8_t {
   kCode,          // code with modules or kernels inside
 };
 
+// Whether sums are made in a dtype: f32 and f64, and rounded there as often as they are long.
+bool sums_are_made_in(DType dtype);
+
 // Why rounding does not explain the difference of a pair that was compared by its values; empty when it does.
 //   size       one value, or all together, is further off than the roundings of such a call come to. Of f32 and f64, in
 //              which sums are made, the tolerance of the dtype has the say
@@ -27,9 +31,26 @@ enum class CallSize : uint8_t {
 //   order      the same values stand in another order, or have other signs
 std::string beyond_rounding(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size);
 
-// The same for a call that was given values which differ within tolerance, also in another dtype: why neither those nor
-// rounding explain the difference.
-std::string beyond_what_came_in(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size,
-                                std::span<const TensorDiff* const> inputs);
+// How much larger the error of a value is than what it was made of and one rounding explain, where both are known.
+std::optional<double> growth_of(const Side& a, const Side& b, const TensorDiff& tensor,
+                                std::span<const TensorDiff* const> made_of);
+
+// How errors grow in other calls of the same kind.
+struct UsualGrowth {
+  uint64_t calls = 0;
+  double most = 0;
+};
+
+// What an error that grew says of a call, beside others of its kind.
+struct Unexplained {
+  Verdict verdict = Verdict::kIdentical;  // diverged; inconclusive where the error only stands out among others
+  std::string reason = {};                // empty when it is explained
+};
+Unexplained beyond_usual_growth(double growth, const UsualGrowth& usual);
+
+// The same for a value that was made of values which differ within tolerance, also in another dtype: why neither those
+// nor rounding explain the difference.
+Unexplained beyond_what_came_in(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size,
+                                std::span<const TensorDiff* const> made_of, const UsualGrowth& usual);
 
 }  // namespace ttap

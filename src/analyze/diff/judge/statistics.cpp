@@ -6,8 +6,8 @@
 #include <cmath>
 #include <string>
 
+#include "analyze/compare/tolerance.h"
 #include "analyze/diff/judge/compare_pair.h"
-#include "analyze/diff/judge/mask.h"
 #include "core/element.h"
 
 namespace ttap {

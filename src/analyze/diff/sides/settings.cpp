@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "analyze/compare/tolerance.h"
 #include "analyze/ops/event_op.h"
 
 namespace ttap {
@@ -18,9 +19,10 @@ std::optional<double> number_in(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-// 1 and 1.0, 1e-05 and 0.00001 are one number.
+// 1 and 1.0, 1e-05 and 0.00001 are one number, and so are two that stand for a mask: the lowest of two dtypes.
 bool is_same_setting(const std::string& a, const std::string& b) {
-  return a == b || (number_in(a) && number_in(a) == number_in(b));
+  const auto x = number_in(a), y = number_in(b);
+  return a == b || (x && y && (*x == *y || (is_masked(*x) && is_masked(*y))));
 }
 
 // The arguments of a call that are no tensors, by name or number.
