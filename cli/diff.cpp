@@ -86,6 +86,9 @@ void add_diff(CommandLine& line, Command& command) {
   verb.add_option("--map", options->diff.map, "YAML file of regex: replacement, from B's keys to A's")
       .type_name("FILE");
   verb.add_flag("--keys-only", options->keys_only, "Do not guess by structure what key and map leave over");
+  verb.add_flag("--strict", options->diff.strict,
+                "No guesses: nothing is matched by values or structure, no match is undone, and only the same bits, "
+                "rounding bounds and tolerances decide");
   verb.add_flag("--all-ops", options->diff.all_ops,
                 "Compare the ops before the first forward, too: weights are made there");
   verb.add_option("--shards", options->diff.shards,

@@ -51,6 +51,9 @@ struct DiffOptions {
   std::string noise = {};                                 // another run of the reference
   bool structure = true;                                  // match by structure what keys and map leave over
   bool all_ops = false;                                   // also those that ran before the first call of a module
+  // Only the same bits, what rounding explains, tolerances and the rules above decide: nothing is matched by values or
+  // structure, no match is undone, and neither statistics that look like rounding nor other calls of a kind count.
+  bool strict = false;
   ToleranceOptions tolerance = {};
   unsigned threads = 0;  // 0: one per core
   // Called from one thread at a time with bytes done and bytes in all.

@@ -322,6 +322,7 @@ def diff(
     rules: Sequence[str],
     structure: bool,
     all_ops: bool,
+    strict: bool,
     threads: int,
 ) -> Diff: ...
 

@@ -192,6 +192,7 @@ def diff(
     equal_nan: bool = False,
     structure: bool = True,
     all_ops: bool = False,
+    strict: bool = False,
     threads: int = 0,
 ) -> Diff:
     """Compare two recordings; `a` is the reference.
@@ -220,6 +221,9 @@ def diff(
         Whether to match by structure what keys and `map` leave over.
     all_ops : bool
         Also compare the ops that ran before the first call of a module, where weights are made, loaded and cast.
+    strict : bool
+        No guesses: nothing is matched by values or structure, no match is undone, and only the same bits, rounding
+        bounds and tolerances decide.
     threads : int
         0 for one per core.
 
@@ -247,6 +251,7 @@ def diff(
                 rules=rules,
                 structure=structure,
                 all_ops=all_ops,
+                strict=strict,
                 threads=threads,
             )
         )

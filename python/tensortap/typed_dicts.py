@@ -218,6 +218,7 @@ class DiffOptions(TypedDict, total=False):
     equal_nan: bool
     structure: bool
     all_ops: bool
+    strict: bool
     threads: int
 
 

@@ -40,7 +40,8 @@ void init_comparing(nb::module_& m) {
       [](const std::string& a, const std::string& b, const std::string& passes, const std::string& ranks,
          const std::string& filter, const nb::object& wanted, const std::string& map, const std::string& shards,
          const std::string& noise, double noise_factor, std::optional<double> rtol, std::optional<double> atol,
-         bool equal_nan, const std::vector<std::string>& rules, bool structure, bool all_ops, unsigned threads) {
+         bool equal_nan, const std::vector<std::string>& rules, bool structure, bool all_ops, bool strict,
+         unsigned threads) {
         const DiffOptions options{.passes = passes,
                                   .ranks = ranks,
                                   .filter = filter,
@@ -50,6 +51,7 @@ void init_comparing(nb::module_& m) {
                                   .noise = noise,
                                   .structure = structure,
                                   .all_ops = all_ops,
+                                  .strict = strict,
                                   .tolerance = {.rtol = rtol,
                                                 .atol = atol,
                                                 .equal_nan = equal_nan,
@@ -63,7 +65,7 @@ void init_comparing(nb::module_& m) {
       },
       "a"_a, "b"_a, nb::kw_only(), "passes"_a, "ranks"_a, "filter"_a, "wanted"_a.none(), "map"_a, "shards"_a, "noise"_a,
       "noise_factor"_a, "rtol"_a.none(), "atol"_a.none(), "equal_nan"_a, "rules"_a, "structure"_a, "all_ops"_a,
-      "threads"_a);
+      "strict"_a, "threads"_a);
 }
 
 }  // namespace ttap::python

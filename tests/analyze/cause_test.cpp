@@ -58,7 +58,7 @@ class CauseTest : public ::testing::Test {
       if (diff.match.a == index) return diff.cause;
     return Cause::kNone;
   }
-  void find() { find_causes(side, side, {}, true, diffs); }
+  void find() { find_causes(side, side, {}, {}, diffs); }
 
   MadeSide side;
   std::vector<TensorDiff> diffs;
@@ -289,7 +289,7 @@ TEST(CauseWithoutEvents, NamesTellWhatIsInsideWhat) {
     diffs.emplace_back().match = {index, index, MatchedBy::kKey};
   }
   diffs[1].verdict = diffs[2].verdict = Verdict::kDiverged;
-  find_causes(side, side, {}, true, diffs);
+  find_causes(side, side, {}, {}, diffs);
   EXPECT_EQ(diffs[1].cause, Cause::kIntroduced);
   EXPECT_EQ(diffs[2].cause, Cause::kInherited);
 }

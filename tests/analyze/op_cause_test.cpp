@@ -18,7 +18,7 @@ class OpCause : public ::testing::Test {
     for (const Match& match : align(a, b)) diffs.emplace_back().match = match;
     const Tolerances tolerances = Tolerances::create({}).value();
     compare_pairs({a, b, tolerances}, diffs, 1);
-    find_causes(a, b, {}, true, diffs);
+    find_causes(a, b, {}, {}, diffs);
   }
   const TensorDiff& at(std::string_view key) const {
     for (const TensorDiff& diff : diffs)

@@ -26,7 +26,7 @@ std::string said(const Rest& rest_a, const Rest& rest_b) {
   for (const Match& match : align(a, b)) diffs.emplace_back().match = match;
   const Tolerances tolerances = Tolerances::create({}).value();
   compare_pairs({a, b, tolerances}, diffs, 1);
-  find_causes(a, b, {}, true, diffs);
+  find_causes(a, b, {}, {}, diffs);
   find_ends(a, b, diffs);
   std::string text;
   for (const TensorDiff& diff : diffs)

@@ -219,6 +219,7 @@ def diff_options(run: tap.Run, trace: tap.Trace, array: npt.NDArray[np.float32])
         equal_nan=True,
         structure=False,
         all_ops=True,
+        strict=True,
         threads=1,
     )
     assert_type(found, tap.Diff)

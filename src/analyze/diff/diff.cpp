@@ -154,7 +154,7 @@ Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const 
   const SideOps ops_a(*pass.a), ops_b(*pass.b);
   auto matches = align(ops_a, ops_b,
                        {.map = rules.map ? &*rules.map : nullptr,
-                        .structure = options.structure,
+                        .structure = options.structure && !options.strict,
                         .wanted = rules.wanted ? &rules.wanted : nullptr});
   for (const Match& match : matches)
     if (match.part) ++(match.a != kNoTensor ? notes.parts_a : notes.parts_b);
@@ -168,10 +168,11 @@ Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const 
       {*pass.a, *pass.b, *rules.tolerances, notes.noise.side.get(), &notes.noise.partner, &precision_a, &precision_b},
       pass.tensors, options.threads, options.progress);
   judge_by_parts(*pass.a, *pass.b, pass.tensors);
-  unmatch_false_matches(ops_a, ops_b, pass.tensors);
+  if (!options.strict) unmatch_false_matches(ops_a, ops_b, pass.tensors);
   pass.guesses = unmatch_guesses(pass.tensors);
   pass.settings = differing_settings(*pass.a, *pass.b, pass.tensors);
-  find_causes(*pass.a, *pass.b, pass.settings, is_first_pass, pass.tensors);
+  find_causes(*pass.a, *pass.b, pass.settings, {.is_first_pass = is_first_pass, .strict = options.strict},
+              pass.tensors);
   blame_extra_draws(*pass.a, *pass.b, pass.tensors);
   find_wrong_gradients(ops_a, ops_b, pass.tensors);
   find_ends(ops_a, ops_b, pass.tensors);

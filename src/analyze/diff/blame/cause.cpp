@@ -57,18 +57,19 @@ Relative relative(const TensorDiff& tensor) {
 
 class Blame {
  public:
-  Blame(const Side& a, const Side& b, std::span<const SettingDiff> settings, bool is_first_pass,
+  Blame(const Side& a, const Side& b, std::span<const SettingDiff> settings, const BlameOptions& options,
         std::span<TensorDiff> tensors)
       : a_(a),
         b_(b),
         tensors_(tensors),
         calls_(a, b, tensors),
-        own_(calls_, settings, is_first_pass, tensors),
-        rounding_(a, b, tensors) {}
+        own_(calls_, settings, options, tensors),
+        rounding_(a, b, tensors),
+        strict_(options.strict) {}
 
   void find() {
     for (uint32_t i = 0; i < tensors_.size(); ++i) {
-      if (tensors_[i].like_rounding) expect_rounding(i);
+      if (tensors_[i].like_rounding && !strict_) expect_rounding(i);
       explain_by_rounding(i);
       const bool made_here = own_.judge(i);
       if (is_flipped(calls_, tensors_, i)) {
@@ -258,6 +259,9 @@ class Blame {
     if (node.unequal >= i) return false;
     const double whole = relative(tensors_[i]).whole;
     if (is_measured(tensors_[i]) && !(whole < kOwnGrowth * node.most_inside)) return false;
+    if (const Measures* m = tensors_[i].measures.get();
+        m != nullptr && m->nan_mismatches + m->inf_mismatches > 0 && node.first_differing >= i)
+      return false;
     if (node.made_by_code != kNoTensor) return false;  // its own code
     const uint32_t origin = node.unequal;
     const bool by_own_code = calls_.came_in(origin) && calls_.around(origin) == &node;
@@ -467,6 +471,7 @@ class Blame {
   CallNodes calls_;
   OwnErrors own_;
   Rounding rounding_;
+  const bool strict_;
   std::unordered_set<uint32_t> in_progress_;                                         // explain_by_rounding()
   std::unordered_map<std::pair<Hash128, Hash128>, double, HashOfBitsPair> rounded_;  // of both sides → what explains it
   std::unordered_map<Hash128, uint32_t> made_;  // B's bits of every output that differed so far
@@ -481,11 +486,11 @@ class Blame {
 
 bool is_input(std::string_view role) { return flow_of(role).input; }
 
-void find_causes(const Side& a, const Side& b, std::span<const SettingDiff> settings, bool is_first_pass,
+void find_causes(const Side& a, const Side& b, std::span<const SettingDiff> settings, const BlameOptions& options,
                  std::span<TensorDiff> tensors) {
   if (std::ranges::all_of(tensors, [](const TensorDiff& tensor) { return tensor.verdict == Verdict::kIdentical; }))
     return;
-  Blame(a, b, settings, is_first_pass, tensors).find();
+  Blame(a, b, settings, options, tensors).find();
 }
 
 }  // namespace ttap

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "analyze/diff/blame/own_errors.h"
 #include "analyze/diff/result/verdict.h"
 #include "analyze/diff/sides/settings.h"
 #include "analyze/diff/sides/side.h"
@@ -20,7 +21,8 @@ namespace ttap {
 // statistics tell of an op counts as within tolerance when they differ by no more than rounding, and rounding is to be
 // expected: nothing that came in differs, and either that differs by rounding itself, or it is another operator or
 // kernel. A sound op that is given the same bits makes the same bits.
-void find_causes(const Side& a, const Side& b, std::span<const SettingDiff> settings, bool is_first_pass,
+// Strict: then such statistics stay inconclusive.
+void find_causes(const Side& a, const Side& b, std::span<const SettingDiff> settings, const BlameOptions& options,
                  std::span<TensorDiff> tensors);
 
 // Whether a tensor of this role went into the call, rather than came out of it.

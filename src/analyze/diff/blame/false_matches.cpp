@@ -1,6 +1,7 @@
 #include "analyze/diff/blame/false_matches.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "analyze/diff/blame/compared_side.h"
@@ -111,7 +112,7 @@ class FalseMatches {
   std::vector<bool> is_false_;
 };
 
-void unmatch(const std::vector<bool>& is_false, std::vector<TensorDiff>& tensors) {
+void unmatch(const std::vector<bool>& is_false, std::vector<TensorDiff>& tensors, std::string_view note) {
   if (std::ranges::find(is_false, true) == is_false.end()) return;
   std::vector<TensorDiff> kept;
   kept.reserve(tensors.size());
@@ -124,9 +125,11 @@ void unmatch(const std::vector<bool>& is_false, std::vector<TensorDiff>& tensors
     TensorDiff& only_a = kept.emplace_back();
     only_a.match = {.a = match.a};
     only_a.verdict = Verdict::kMissing;
+    only_a.note = note;
     TensorDiff& only_b = kept.emplace_back();
     only_b.match = {.b = match.b};
     only_b.verdict = Verdict::kExtra;
+    only_b.note = note;
   }
   tensors = std::move(kept);
 }
@@ -135,7 +138,8 @@ void unmatch(const std::vector<bool>& is_false, std::vector<TensorDiff>& tensors
 
 void unmatch_false_matches(const SideOps& a, const SideOps& b, std::vector<TensorDiff>& tensors) {
   if (std::ranges::none_of(tensors, disagree)) return;
-  unmatch(FalseMatches(a, b, tensors).find(), tensors);
+  unmatch(FalseMatches(a, b, tensors).find(), tensors,
+          "it was matched by its place, and not to what it is: the two disagree, and all that was made of them agrees");
 }
 
 std::vector<Match> unmatch_guesses(std::vector<TensorDiff>& tensors) {
@@ -150,7 +154,7 @@ std::vector<Match> unmatch_guesses(std::vector<TensorDiff>& tensors) {
     agrees_later |= (tensor.verdict == Verdict::kIdentical || tensor.verdict == Verdict::kWithin) &&
                     tensor.evidence != Evidence::kNothing;
   }
-  unmatch(is_guess, tensors);
+  unmatch(is_guess, tensors, "its match by structure, less than 70 % sure, was given up: the two disagree");
   std::ranges::reverse(open);
   return open;
 }

@@ -43,9 +43,9 @@ bool is_several_steps(std::string_view op) {
 
 }  // namespace
 
-OwnErrors::OwnErrors(CallNodes& calls, std::span<const SettingDiff> settings, bool is_first_pass,
+OwnErrors::OwnErrors(CallNodes& calls, std::span<const SettingDiff> settings, const BlameOptions& options,
                      std::span<TensorDiff> tensors)
-    : calls_(calls), tensors_(tensors), nothing_unequal_(is_first_pass) {
+    : calls_(calls), tensors_(tensors), strict_(options.strict), nothing_unequal_(options.is_first_pass) {
   for (const SettingDiff& setting : settings)
     if (setting.is_number()) settings_.try_emplace(setting.call_a, &setting);
 }
@@ -137,6 +137,7 @@ Unexplained OwnErrors::beyond_inputs(uint32_t i) {
     any |= input->verdict == Verdict::kWithin;
   }
   if (calls_.is_of_op(i)) {
+    if (strict_) return {};
     // One that came in, or that all that came in agrees of, is rounded where only one side is of 16 bits.
     const bool rounds = dtype_of(a.tensor(tensors_[i].match.a)) != dtype_of(b.tensor(tensors_[i].match.b));
     const auto growth = any || rounds ? growth_of(a, b, tensors_[i], *inputs) : std::nullopt;
@@ -147,7 +148,10 @@ Unexplained OwnErrors::beyond_inputs(uint32_t i) {
   if (!any) return {};
   // In f32 and f64, whose sums round too, what calls inside it were off by is not told from what its own code was.
   if (!is_rounded_once(i) && (calls_.came_in(i) || calls_.of(i).unequal < i)) return {};
-  return beyond_what_came_in(a, b, tensors_[i], size_of(i), *inputs, usual_growth(i));
+  Unexplained found = beyond_what_came_in(a, b, tensors_[i], size_of(i), *inputs);
+  if (!found.reason.empty() || strict_) return found;
+  const auto growth = growth_of(a, b, tensors_[i], *inputs);
+  return growth ? beyond_usual_growth(*growth, usual_growth(i)) : Unexplained{};
 }
 
 // Of 16 bits, on either side.
@@ -267,7 +271,7 @@ void OwnErrors::judge_by_rounding(uint32_t i) {
   if (is_from_outside(i)) return;
   if (judge_by_setting(i)) return;
   // Another operator, or a compiler's kernel, rounds in its own way.
-  if (calls_.came_in(i) || tensor.match.by == MatchedBy::kPlace) return;
+  if (strict_ || calls_.came_in(i) || tensor.match.by == MatchedBy::kPlace) return;
   count_kinds();
   const Kind& kind = kinds_[kind_of(i)];
   const Measures& m = *tensor.measures;

@@ -14,11 +14,17 @@
 
 namespace ttap {
 
+struct BlameOptions {
+  bool is_first_pass = true;
+  bool strict = false;  // calls are not held against others of their kind
+};
+
 // Finds the calls that were given the same bits on both sides, and made something else of them than rounding explains.
 class OwnErrors {
  public:
   // All must outlive it; `tensors` as align() orders them.
-  OwnErrors(CallNodes& calls, std::span<const SettingDiff> settings, bool is_first_pass, std::span<TensorDiff> tensors);
+  OwnErrors(CallNodes& calls, std::span<const SettingDiff> settings, const BlameOptions& options,
+            std::span<TensorDiff> tensors);
 
   // To be asked in their order. A tensor within the tolerance of its dtype that its call was not to make has diverged
   // afterwards, and its reason says why. One that rounding explains is inconclusive where other calls of the same kind,
@@ -54,6 +60,7 @@ class OwnErrors {
   std::unordered_map<std::string_view, const SettingDiff*> settings_;  // the first number of a call, by its name in A
   std::unordered_map<std::string, Kind> kinds_;
   std::unordered_map<std::string, std::vector<std::pair<uint32_t, double>>> growths_;  // by place, with positions
+  const bool strict_;
   bool nothing_unequal_;  // but what came from outside, so far, in this pass and those before it
 };
 

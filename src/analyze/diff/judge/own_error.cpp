@@ -236,7 +236,7 @@ Unexplained beyond_usual_growth(double growth, const UsualGrowth& usual) {
 }
 
 Unexplained beyond_what_came_in(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size,
-                                std::span<const TensorDiff* const> made_of, const UsualGrowth& usual) {
+                                std::span<const TensorDiff* const> made_of) {
   const TensorRecord of_a = a.tensor(tensor.match.a), of_b = b.tensor(tensor.match.b);
   const Measures& m = *tensor.measures;
   const DType dtype = coarser(dtype_of(of_a), dtype_of(of_b));
@@ -264,8 +264,7 @@ Unexplained beyond_what_came_in(const Side& a, const Side& b, const TensorDiff& 
     return diverged(
         fmt::format("its error as a whole is {:.2g} of its size; what came in, {:.2g}, and rounding explain {:.2g}",
                     whole, came.whole, explained));
-  const auto growth = growth_of(a, b, tensor, made_of);
-  return growth ? beyond_usual_growth(*growth, usual) : Unexplained{};
+  return {};
 }
 
 std::string beyond_rounding(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size) {

@@ -51,6 +51,6 @@ Unexplained beyond_usual_growth(double growth, const UsualGrowth& usual);
 // The same for a value that was made of values which differ within tolerance, also in another dtype: why neither those
 // nor rounding explain the difference.
 Unexplained beyond_what_came_in(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size,
-                                std::span<const TensorDiff* const> made_of, const UsualGrowth& usual);
+                                std::span<const TensorDiff* const> made_of);
 
 }  // namespace ttap
