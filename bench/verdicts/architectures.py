@@ -9,21 +9,12 @@ from typing import Any
 
 import torch
 import transformers
+from precision import DTYPES, cast
 from torch import nn
 
 Inputs = dict[str, torch.Tensor]
 
 HIDDEN, HEADS, LAYERS, VOCABULARY, TOKENS = 64, 4, 3, 300, 20
-
-
-def cast(model: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """The model in this dtype, as it would be loaded: the frequencies of rotary embeddings stay in f32."""
-    frequencies = {name: value.clone() for name, value in model.named_buffers() if "inv_freq" in name}
-    model.to(dtype)
-    for name, value in frequencies.items():
-        owner, _, attribute = name.rpartition(".")
-        setattr(model.get_submodule(owner), attribute, value)
-    return model
 
 
 @dataclass(frozen=True)
@@ -35,7 +26,7 @@ class Architecture:
     inputs: Callable[[torch.Generator, int], Inputs]
     gain: float = 2.5  # of its matrices: most are made so small that a layer adds next to nothing
 
-    def model(self, seed: int, dtype: torch.dtype = torch.float32) -> nn.Module:
+    def model(self, seed: int, precision: str = "f32", device: str = "cpu") -> nn.Module:
         torch.manual_seed(seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -46,11 +37,12 @@ class Architecture:
                     parameter.mul_(self.gain)
                 elif parameter.ndim == 1 and not name.endswith(("A_log", "D")):
                     parameter.add_(0.1 * torch.randn_like(parameter))
-        return cast(model, dtype)
+        return cast(model, precision).to(device)
 
-    def sample(self, seed: int, batch: int = 2, dtype: torch.dtype = torch.float32) -> Inputs:
+    def sample(self, seed: int, precision: str = "f32", device: str = "cpu", batch: int = 2) -> Inputs:
         made = self.inputs(torch.Generator().manual_seed(seed), batch)
-        return {name: value.to(dtype) if value.is_floating_point() else value for name, value in made.items()}
+        dtype = DTYPES[precision]
+        return {name: value.to(device, dtype if value.is_floating_point() else None) for name, value in made.items()}
 
 
 def _tokens(generator: torch.Generator, batch: int) -> Inputs:

@@ -113,7 +113,7 @@ def _channels_swapped(tensor: torch.Tensor, rng: random.Random) -> torch.Tensor:
     one, other = _two(tensor.shape[axis], rng)
     order = list(range(tensor.shape[axis]))
     order[one], order[other] = order[other], order[one]
-    return tensor.index_select(axis, torch.tensor(order))
+    return tensor.index_select(axis, torch.tensor(order, device=tensor.device))
 
 
 def _channel_zeroed(tensor: torch.Tensor, rng: random.Random) -> torch.Tensor:
@@ -141,7 +141,7 @@ def _rows_swapped(tensor: torch.Tensor, rng: random.Random) -> torch.Tensor:
     one, other = _two(tensor.shape[axis], rng)
     order = list(range(tensor.shape[axis]))
     order[one], order[other] = order[other], order[one]
-    return tensor.index_select(axis, torch.tensor(order))
+    return tensor.index_select(axis, torch.tensor(order, device=tensor.device))
 
 
 def _one_element(tensor: torch.Tensor, rng: random.Random) -> torch.Tensor:
@@ -155,7 +155,7 @@ def _heads_mixed(tensor: torch.Tensor, _: random.Random) -> torch.Tensor:
     axis = _channels(tensor)
     size = tensor.shape[axis]
     parts = 4 if size % 4 == 0 else 2 if size % 2 == 0 else 1
-    order = torch.arange(size).view(parts, -1).t().flatten()
+    order = torch.arange(size, device=tensor.device).view(parts, -1).t().flatten()
     return tensor.index_select(axis, order)
 
 

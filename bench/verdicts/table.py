@@ -1,0 +1,72 @@
+"""The outcomes of many pairs as tables."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable
+from typing import Any
+
+from pairs import Outcome
+
+OF_FAULTS = ["exact", "parent", "wrong", "pointed", "missed"]
+OF_SOUND = ["same", "unsure", "alarm"]
+BY = ("tool", "dtype", "surface", "level")
+
+
+def counted(outcomes: Iterable[Outcome], by: tuple[str, ...], columns: list[str]) -> list[dict[str, Any]]:
+    """One row for each value of these fields: how many pairs there are, and how many of each outcome."""
+    groups: dict[tuple[str, ...], collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for outcome in outcomes:
+        groups[tuple(getattr(outcome, field) for field in by)][outcome.outcome] += 1
+    return [
+        {
+            **dict(zip(by, key, strict=True)),
+            "pairs": counts.total(),
+            **{column: counts[column] for column in columns},
+            f"{columns[0]} %": round(100 * counts[columns[0]] / counts.total(), 1),
+        }
+        for key, counts in sorted(groups.items())
+    ]
+
+
+def aligned(rows: list[dict[str, Any]]) -> str:
+    cells = [list(rows[0]), *([str(cell) for cell in row.values()] for row in rows)]
+    words = [isinstance(cell, str) for cell in rows[0].values()]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(words))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if word else cell.rjust(width)
+            for cell, width, word in zip(row, widths, words, strict=True)
+        ).rstrip()
+        for row in cells
+    )
+
+
+def tables(outcomes: list[Outcome]) -> dict[str, list[dict[str, Any]]]:
+    """Of faults and of sound pairs, by setting and by what the pair is."""
+    made = {}
+    for title, columns in (("faults", OF_FAULTS), ("sound", OF_SOUND)):
+        these = [each for each in outcomes if bool(each.module) == (title == "faults")]
+        if any(each.outcome == "refused" for each in these):
+            columns = [*columns, "refused"]
+        if these:
+            made[title] = counted(these, BY, columns)
+            made[f"{title} by pair"] = counted(these, ("tool", "pair"), columns)
+    return made
+
+
+def lost_by_full(outcomes: Iterable[Outcome]) -> list[str]:
+    """Faults that TensorTap names with fingerprints, and not with the values themselves."""
+    full: dict[tuple[Any, ...], Outcome] = {}
+    fingerprint: dict[tuple[Any, ...], Outcome] = {}
+    for each in outcomes:
+        if each.tool == "tensortap" and each.module:
+            key = (each.architecture, each.dtype, each.surface, each.seed, each.pair, each.module)
+            {"full": full, "fingerprint": fingerprint}[each.level][key] = each
+    return [
+        f"{other.outcome:8} {each.architecture} {each.dtype} {each.surface}: {each.pair} in {each.module}\n"
+        f"         full         {other.sentence}\n"
+        f"         fingerprint  {each.sentence}"
+        for key, each in fingerprint.items()
+        if each.outcome == "exact" and (other := full.get(key)) is not None and other.outcome != "exact"
+    ]
