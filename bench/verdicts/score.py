@@ -29,6 +29,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
@@ -44,6 +45,16 @@ from table import aligned, lost_by_full, tables
 
 def list_of(text: str) -> list[str]:
     return [part for part in text.split(",") if part]
+
+
+def some_of(known: list[str]) -> Callable[[str], list[str]]:
+    def names(text: str) -> list[str]:
+        unknown = [name for name in list_of(text) if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: known are {', '.join(known)}")
+        return list_of(text)
+
+    return names
 
 
 def dtypes_of(text: str) -> list[str]:
@@ -66,7 +77,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--msprobe", metavar="PYTHON", help="an interpreter that has mindstudio-probe")
     parser.add_argument("--repeat", type=int, default=1, help="how many times every fault is planted, with other seeds")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--architectures", type=list_of, default=[each.name for each in ARCHITECTURES])
+    architectures = [each.name for each in ARCHITECTURES]
+    parser.add_argument("--architectures", type=some_of(architectures), default=architectures)
     parser.add_argument(
         "--dtypes",
         type=dtypes_of,
@@ -75,7 +87,10 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--surfaces", type=list_of, default=[], help="modules, ops; default: all that a tool has")
     parser.add_argument("--levels", type=list_of, default=[], help="full, fingerprint; default: all that a tool has")
-    parser.add_argument("--pairs", type=list_of, default=[], help="names of faults and of ways to run; default: all")
+    pairs = [each.name for each in (*FAULTS, *VARIATIONS)]
+    parser.add_argument(
+        "--pairs", type=some_of(pairs), default=[], help="names of faults and of ways to run; default: all"
+    )
     parser.add_argument(
         "--only",
         choices=["faults", "sound", "inductor"],
