@@ -48,6 +48,7 @@ class Outcome:
     pair: str  # the fault, or the other way to run it
     module: str  # that the fault is in
     outcome: str
+    verdict: str  # of the tool: same, unsure or differs
     named: str
     sentence: str
     seconds: float
@@ -119,7 +120,8 @@ def faulty_pairs(task: Task, tools: list[Tool]) -> list[Outcome]:
         tool.record(replace(sound, model=cast(copy.deepcopy(sound.model), a)), "a")
     seen = returned(sound)
     expected = returned(right)
-    outcomes = []
+    # Of two precisions, what is said without a fault: where that is a difference, a right answer may be chance.
+    outcomes = [ask(task, tool, right, "a", "no fault", "") for tool in tools] if a != b else []
     for fault in FAULTS:
         planted = planted_in(fault, sound, seen, rng)
         if planted is None or fault.name not in task.names:
@@ -198,6 +200,7 @@ def ask(task: Task, tool: Tool, other: Run, reference: str, pair: str, module: s
         pair=pair,
         module=module,
         outcome=outcome,
+        verdict=answer.verdict,
         named=answer.named,
         sentence=answer.sentence,
         seconds=round(time.perf_counter() - start, 3),

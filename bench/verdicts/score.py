@@ -3,7 +3,7 @@
 Each pair is a model and a copy of it with one fault (faults.py), both given the same inputs. The answer is held against
 the module that the fault is in:
 
-    exact     the runs differ, and that module is named
+    exact     the runs differ, and that module is named; "exact, unsure" counts those that are inconclusive
     parent    the runs differ, and its parent, its child or its neighbour is named
     wrong     the runs differ, and something else is named
     pointed   the runs are called the same; where the bits part first is named, and right

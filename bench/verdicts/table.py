@@ -16,13 +16,17 @@ BY = ("tool", "dtype", "surface", "level")
 def counted(outcomes: Iterable[Outcome], by: tuple[str, ...], columns: list[str]) -> list[dict[str, Any]]:
     """One row for each value of these fields: how many pairs there are, and how many of each outcome."""
     groups: dict[tuple[str, ...], collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    unsure: collections.Counter[tuple[str, ...]] = collections.Counter()
     for outcome in outcomes:
-        groups[tuple(getattr(outcome, field) for field in by)][outcome.outcome] += 1
+        key = tuple(getattr(outcome, field) for field in by)
+        groups[key][outcome.outcome] += 1
+        unsure[key] += outcome.outcome == "exact" and outcome.verdict == "unsure"
     return [
         {
             **dict(zip(by, key, strict=True)),
             "pairs": counts.total(),
             **{column: counts[column] for column in columns},
+            **({"exact, unsure": unsure[key]} if "exact" in columns else {}),
             f"{columns[0]} %": round(100 * counts[columns[0]] / counts.total(), 1),
         }
         for key, counts in sorted(groups.items())

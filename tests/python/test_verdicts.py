@@ -109,6 +109,16 @@ print(bool((error > 0.005).all() and (error < 0.05).all()))
     assert in_bench(program) == "torch.float8_e4m3fn torch.bfloat16 [32, 1]\nTrue\n"
 
 
+def test_two_dtypes_are_also_compared_without_a_fault(tmp_path):
+    _, of, found = score(
+        tmp_path,
+        *("--tools", "tensortap", "--architectures", "vit", "--dtypes", "f32/bf16", "--surfaces", "modules"),
+        *("--levels", "full", "--pairs", "one NaN"),
+    )
+    assert of == {("tensortap", "full", "no fault"): "same", ("tensortap", "full", "one NaN"): "exact"}
+    assert [row["dtype"] for row in found["tables"]["sound"]] == ["f32/bf16"]
+
+
 def test_there_are_many_faults_and_architectures():
     program = (
         "from faults import FAULTS; from architectures import ARCHITECTURES; print(len(FAULTS), len(ARCHITECTURES))"
@@ -139,7 +149,7 @@ def test_what_full_misses_and_fingerprints_name_is_listed():
 from pairs import Outcome
 from table import lost_by_full
 def outcome(level, pair, outcome, tool="tensortap"):
-    return Outcome("llama", "bf16", tool, "ops", level, 0, pair, "model.norm", outcome, "", f"said {level}", 0)
+    return Outcome("llama", "bf16", tool, "ops", level, 0, pair, "model.norm", outcome, "", "", f"said {level}", 0)
 print(*lost_by_full([
     outcome("full", "kept", "exact"), outcome("fingerprint", "kept", "exact"),
     outcome("full", "better", "exact"), outcome("fingerprint", "better", "missed"),
@@ -152,6 +162,18 @@ print(*lost_by_full([
         "         full         said full",
         "         fingerprint  said fingerprint",
     ]
+
+
+def test_an_inconclusive_answer_that_is_right_is_counted_apart():
+    program = """
+from pairs import Outcome
+from table import tables
+def outcome(verdict):
+    return Outcome("llama", "bf16", "tensortap", "ops", "full", 0, "pair", "model.norm", "exact", verdict, "", "", 0)
+(row,) = tables([outcome("differs"), outcome("unsure"), outcome("differs")])["faults"]
+print(row["exact"], row["exact, unsure"])
+"""
+    assert in_bench(program) == "3 1\n"
 
 
 def test_the_tool_in_the_document_can_be_scored(tmp_path):
