@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdint>
 #include <unordered_map>
 
@@ -129,6 +130,7 @@ int facts_of(std::string_view name) {
       {"view_as_real", kView},
       {"view_copy", kReshapes},
       {"wait_tensor", kSame},
+      {"_wrap_tensor_autograd", kSame},
       {"zero", kOverwrites | kFromNothing},
       {"zeros", kFromNothing},
       {"zeros_like", kFromNothing},
@@ -142,6 +144,16 @@ bool has_fact(std::string_view name, int facts) { return (facts_of(name) & facts
 
 // Of those that inductor writes into the names of its kernels.
 constexpr std::string_view kRandomParts[] = {"bernoulli", "native_dropout", "rand", "randint", "randn", "random"};
+
+// Collectives that do not work in place.
+bool has_separate_output(std::string_view collective) {
+  constexpr std::string_view kNames[] = {"gather", "scatter", "recv", "recv_any_source", "irecv"};
+  constexpr std::string_view kBeginnings[] = {"allgather", "_allgather", "reduce_scatter", "_reduce_scatter",
+                                              "alltoall"};
+  const auto begins = [&](std::string_view beginning) { return collective.starts_with(beginning); };
+  return collective.ends_with("_out") || std::ranges::find(kNames, collective) != std::end(kNames) ||
+         std::ranges::any_of(kBeginnings, begins);
+}
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; }
 
@@ -162,6 +174,7 @@ bool leaves_values_alone(std::string_view op) { return has_fact(plain_op(op), kS
 bool leaves_uninitialised(std::string_view op) { return has_fact(plain_op(op), kUninitialised); }
 
 bool overwrites_what_it_writes(std::string_view op) {
+  if (is_collective(op)) return has_separate_output(plain_op(op));
   const std::string_view overload = split_operator(op).overload;
   return overload == "out" || overload.ends_with("_out") || has_fact(plain_op(op), kOverwrites);
 }
@@ -186,7 +199,7 @@ bool is_collective(std::string_view op) {
   const size_t end = op.find("::");
   const std::string_view library = end == std::string_view::npos ? std::string_view() : op.substr(0, end);
   return library == "c10d" || library == "c10d_functional" || library == "_c10d_functional" ||
-         library == "_c10d_functional_autograd";
+         library == "_c10d_functional_autograd" || library == "symm_mem";
 }
 
 NonfiniteLiterals nonfinite_literals(std::string_view arguments) {
@@ -206,6 +219,28 @@ NonfiniteLiterals nonfinite_literals(std::string_view arguments) {
     i = std::max(end, i + 1);
   }
   return found;
+}
+
+std::optional<double> literal_at(std::string_view arguments, size_t position) {
+  int depth = 0;
+  size_t begin = 0;
+  for (size_t i = 0; i <= arguments.size(); ++i) {
+    const char c = i < arguments.size() ? arguments[i] : ',';
+    if (c == '(' || c == '[' || c == '{') ++depth;
+    if (c == ')' || c == ']' || c == '}') --depth;
+    if (c != ',' || (depth != 0 && i < arguments.size())) continue;
+    if (position-- > 0) {
+      begin = i + 1;
+      continue;
+    }
+    std::string_view text = arguments.substr(begin, i - begin);
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool whole = error == std::errc{} && end == text.data() + text.size();
+    return whole ? std::optional(value) : std::nullopt;
+  }
+  return std::nullopt;
 }
 
 }  // namespace ttap

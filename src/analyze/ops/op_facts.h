@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string_view>
 
 // What is known of operators by their names, as far as it matters to where a value came from. `op` is the operator with
@@ -33,5 +35,8 @@ struct NonfiniteLiterals {
   bool nan = false;
 };
 NonfiniteLiterals nonfinite_literals(std::string_view arguments);
+
+// The argument at `position` in the text of a call's arguments, where that is a number: 2 in "%0, 2, alpha=1" at 1.
+std::optional<double> literal_at(std::string_view arguments, size_t position);
 
 }  // namespace ttap
