@@ -26,11 +26,12 @@ class LinkedOps {
 
   struct Argument {
     Value value = {};
-    Values outside = {};         // recorded with the call, because no call before it returned it
-    bool written = false;        // in place
-    bool number = false;         // `outside` has no dimensions
-    bool again = false;          // `outside` is what `value` has become by writes to a view of it
-    std::string_view path = {};  // default: its position
+    Values outside = {};            // recorded with the call, because no call before it returned it
+    bool written = false;           // in place
+    bool number = false;            // `outside` has no dimensions
+    bool again = false;             // `outside` is what `value` has become by writes to a view of it
+    std::string_view path = {};     // default: its position
+    std::vector<Value> parts = {};  // of `outside`: what calls wrote into its bytes
   };
   static Argument outside(Values values) { return {.outside = std::move(values)}; }
   static Argument unrecorded() { return {}; }
@@ -45,6 +46,8 @@ class LinkedOps {
     std::string_view kind = "op";
     uint32_t parent = kNoEvent;
     uint32_t forward = kNoEvent;
+    std::string_view notes = {};
+    Level level = Level::kFull;  // of the results
   };
 
   explicit LinkedOps(SamplePass& pass) : pass_(pass) {}
@@ -72,12 +75,15 @@ class LinkedOps {
     std::string texts;
     for (size_t i = 0; i < results.size(); ++i) {
       paths.push_back(results.size() == 1 ? "" : fmt::format("/{}", i));
-      made.push_back(record(call.name, number, "out", paths.back(), results[i]));
+      made.push_back(record(call.name, number, "out", paths.back(), results[i], false, call.level));
       texts += fmt::format("{}%{}", i == 0 ? "" : ", ", uses.size());
       uses.push_back({"out", paths.back(), made.back().tensor, made.back().number});
     }
     if (results.size() != 1) texts = fmt::format("({})", texts);
-    pass_.call(last_event, {.arguments = arguments, .results = texts, .forward = call.forward, .uses = uses});
+    for (size_t i = 0; i < call.in.size(); ++i)
+      for (const Value& part : call.in[i].parts) uses.push_back({"part", paths[i], kNoNumber, part.number});
+    pass_.call(last_event,
+               {.arguments = arguments, .results = texts, .notes = call.notes, .forward = call.forward, .uses = uses});
     return made;
   }
 
@@ -92,11 +98,11 @@ class LinkedOps {
 
  private:
   Value record(std::string_view name, uint32_t call, std::string_view role, std::string_view path, const Values& values,
-               bool number = false) {
+               bool number = false, Level level = Level::kFull) {
     std::vector<int64_t> shape;
     if (!number) shape.push_back(static_cast<int64_t>(values.size()));
     pass_.tensor(name, std::move(shape), values,
-                 {.role = role, .path = path, .call = call, .event = last_event, .value = ++values_});
+                 {.role = role, .path = path, .call = call, .event = last_event, .level = level, .value = ++values_});
     return {values_, values_, records_++};
   }
 

@@ -22,11 +22,14 @@ class NonfiniteTensor:
     ----------
     origin
         How it came about, where the recording tells what calls used: `made` by a call from finite arguments,
-        `nan_from_inf`, `came_in` from outside, `uninitialised` memory, `on_purpose` (a mask), or `unknown`.
+        `nan_from_inf`, `came_in` from outside, `uninitialised` memory, `on_purpose` (a mask), `from_rank` (another rank
+        gave it to a collective), or `unknown`.
     inherited
         It was passed on to this tensor.
     fault
         False for what is meant to be so, and for Inf that went no further.
+    from_rank
+        The rank where it arose, if a collective brought it from there.
     """
 
     key: str
@@ -41,6 +44,55 @@ class NonfiniteTensor:
     origin: Origin | None = None
     inherited: bool = False
     fault: bool = True
+    from_rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A collective that brought NaN or Inf from one rank to others: the `number`-th of its group in the pass."""
+
+    op: str
+    group: str
+    number: int
+    from_rank: int
+    to_ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one rank gave to a collective.
+
+    Attributes
+    ----------
+    group_rank
+        Its place in the process group.
+    rank
+        The rank of the run; None where its call was not recorded.
+    known, finite
+        Whether the values were recorded, and are known to be finite.
+    missing
+        Why they are not known.
+    """
+
+    group_rank: int
+    rank: int | None
+    known: bool
+    finite: bool
+    missing: str | None
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A collective whose result holds NaN or Inf, with what each rank gave to it.
+
+    `problem` says why the calls of the ranks could not be paired; then there are no contributions.
+    """
+
+    op: str
+    group: str
+    number: int
+    problem: str | None
+    contributions: tuple[Contribution, ...]
 
 
 @dataclass(frozen=True)
@@ -59,6 +111,10 @@ class FirstNonfinite(NonfiniteTensor):
         The last tensor before it that is known to be clean.
     hints
         What usually causes it.
+    spread
+        The collectives that brought it to other ranks, in the order in which it went.
+    collectives
+        Where it came out of a collective: which one, and what each rank gave to it.
     """
 
     place: tuple[int, ...] | None = None
@@ -68,6 +124,8 @@ class FirstNonfinite(NonfiniteTensor):
     inputs_finite: bool | None = None
     before: str | None = None
     hints: tuple[str, ...] = ()
+    spread: tuple[Spread, ...] = ()
+    collectives: tuple[Collective, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -177,6 +235,10 @@ def _tensor(one: dict[str, Any]) -> dict[str, Any]:
     return {**known, "pass_number": one["pass"], "shape": tuple(one["shape"]), **(one.get("because") or {})}
 
 
+def _collective(one: dict[str, Any]) -> Collective:
+    return Collective(**{**one, "contributions": tuple(Contribution(**each) for each in one["contributions"])})
+
+
 def _unjudged(one: dict[str, Any]) -> Unjudged:
     return Unjudged(one["key"], one["rank"], one["pass"], one["error"]["message"])
 
@@ -193,6 +255,8 @@ def _first(one: dict[str, Any] | None) -> FirstNonfinite | None:
     if story is not None:
         made, arguments = story["call"], story["arguments"]
         known |= {"origin": story["kind"], "fault": story["fault"], "hints": tuple(story["hints"])}
+        known["spread"] = tuple(Spread(**{**each, "to_ranks": tuple(each["to_ranks"])}) for each in story["spread"])
+        known["collectives"] = tuple(_collective(each) for each in story["collectives"])
         known["inputs_finite"] = all(each["finite"] for each in arguments) if arguments else None
         if made is not None:
             known |= {"call": made["text"] or made["name"], "module": made["module"], "stack": tuple(made["stack"])}

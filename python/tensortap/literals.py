@@ -58,7 +58,7 @@ MatchedBy = Literal["", "key", "map", "structure", "values", "op", "bits", "plac
 
 # ---- where NaN and Inf come from ----
 
-Origin = Literal["made", "nan_from_inf", "came_in", "unknown", "uninitialised", "on_purpose"]
+Origin = Literal["made", "nan_from_inf", "came_in", "unknown", "uninitialised", "on_purpose", "from_rank"]
 
 # ---- quantized formats ----
 

@@ -126,8 +126,8 @@ def test_json_has_all_of_it(runs):
     assert origin["hints"] == ["argument /0 has 2 zeros, and the logarithm of 0 is -Inf"]
     assert [each["kind"] for each in origin["others"]] == ["on_purpose", "made"]
     because = {each["key"]: each["because"] for each in document["found"]}
-    assert because["loss:aten::mean"] == {"origin": "made", "inherited": True, "fault": True}
-    assert because["attn:aten::triu"] == {"origin": "on_purpose", "inherited": True, "fault": False}
+    assert because["loss:aten::mean"] == {"origin": "made", "inherited": True, "fault": True, "from_rank": None}
+    assert because["attn:aten::triu"] == {"origin": "on_purpose", "inherited": True, "fault": False, "from_rank": None}
 
 
 def test_json_follows_inf_to_nan(runs):

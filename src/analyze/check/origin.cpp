@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <tuple>
 
 #include "analyze/ops/event_op.h"
 #include "analyze/ops/op_facts.h"
@@ -12,8 +13,8 @@
 namespace ttap {
 namespace {
 
-constexpr std::array<std::string_view, 6> kKindNames = {"made",    "nan_from_inf",  "came_in",
-                                                        "unknown", "uninitialised", "on_purpose"};
+constexpr std::array<std::string_view, 7> kKindNames = {"made",          "nan_from_inf", "came_in",  "unknown",
+                                                        "uninitialised", "on_purpose",   "from_rank"};
 
 std::optional<size_t> number_or_nothing(uint32_t number) {
   return number == kNoNumber ? std::nullopt : std::optional<size_t>(number);
@@ -37,7 +38,7 @@ std::string_view to_string(OriginKind kind) { return kKindNames[static_cast<size
 
 bool Origin::is_fault() const {
   if (kind == OriginKind::kUninitialised) return first_reader.has_value();
-  return kind != OriginKind::kOnPurpose && !harmless;
+  return kind != OriginKind::kOnPurpose && !harmless && source_is_fault;
 }
 
 Descent Origins::descent(size_t tensor) const {
@@ -72,7 +73,7 @@ bool has_uses(const Pass& pass) {
 // from is known when its turn comes.
 class OriginSearch {
  public:
-  explicit OriginSearch(const Pass& pass) : pass_(pass) {}
+  OriginSearch(const Pass& pass, const CollectiveCalls& collectives) : pass_(pass), collectives_(collectives) {}
 
   Origins run() {
     const size_t count = pass_.tensor_count();
@@ -127,6 +128,7 @@ class OriginSearch {
     if (record.event >= pass_.event_count()) return judge_by_bytes(tensor, record);
     const EventRecord event = pass_.event(record.event);
     if (event.use_count == 0 || goes_in(record.role) || is_given_node(event)) return judge_by_bytes(tensor, record);
+    if (const auto results = results_of_collectives(tensor); !results.empty()) return judge_results(tensor, results);
     const std::string op = operator_of(event);
     if (leaves_uninitialised(op)) {
       add_origin(OriginKind::kUninitialised, tensor, record.event, contents_[tensor].nan, contents_[tensor].inf);
@@ -138,8 +140,54 @@ class OriginSearch {
     count_heir(tensor, arguments.computes && !is_view_op(op));
   }
 
+  std::vector<CollectiveResult> results_of_collectives(size_t tensor) const {
+    return results_behind(pass_, collectives_, static_cast<uint32_t>(tensor));
+  }
+
+  // What this rank gave explains it, or the origin stays open until the other ranks are looked at.
+  void judge_results(size_t tensor, const std::vector<CollectiveResult>& results) {
+    Arguments own;
+    for (const CollectiveResult& result : results) {
+      const CollectiveCall& call = *collectives_.at(result.event);
+      for (const ContributedTensor& given : contribution_of(pass_, call, call.group_rank, result.path))
+        if (given.record < tensor) add_content(given.record, own);
+    }
+    if (contents_[tensor].nan) own.nan ? void(found_.nan_[tensor] = own.nan_from) : leave_open(tensor, results, true);
+    if (contents_[tensor].inf && (own.inf || own.nan))
+      found_.inf_[tensor] = own.inf ? own.inf_from : own.nan_from;
+    else if (contents_[tensor].inf)
+      leave_open(tensor, results, false);
+    count_heir(tensor, true);
+  }
+
+  void leave_open(size_t tensor, const std::vector<CollectiveResult>& results, bool nan) {
+    const auto [place, is_new] =
+        open_.try_emplace({results.front().event, results.front().path, nan}, found_.all_.size());
+    if (is_new) {
+      Origin origin{.kind = OriginKind::kUnknown, .tensor = tensor, .event = results.front().event, .nan = nan};
+      for (const CollectiveResult& result : results) origin.collectives.push_back({.result = result});
+      found_.all_.push_back(std::move(origin));
+      found_.arose_[tensor] = true;
+    }
+    (nan ? found_.nan_ : found_.inf_)[tensor] = static_cast<uint32_t>(place->second);
+  }
+
+  void add_content(uint32_t record, Arguments& found) const {
+    const Content& content = contents_[record];
+    if (content.nan) {
+      found.nan = true;
+      found.nan_from = std::min(found.nan_from, found_.nan_[record]);
+    }
+    if (content.inf) {
+      found.inf = true;
+      found.inf_from = std::min(found.inf_from, found_.inf_[record]);
+    }
+  }
+
   // Nothing says what it was made of. The same bytes stood somewhere before, or it came from outside.
   void judge_by_bytes(size_t tensor, const TensorRecord& record) {
+    if (const auto results = results_of_collectives(tensor); !results.empty())
+      return inherit_from_parts(tensor, record) ? count_heir(tensor, false) : judge_results(tensor, results);
     if (record.has_fingerprint) {
       // In another format the same bytes are other values.
       if (const auto same = same_bytes_.find(hash_of(record));
@@ -222,16 +270,8 @@ class OriginSearch {
         found.all_known = false;
         continue;
       }
-      const Content& content = contents_[use.record];
-      found.computes = found.computes || (content.bad() && !use.written);
-      if (content.nan) {
-        found.nan = true;
-        found.nan_from = std::min(found.nan_from, found_.nan_[use.record]);
-      }
-      if (content.inf) {
-        found.inf = true;
-        found.inf_from = std::min(found.inf_from, found_.inf_[use.record]);
-      }
+      found.computes = found.computes || (contents_[use.record].bad() && !use.written);
+      add_content(use.record, found);
     }
     return found;
   }
@@ -356,15 +396,19 @@ class OriginSearch {
   }
 
   const Pass& pass_;
+  const CollectiveCalls& collectives_;
   Origins found_;
   std::vector<Content> contents_;
   std::map<std::pair<uint32_t, OriginKind>, size_t> by_event_;
+  std::map<std::tuple<uint32_t, std::string, bool>, size_t> open_;  // by result of a collective, and NaN or Inf
   std::map<std::pair<uint64_t, uint64_t>, size_t> same_bytes_;
   std::vector<TensorUse> uses_of_tensors_;  // sorted; made when it is first needed
   std::vector<bool> used_;                  // by tensor: a call made values of it
   std::vector<bool> lasts_;                 // by tensor: a call made Inf of it, or passed it on, and that goes on
 };
 
-Origins find_origins(const Pass& pass) { return OriginSearch(pass).run(); }
+Origins find_origins(const Pass& pass, const CollectiveCalls& collectives) {
+  return OriginSearch(pass, collectives).run();
+}
 
 }  // namespace ttap

@@ -1,13 +1,16 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "analyze/check/nonfinite.h"
+#include "analyze/collectives/collective_call.h"
 #include "ttap/run.h"
 
 // Where the NaN and Inf of a pass came from, by what each call used: exact where uses were recorded, as ops are.
@@ -20,8 +23,35 @@ enum class OriginKind : uint8_t {
   kUnknown,        // a call returned it, and the value of an argument is not known
   kUninitialised,  // memory that nothing had been written to
   kOnPurpose,      // a number that stands in the program is infinite or NaN: a mask
+  kFromRank,       // a collective brought it: another rank's contribution held it
 };
 std::string_view to_string(OriginKind kind);  // "made", "nan_from_inf", "came_in", …
+
+// What one rank gave to a collective.
+struct Contribution {
+  uint32_t group_rank = 0;
+  std::optional<size_t> part = {};  // which of the ranks of RankOrigins; nothing where its call was not recorded
+  uint32_t event = kNoEvent;
+  std::vector<ContributedTensor> tensors = {};
+  bool known = false;  // every value that it gave
+  bool nan = false;
+  bool inf = false;
+  std::string missing = {};  // why it is not known
+};
+
+// A collective whose result holds NaN or Inf, and what was found out about its contributions.
+struct CollectiveEvidence {
+  CollectiveResult result = {};
+  std::vector<Contribution> contributions = {};  // by group rank
+  std::string problem = {};                      // why none of them could be looked at
+};
+
+// An origin of one of several ranks.
+struct OriginPlace {
+  size_t part = 0;
+  size_t origin = 0;
+  auto operator<=>(const OriginPlace&) const = default;
+};
 
 struct Origin {
   OriginKind kind = OriginKind::kMade;
@@ -34,6 +64,11 @@ struct Origin {
   uint64_t heirs = 0;                       // records that hold it further on
   // Inf that went no further: each record that holds it was used up by a call that made finite values of it.
   bool harmless = false;
+  // Of the result of a collective; several where their results were read as one tensor. find_origins() sees one rank
+  // and leaves such an origin unknown, RankOrigins decides it.
+  std::vector<CollectiveEvidence> collectives = {};
+  std::optional<OriginPlace> source = {};  // kFromRank: the origin of that rank's contribution
+  bool source_is_fault = true;
 
   // What a user wants to hear of first.
   bool is_fault() const;
@@ -57,6 +92,7 @@ class Origins {
 
  private:
   friend class OriginSearch;
+  friend class RankOrigins;
   std::vector<Origin> all_;
   std::vector<uint32_t> nan_;  // by tensor; kNoNumber: none
   std::vector<uint32_t> inf_;
@@ -66,6 +102,8 @@ class Origins {
 // Whether any call of the pass tells what it used.
 bool has_uses(const Pass& pass);
 
-Origins find_origins(const Pass& pass);
+// `collectives` are those of the pass.
+Origins find_origins(const Pass& pass, const CollectiveCalls& collectives);
+inline Origins find_origins(const Pass& pass) { return find_origins(pass, CollectiveCalls(pass)); }
 
 }  // namespace ttap

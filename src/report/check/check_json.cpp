@@ -79,7 +79,9 @@ void write_json(const CheckReport& report, Output& out) {
     json.key("because");
     if (tensor.because) {
       json.begin_line().member("origin", to_string(tensor.because->origin));
-      json.member("inherited", tensor.because->inherited).member("fault", tensor.because->fault).end();
+      json.member("inherited", tensor.because->inherited).member("fault", tensor.because->fault).key("from_rank");
+      tensor.because->from_rank ? json.value(*tensor.because->from_rank) : json.null();
+      json.end();
     } else {
       json.null();
     }

@@ -26,6 +26,7 @@ struct CheckedTensor {
     OriginKind origin;
     bool inherited;
     bool fault;
+    std::optional<uint32_t> from_rank = {};  // a collective brought it from there
   };
   std::optional<Because> because = {};
 };

@@ -64,20 +64,54 @@ Nonfinite count(const Pass& pass, size_t tensor) {
   return {tensor, stats->count, stats->nan, stats->pos_inf, stats->neg_inf};
 }
 
-ToldOrigin tell_origin(const SelectedPass& selected, const Pass& pass, const Origin& origin) {
+ToldCollective tell_collective(const CheckedStep& step, size_t part, const CollectiveEvidence& evidence) {
+  const CollectiveCall& call = *step.origins->collective_at(part, evidence.result.event);
+  ToldCollective told{
+      .op = call.op, .group = call.group, .number = call.number, .text = call_text(call), .problem = evidence.problem};
+  for (const Contribution& from : evidence.contributions) {
+    const auto rank = from.part ? std::optional(step.origins->ranks()[*from.part].rank) : std::nullopt;
+    told.contributions.push_back(
+        {from.group_rank, rank, from.known, from.known && !from.nan && !from.inf, from.missing});
+  }
+  return told;
+}
+
+// Of a collective, what each rank gave to it; of any other call, its arguments.
+std::vector<ToldArgument> tell_arguments(const CheckedStep& step, OriginPlace place, const Origin& origin) {
+  const Pass& pass = *step.passes[place.part];
+  std::vector<ToldArgument> told;
+  for (const CollectiveEvidence& each : origin.collectives)
+    for (const Contribution& from : each.contributions)
+      for (const ContributedTensor& given : from.tensors) {
+        told.push_back(tell_argument(step.selected[*from.part], *step.passes[*from.part],
+                                     {.role = "in", .path = given.path, .record = given.record}));
+        told.back().rank = step.origins->ranks()[*from.part].rank;
+      }
+  if (!origin.collectives.empty() && !told.empty()) return told;
+  const EventRecord event = pass.event(origin.event);
+  for (size_t i = 0; i < event.use_count; ++i)
+    if (const UseRecord use = pass.use(origin.event, i); use.role == "in")
+      told.push_back(tell_argument(step.selected[place.part], pass, use));
+  return told;
+}
+
+ToldOrigin tell_origin(const CheckedStep& step, OriginPlace place) {
+  place = step.origins->root_of(place);
+  const Origin& origin = step.origins->of(place.part).all()[place.origin];
+  const SelectedPass& selected = step.selected[place.part];
+  const Pass& pass = *step.passes[place.part];
   ToldOrigin told{.kind = origin.kind,
                   .fault = origin.is_fault(),
                   .harmless = origin.harmless,
                   .heirs = origin.heirs,
                   .tensor = checked_tensor(selected, pass, count(pass, origin.tensor)),
                   .call = tell_call(pass, origin.event)};
+  for (const CollectiveEvidence& each : origin.collectives)
+    told.collectives.push_back(tell_collective(step, place.part, each));
   if (origin.first_reader) told.first_reader = to_string(pass.tensor(*origin.first_reader).key());
   if (!told.call) return told;
-  const EventRecord event = pass.event(origin.event);
-  told.forward = tell_call(pass, event.forward);
-  for (size_t i = 0; i < event.use_count; ++i)
-    if (const UseRecord use = pass.use(origin.event, i); use.role == "in")
-      told.arguments.push_back(tell_argument(selected, pass, use));
+  told.forward = tell_call(pass, pass.event(origin.event).forward);
+  told.arguments = tell_arguments(step, place, origin);
   if (origin.kind != OriginKind::kCameIn && origin.kind != OriginKind::kUninitialised)
     told.hints = origin_hints(facts_of_call(pass, origin.event, origin.tensor));
   return told;
@@ -85,15 +119,28 @@ ToldOrigin tell_origin(const SelectedPass& selected, const Pass& pass, const Ori
 
 }  // namespace
 
-OriginStory tell_story(const SelectedPass& selected, const Pass& pass, const Origins& origins, size_t first) {
-  const std::vector<Origin>& all = origins.all();
-  OriginStory story{.first = tell_origin(selected, pass, all[first])};
-  if (const auto from = all[first].inf_from) story.inf_from = tell_origin(selected, pass, all[*from]);
-  if (const auto to = all[first].became_nan) story.became_nan = tell_origin(selected, pass, all[*to]);
+OriginStory tell_story(const CheckedStep& step, OriginPlace first) {
+  const std::vector<Origin>& all = step.origins->of(first.part).all();
+  OriginStory story{.first = tell_origin(step, first)};
+  const Origin& origin = all[first.origin];
+  if (origin.inf_from) story.inf_from = tell_origin(step, {first.part, *origin.inf_from});
+  if (origin.became_nan) story.became_nan = tell_origin(step, {first.part, *origin.became_nan});
+  const Pass& pass = *step.passes[first.part];
   for (size_t i = 0; i < all.size(); ++i)
-    if (i != first)
+    if (i != first.origin)
       story.others.push_back({all[i].kind, all[i].is_fault(), all[i].harmless, all[i].heirs,
-                              checked_tensor(selected, pass, count(pass, all[i].tensor))});
+                              checked_tensor(step.selected[first.part], pass, count(pass, all[i].tensor))});
+  for (const Spread& spread : step.origins->spread_of(first)) {
+    const auto rank_of = [&](size_t part) { return step.origins->ranks()[part].rank; };
+    const CollectiveCall& call = *step.origins->collective_at(spread.from, spread.event);
+    ToldSpread told{.op = call.op,
+                    .group = call.group,
+                    .number = call.number,
+                    .text = call_text(call),
+                    .from = rank_of(spread.from)};
+    for (const size_t part : spread.to) told.to.push_back(rank_of(part));
+    story.spread.push_back(std::move(told));
+  }
   return story;
 }
 

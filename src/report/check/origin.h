@@ -1,9 +1,11 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "analyze/check/rank_origins.h"
 #include "report/check/checked_tensor.h"
 #include "report/text/output.h"
 
@@ -12,11 +14,39 @@ namespace ttap {
 
 struct ToldArgument {
   std::string path;
+  std::optional<uint32_t> rank = {};  // of a contribution to a collective: who gave it
   bool written = false;
   std::optional<CheckedTensor> tensor = {};  // nothing: its value was not recorded
   std::optional<Stats> stats = {};
   bool finite = false;    // known to be
   std::string from = {};  // the call that returned it; empty when none did that was recorded
+};
+
+// A collective, and what is known of what each rank gave to it.
+struct ToldCollective {
+  std::string op;
+  std::string group;
+  uint32_t number = 0;
+  std::string text;  // with all of these
+  struct Contribution {
+    uint32_t group_rank = 0;
+    std::optional<uint32_t> rank = {};  // nothing: not recorded
+    bool known = false;
+    bool finite = false;
+    std::string missing = {};
+  };
+  std::vector<Contribution> contributions = {};
+  std::string problem = {};
+};
+
+// A collective that brought it to other ranks.
+struct ToldSpread {
+  std::string op;
+  std::string group;
+  uint32_t number = 0;
+  std::string text;  // with all of these
+  uint32_t from = 0;
+  std::vector<uint32_t> to = {};
 };
 
 struct ToldOrigin {
@@ -37,7 +67,8 @@ struct ToldOrigin {
   std::optional<Call> forward = {};  // of a call of the backward: the one it differentiates
   std::vector<ToldArgument> arguments = {};
   std::vector<std::string> hints = {};
-  std::string first_reader = {};  // of uninitialised memory: key of the first tensor computed from it
+  std::vector<ToldCollective> collectives = {};  // where it came out of one
+  std::string first_reader = {};                 // of uninitialised memory: key of the first tensor computed from it
 };
 
 struct OriginStory {
@@ -52,10 +83,18 @@ struct OriginStory {
     CheckedTensor tensor;
   };
   std::vector<Other> others = {};
+  std::vector<ToldSpread> spread = {};  // of `first` to other ranks
 };
 
-// `first` is the number of the origin to tell of.
-OriginStory tell_story(const SelectedPass& selected, const Pass& pass, const Origins& origins, size_t first);
+// The passes that were recorded together on the ranks of a run, and where their NaN and Inf came from.
+struct CheckedStep {
+  std::vector<SelectedPass> selected = {};
+  std::vector<std::shared_ptr<const Pass>> passes = {};
+  std::optional<RankOrigins> origins = {};
+};
+
+// `first` is the origin to tell of.
+OriginStory tell_story(const CheckedStep& step, OriginPlace first);
 
 void draw_story(const OriginStory& story, Output& out);
 std::string because_text(const CheckedTensor::Because& because);

@@ -16,7 +16,8 @@ void write_call(JsonWriter& json, const std::optional<ToldOrigin::Call>& call) {
 }
 
 void write_argument(JsonWriter& json, const ToldArgument& argument) {
-  json.begin_line().member("path", argument.path).member("written", argument.written);
+  json.begin_line().member("path", argument.path).member("written", argument.written).key("rank");
+  argument.rank ? json.value(*argument.rank) : json.null();
   json.member("finite", argument.finite).key("from");
   argument.from.empty() ? json.null() : json.value(argument.from);
   json.key("tensor");
@@ -29,6 +30,32 @@ void write_argument(JsonWriter& json, const ToldArgument& argument) {
   }
   json.key("statistics");
   argument.stats ? write_stats(json, *argument.stats) : void(json.null());
+  json.end();
+}
+
+void write_collective(JsonWriter& json, const ToldCollective& collective) {
+  json.begin_object().member("op", collective.op).member("group", collective.group);
+  json.member("number", collective.number).key("problem");
+  collective.problem.empty() ? json.null() : json.value(collective.problem);
+  json.key("contributions").begin_array();
+  for (const ToldCollective::Contribution& each : collective.contributions) {
+    json.begin_line().member("group_rank", each.group_rank).key("rank");
+    each.rank ? json.value(*each.rank) : json.null();
+    json.member("known", each.known).member("finite", each.finite).key("missing");
+    each.missing.empty() ? json.null() : json.value(each.missing);
+    json.end();
+  }
+  json.end().end();
+}
+
+void write_spread(JsonWriter& json, const std::vector<ToldSpread>& spread) {
+  json.key("spread").begin_array();
+  for (const ToldSpread& each : spread) {
+    json.begin_line().member("op", each.op).member("group", each.group).member("number", each.number);
+    json.member("from_rank", each.from).key("to_ranks").begin_array();
+    for (const uint32_t rank : each.to) json.value(rank);
+    json.end().end();
+  }
   json.end();
 }
 
@@ -46,6 +73,8 @@ void write_origin(JsonWriter& json, const ToldOrigin& origin) {
   for (const ToldArgument& argument : origin.arguments) write_argument(json, argument);
   json.end().key("hints").begin_array();
   for (const std::string& hint : origin.hints) json.value(hint);
+  json.end().key("collectives").begin_array();
+  for (const ToldCollective& collective : origin.collectives) write_collective(json, collective);
   json.end().key("first_reader");
   origin.first_reader.empty() ? json.null() : json.value(origin.first_reader);
 }
@@ -66,6 +95,7 @@ void write_linked(JsonWriter& json, std::string_view name, const std::optional<T
 void write_story(JsonWriter& json, const OriginStory& story) {
   json.begin_object();
   write_origin(json, story.first);
+  write_spread(json, story.spread);
   write_linked(json, "inf_from", story.inf_from);
   write_linked(json, "became_nan", story.became_nan);
   json.key("others").begin_array();

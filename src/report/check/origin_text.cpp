@@ -21,6 +21,7 @@ std::string frame_text(std::string_view frame) {
 
 std::string argument_text(const ToldArgument& argument) {
   std::string text = argument.path.empty() ? "" : printable(argument.path) + "  ";
+  if (argument.rank) text = fmt::format("rank {}  {}", *argument.rank, text);
   if (!argument.tensor) return text + "its value was not recorded";
   const DType dtype = argument.tensor->dtype;
   text += fmt::format("{} {}  ", dtype_name(dtype), shape_text(argument.tensor->shape));
@@ -43,12 +44,48 @@ std::string paths_text(const std::vector<ToldArgument>& arguments) {
   return paths;
 }
 
+// "rank 1", "ranks 0, 2".
+std::string ranks_text(const std::vector<uint32_t>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", ranks[i]);
+  return text;
+}
+
+// "all 2 contributions to c10d::allreduce_ of group 0, its 3rd, (ranks 0, 1)"
+std::string contributions_text(const ToldOrigin& origin, std::string_view were) {
+  std::string text;
+  for (const ToldCollective& each : origin.collectives) {
+    std::vector<uint32_t> ranks;
+    for (const ToldCollective::Contribution& from : each.contributions) ranks.push_back(*from.rank);
+    const std::string which =
+        ranks.size() == 1 ? std::string("the one contribution") : fmt::format("all {} contributions", ranks.size());
+    text += fmt::format("{}{} to {}, {} {} ({})", text.empty() ? "" : "; ", which, printable(each.text),
+                        ranks.size() == 1 ? "was" : "were", were, ranks_text(ranks));
+  }
+  return text;
+}
+
+// Which contributions are not known.
+std::string open_text(const ToldOrigin& origin) {
+  std::string text;
+  for (const ToldCollective& each : origin.collectives) {
+    std::string why = each.problem;
+    for (const ToldCollective::Contribution& from : each.contributions)
+      if (!from.known) why += (why.empty() ? "" : ", ") + from.missing;
+    if (!why.empty())
+      text += fmt::format("; of what the ranks gave to {}, not all is known: {}", printable(each.text), printable(why));
+  }
+  return "another rank gave it, or this collective made it" + text;
+}
+
 std::string made_text(const ToldOrigin& origin) {
+  if (!origin.collectives.empty()) return "made here: " + contributions_text(origin, "finite");
   return origin.arguments.empty() ? "made here: no tensor went into this call"
                                   : "made here: every argument of this call was finite";
 }
 
 std::string unknown_text(const ToldOrigin& origin) {
+  if (!origin.collectives.empty()) return open_text(origin);
   const std::string paths = paths_text(origin.arguments);
   if (paths.empty()) return "what went into this call was not recorded: it may have been made further up";
   return fmt::format("made here, or it came in: of argument {} nothing was recorded", paths);
@@ -64,11 +101,15 @@ std::string conclusion(const ToldOrigin& origin) {
   std::string text;
   switch (origin.kind) {
     case OriginKind::kMade: text = made_text(origin); break;
-    case OriginKind::kNanFromInf: text = "NaN was made here of Inf: no argument of this call was NaN"; break;
+    case OriginKind::kNanFromInf:
+      text = "NaN was made here of Inf: " + (origin.collectives.empty() ? "no argument of this call was NaN"
+                                                                        : contributions_text(origin, "without NaN"));
+      break;
     case OriginKind::kCameIn: text = "it came in with this argument, and no recorded call returned it"; break;
     case OriginKind::kUnknown: text = unknown_text(origin); break;
     case OriginKind::kUninitialised: text = uninitialised_text(origin); break;
     case OriginKind::kOnPurpose: text = "on purpose: the number stands in the program"; break;
+    case OriginKind::kFromRank: text = "another rank gave it"; break;
   }
   if (origin.harmless) text += "; later calls made finite values of it";
   return text;
@@ -82,6 +123,7 @@ std::string_view kind_text(OriginKind kind) {
     case OriginKind::kUnknown: return "unknown";
     case OriginKind::kUninitialised: return "uninitialised";
     case OriginKind::kOnPurpose: return "on purpose";
+    case OriginKind::kFromRank: return "from another rank";
   }
   return "";
 }
@@ -107,6 +149,7 @@ void draw_stack(const ToldOrigin::Call& call, Output& out) {
 }  // namespace
 
 std::string because_text(const CheckedTensor::Because& because) {
+  if (because.from_rank) return fmt::format("from rank {}", *because.from_rank);
   if (!because.inherited) return std::string(kind_text(because.origin));
   return because.fault ? "inherited" : fmt::format("inherited, {}", kind_text(because.origin));
 }
@@ -116,6 +159,9 @@ void draw_story(const OriginStory& story, Output& out) {
   if (origin.call) write_fact(out, 8, "call", origin.call->text);
   for (const ToldArgument& argument : origin.arguments) write_fact(out, 8, "input", argument_text(argument));
   write_fact(out, 8, "so", conclusion(origin));
+  for (const ToldSpread& each : story.spread)
+    write_fact(out, 8, "spread",
+               fmt::format("by {}: from rank {} to {}", printable(each.text), each.from, ranks_text(each.to)));
   if (story.inf_from) write_fact(out, 8, "Inf from", brief_text(*story.inf_from));
   for (const std::string& hint : origin.hints) {
     out.write(Style::kDim, fmt::format("  {:<8} ", "hint"));
@@ -134,8 +180,9 @@ void draw_story(const OriginStory& story, Output& out) {
   }
   if (story.became_nan) write_fact(out, 8, "NaN in", brief_text(*story.became_nan));
   write_fact(out, 8, "then",
-             origin.heirs == 0 ? std::string("no later tensor inherited it")
-                               : count_text(origin.heirs, "later tensor inherited it", "later tensors inherited it"));
+             (origin.heirs == 0 ? std::string("no later tensor inherited it")
+                                : count_text(origin.heirs, "later tensor inherited it", "later tensors inherited it")) +
+                 (story.spread.empty() ? "" : " on this rank"));
 }
 
 }  // namespace ttap
