@@ -48,7 +48,7 @@ function cause_part(row, data) {
   if (!row.cause) return row.tensor.reason ? make('p', {class: 'reason'}, row.tensor.reason) : null;
   const source = row.tensor.from === null || row.tensor.from === undefined
       ? null
-      : data.row_at({pass: row.pass, tensor: row.tensor.from});
+      : data.row_at({pass: row.tensor.from_pass ?? row.pass, tensor: row.tensor.from});
   return make(
       'p', {class: 'reason'}, cause_pill(row.cause), source && [' from ', row_link(source, source.key, {id: 'from'})],
       row.tensor.reason ? ` ${source ? '· ' : ''}${row.tensor.reason}` : ` ${CAUSES[row.cause] || ''}`);

@@ -12,6 +12,7 @@
 #include "analyze/diff/blame/ends.h"
 #include "analyze/diff/blame/false_matches.h"
 #include "analyze/diff/blame/random_draws.h"
+#include "analyze/diff/blame/rank_causes.h"
 #include "analyze/diff/judge/compare_pairs.h"
 #include "analyze/diff/judge/judge_parts.h"
 #include "analyze/diff/judge/precision.h"
@@ -227,7 +228,13 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
     TTAP_ASSIGN(pass.b, open_side(pair.b, shards, nullptr, &report.b.lost));
     TTAP_ASSIGN(pass.a, open_side(pair.a, shards, pass.b.get(), &report.a.lost));
   }
+  if (pair.a.size() == 1 && pair.b.size() == 1) {
+    pass.rank = pair.a.front().first->number;
+    pass.collectives = CollectiveCalls(*pass.a);
+  }
   TTAP_ASSIGN(const PassNotes notes, compare_forwards(pair, rules, options, report, pass));
+  if (const auto* part = dynamic_cast<const SideWithoutSetup*>(pass.a.get()))
+    pass.collectives.renumber([&](uint32_t event) { return part->number_of(event); });
   report.parts_a += notes.parts_a;
   report.parts_b += notes.parts_b;
   if (notes.noise.side != nullptr) {
@@ -250,10 +257,35 @@ bool is_of_op(const PassDiff& pass, const TensorDiff& tensor) {
 }
 
 // Whether the error came from a choice that went the other way at a near tie.
-bool comes_from_flip(const PassDiff& pass, uint32_t i) {
-  for (size_t steps = 0; steps < pass.tensors.size() && i != kNoTensor; ++steps, i = pass.tensors[i].source)
-    if (pass.tensors[i].verdict == Verdict::kFlipped) return true;
+bool comes_from_flip(const DiffReport& report, DiffPlace place) {
+  for (size_t steps = 0; steps < report.passes[place.pass].tensors.size() && place.tensor != kNoTensor; ++steps) {
+    const TensorDiff& tensor = report.at(place);
+    if (tensor.verdict == Verdict::kFlipped) return true;
+    place = {tensor.source_pass != kNoTensor ? tensor.source_pass : place.pass, tensor.source};
+  }
   return false;
+}
+
+// Asks the other ranks what they gave to collectives. Passes of one number, each of another rank, were recorded
+// together.
+void follow_collectives(std::vector<PassDiff>& passes) {
+  for (size_t first = 0; first < passes.size();) {
+    std::set<uint32_t> seen;
+    std::vector<RankDiff> ranks;
+    size_t next = first;
+    for (; next < passes.size(); ++next) {
+      PassDiff& pass = passes[next];
+      if (!pass.rank || pass.a->info().number != passes[first].a->info().number || !seen.insert(*pass.rank).second)
+        break;
+      ranks.push_back({.rank = *pass.rank,
+                       .pass = static_cast<uint32_t>(next),
+                       .a = pass.a.get(),
+                       .tensors = pass.tensors,
+                       .collectives = pass.collectives});
+    }
+    find_causes_in_other_ranks(std::move(ranks));
+    first = std::max(next, first + 1);
+  }
 }
 
 // What the statistics gave, the least that an error can be, is no error to be told.
@@ -274,13 +306,15 @@ void summarize(DiffReport& report) {
   for (uint32_t p = 0; p < report.passes.size(); ++p) {
     keep_known_measures(report.passes[p].tensors);
     const PassDiff& pass = report.passes[p];
+    bool arrived = false;  // from another rank, where it is told how it arose
     for (uint32_t i = 0; i < pass.tensors.size(); ++i) {
       const TensorDiff& tensor = pass.tensors[i];
+      arrived = arrived || tensor.source_pass != kNoTensor;
       ++report.counts[static_cast<size_t>(tensor.verdict)];
       wrong += tensor.is_wrong;
       if (tensor.verdict == Verdict::kFlipped && !report.flipped) report.flipped = DiffPlace{p, i};
       after_flips += (tensor.verdict == Verdict::kDiverged || tensor.verdict == Verdict::kShapeMismatch) &&
-                     comes_from_flip(pass, i);
+                     comes_from_flip(report, {p, i});
       unsettled += tensor.verdict == Verdict::kInconclusive && differs(tensor);
       if (differs(tensor) && !report.earliest) report.earliest = DiffPlace{p, i};
       report.by_statistics += tensor.verdict == Verdict::kWithin && tensor.evidence == Evidence::kStatistics;
@@ -293,7 +327,7 @@ void summarize(DiffReport& report) {
       if (!report.first_unequal && (differs(tensor) || tensor.verdict == Verdict::kWithin))
         report.first_unequal = DiffPlace{p, i};
       if (tensor.cause == Cause::kIntroduced) report.introduced.push_back({p, i});
-      if (!report.came_in && differs(tensor) && tensor.cause == Cause::kUnknown &&
+      if (!report.came_in && !arrived && differs(tensor) && tensor.cause == Cause::kUnknown &&
           record_of(pass, tensor).role == "in" && is_of_op(pass, tensor))
         report.came_in = DiffPlace{p, i};
     }
@@ -327,6 +361,7 @@ Result<DiffReport> diff(const std::string& path_a, const std::string& path_b, co
     TTAP_ASSIGN(PassDiff pass, diff_pass(pair, rules, options, report));
     report.passes.push_back(std::move(pass));
   }
+  follow_collectives(report.passes);
   if (rules.wanted && std::ranges::all_of(report.passes, [](const PassDiff& pass) { return pass.tensors.empty(); }))
     return Error{.code = ErrorCode::kNotFound,
                  .message = options.filter.empty()

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analyze/check/losses.h"
+#include "analyze/collectives/collective_call.h"
 #include "analyze/compare/detail.h"
 #include "analyze/diff/result/verdict.h"
 #include "analyze/diff/sides/settings.h"
@@ -39,6 +40,9 @@ struct PassDiff {
   std::vector<TensorDiff> tensors = {};  // in the order of align()
   std::vector<SettingDiff> settings = {};
   std::vector<Match> guesses = {};  // unmatch_guesses()
+  // Of A; not set where several ranks were put together.
+  std::optional<uint32_t> rank = {};
+  CollectiveCalls collectives = {};
 };
 
 // Which tensor of which pass.
@@ -86,7 +90,14 @@ struct DiffReport {
     if (came_in && (introduced.empty() || *came_in < introduced.front())) return came_in;
     for (const DiffPlace place : introduced)
       if (!is_rounding(at(place))) return place;
-    return introduced.empty() ? earliest : std::optional(introduced.front());
+    return introduced.empty() ? on_first_rank(earliest) : std::optional(introduced.front());
+  }
+
+ private:
+  // What a collective brought from another rank is to be looked at there.
+  std::optional<DiffPlace> on_first_rank(std::optional<DiffPlace> place) const {
+    while (place && at(*place).source_pass != kNoTensor) place = DiffPlace{at(*place).source_pass, at(*place).source};
+    return place;
   }
 };
 

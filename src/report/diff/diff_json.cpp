@@ -131,6 +131,7 @@ void write_tensor(JsonWriter& json, const PassDiff& pass, uint32_t position) {
   json.member("verdict", to_string(tensor.verdict)).member("evidence", to_string(tensor.evidence));
   json.member("cause", to_string(tensor.cause)).member("reason", tensor.reason).key("from");
   tensor.source != kNoTensor ? json.value(tensor.source) : json.null();
+  if (tensor.source_pass != kNoTensor) json.member("from_pass", tensor.source_pass);
   if (tensor.cause == Cause::kIntroduced) write_calls(json, pass, tensor);
   json.key("ranks").begin_list();
   for (const uint32_t rank : tensor.ranks) json.value(rank);

@@ -125,7 +125,8 @@ void draw_first(const DiffReport& report, Output& out) {
 
 void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output& out) {
   using enum Table::Align;
-  Table table({{"pass", kRight, 5},
+  Table table({{"rank", kRight, 5},
+               {"pass", kRight, 5},
                {"order", kRight, 4},
                {"key", kLeft, 0, true},
                {"verdict"},
@@ -136,6 +137,8 @@ void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output
                {"outside", kRight, 2},
                {"NaN/Inf", kRight, 2}});
   size_t left_out = 0;
+  const auto is_of_first_rank = [&](const PassDiff& pass) { return pass.rank == report.passes.front().rank; };
+  const bool one_rank = std::ranges::all_of(report.passes, is_of_first_rank);
   for (uint32_t p = 0; p < report.passes.size(); ++p) {
     const PassDiff& pass = report.passes[p];
     for (uint32_t i = 0; i < pass.tensors.size(); ++i) {
@@ -150,6 +153,7 @@ void draw_table(const DiffReport& report, const DrawDiffOptions& options, Output
       }
       const Measures* m = tensor.measures.get();
       const bool by_values = tensor.evidence == Evidence::kValues;
+      table.add(one_rank || !pass.rank ? "" : fmt::format("{}", *pass.rank));
       table.add(report.passes.size() > 1 ? fmt::format("{}", pass.a->info().number) : "");
       table.add(fmt::format("{}", i + 1));
       table.add(printable(key_of(pass, tensor)), tensor.cause == Cause::kIntroduced ? Style::kBold : Style::kPlain);

@@ -277,11 +277,15 @@ std::vector<std::string> evidence_lines(const DiffReport& report) {
     lines.push_back(fmt::format("{} {:.0f} % of the squared error", which, 100 * axis.share));
   }
   for (const uint32_t rank : tensor.ranks) lines.push_back(fmt::format("it is rank {}'s part", rank));
-  if (report.earliest && *report.earliest != *place)
-    lines.push_back(fmt::format("first seen at {}{}", key_text_at(report, *report.earliest),
+  if (report.earliest && *report.earliest != *place) {
+    const TensorDiff& earliest = report.at(*report.earliest);
+    const bool from_rank = earliest.source_pass != kNoTensor;
+    lines.push_back(fmt::format("first seen at {}{}{}", key_text_at(report, *report.earliest),
                                 report.earliest->pass == place->pass
                                     ? std::string()
-                                    : fmt::format(" in {}", report.passes[report.earliest->pass].a->place())));
+                                    : fmt::format(" in {}", report.passes[report.earliest->pass].a->place()),
+                                from_rank ? ": " + printable(earliest.reason) : std::string()));
+  }
   std::set<std::string_view> names;
   for (const DiffPlace each : report.introduced)
     names.insert(record_of(report.passes[each.pass], report.at(each)).name);

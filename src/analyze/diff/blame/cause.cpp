@@ -110,12 +110,8 @@ class Blame {
   bool is_of_op(uint32_t i) const { return calls_.is_of_op(i); }
   bool came_in(uint32_t i) const { return calls_.came_in(i); }
 
-  void set(uint32_t i, Cause cause, std::string reason, uint32_t source = kNoTensor) {
-    TensorDiff& tensor = tensors_[i];
-    tensor.cause = cause;
-    // Why it is inconclusive, or which shapes it has, stays in front of it.
-    tensor.reason = tensor.reason.empty() ? std::move(reason) : fmt::format("{}; {}", tensor.reason, reason);
-    tensor.source = source;
+  void set(uint32_t i, Cause cause, const std::string& reason, uint32_t source = kNoTensor) {
+    set_cause(tensors_[i], cause, reason, source);
   }
 
   // What came out different before and has the bits of input `i` of B, else simply the last that came out different.
@@ -451,8 +447,8 @@ class Blame {
                : which + " within tolerance";
   }
 
-  void introduce(uint32_t i, std::string reason) {
-    set(i, Cause::kIntroduced, std::move(reason));
+  void introduce(uint32_t i, const std::string& reason) {
+    set(i, Cause::kIntroduced, reason);
     mark_around(i);
   }
   void mark_differing(uint32_t i) {

@@ -37,6 +37,14 @@ std::string_view to_string(Evidence evidence) {
   return "";
 }
 
+void set_cause(TensorDiff& tensor, Cause cause, const std::string& reason, uint32_t source) {
+  if (tensor.cause == Cause::kNone) tensor.cause_reason = tensor.reason.size();
+  tensor.cause = cause;
+  if (!tensor.reason.empty()) tensor.reason += "; ";
+  tensor.reason += reason;
+  tensor.source = source;
+}
+
 std::vector<uint32_t> positions_of(std::span<const TensorDiff> tensors, uint32_t Match::*side, size_t record_count) {
   std::vector<uint32_t> positions(record_count, kNoTensor);
   for (uint32_t i = 0; i < tensors.size(); ++i)

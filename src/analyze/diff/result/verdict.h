@@ -36,15 +36,21 @@ struct TensorDiff {
   // Within tolerance only beside what was summed to make it: how much of it may be rounding, as a share of its size.
   double rounding = 0;
   Cause cause = Cause::kNone;
-  bool is_wrong = false;                    // whatever the verdict: see find_wrong_gradients()
-  uint32_t source = kNoTensor;              // kInherited: position, in the same list, of where the error came from
+  bool is_wrong = false;        // whatever the verdict: see find_wrong_gradients()
+  uint32_t source = kNoTensor;  // kInherited: position, in the same list, of where the error came from
+  // kInherited from what another rank gave to a collective: the pass, as the report counts them, that `source` is in.
+  uint32_t source_pass = kNoTensor;
   std::string reason = {};                  // of the cause, or why it is inconclusive
+  size_t cause_reason = 0;                  // where in it the reason of the cause begins
   std::unique_ptr<Measures> measures = {};  // without their axes; null when no bytes were compared
   std::unique_ptr<Judge> judge = {};        // null when none was needed
   std::vector<AxisWorst> axes = {};
   std::vector<uint32_t> ranks = {};  // of a tensor put together: whose part is out of tolerance
   std::string note = {};
 };
+
+// Why it is inconclusive, or which shapes it has, stays in front of the reason.
+void set_cause(TensorDiff& tensor, Cause cause, const std::string& reason, uint32_t source = kNoTensor);
 
 // Whether the two sides are known not to agree here. What only metadata was kept of tells nothing.
 inline bool differs(const TensorDiff& tensor) {

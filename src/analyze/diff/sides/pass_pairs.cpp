@@ -186,6 +186,7 @@ Result<PassPairing> pair_passes(const Run& a, const Run& b, const std::string& p
       continue;
     }
     std::set<uint32_t> used;
+    const size_t before = pairing.pairs.size();
     for (const auto& [number, rank] : group_a) {
       // Two runs of one rank each are the two to compare, whatever their numbers.
       const uint32_t partner = chosen_ranks ? chosen_ranks->partners_of(number).front()
@@ -199,6 +200,9 @@ Result<PassPairing> pair_passes(const Run& a, const Run& b, const std::string& p
       used.insert(partner);
       pair_numbers(passes_of({{number, rank}}), passes_of({*found}), chosen_passes, pairing);
     }
+    // What ranks exchange goes from one to the other within a pass, so all of them come before the next one.
+    std::ranges::stable_sort(pairing.pairs.begin() + static_cast<ptrdiff_t>(before), pairing.pairs.end(), {},
+                             [](const PassPair& pair) { return pair.a.front().second->number; });
     for (const auto& [number, rank] : group_b)
       if (!used.contains(number)) pairing.only_b.push_back(fmt::format("rank {}", number));
   }

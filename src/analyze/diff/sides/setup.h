@@ -25,6 +25,8 @@ class SideWithoutSetup final : public Side {
 
   // How many ops are left out.
   size_t setup_count() const { return new_event_.size() - events_.size(); }
+  // The number here of an event of the whole side; kNoEvent where it is left out.
+  uint32_t number_of(uint32_t event) const { return new_event_[event]; }
   // The record of the whole side that a tensor is, where the set-up made it; kNoTensor for others.
   uint32_t made_in_setup(size_t index) const {
     return tensors_[index].user == kNoEvent ? kNoTensor : tensors_[index].tensor;
