@@ -15,7 +15,16 @@ Importing the package does not import PyTorch; recording and loading do.
 from typing import TYPE_CHECKING
 
 from tensortap import literals, quant
-from tensortap.checking import Check, FirstNonfinite, NonfiniteTensor, Unjudged, check
+from tensortap.checking import (
+    Check,
+    Collective,
+    Contribution,
+    FirstNonfinite,
+    NonfiniteTensor,
+    Spread,
+    Unjudged,
+    check,
+)
 from tensortap.comparing import Diff, TensorDiff, diff
 from tensortap.converting import ExportedPass, RecoveredPass, export, recover
 from tensortap.lazy_import import importer
@@ -54,8 +63,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Check",
+    "Collective",
     "Compare",
     "CompareFailed",
+    "Contribution",
     "Diff",
     "EventRecord",
     "ExportedPass",
@@ -77,6 +88,7 @@ __all__ = [
     "Run",
     "SearchLimits",
     "Snapshot",
+    "Spread",
     "TensorDiff",
     "TensorRecord",
     "Tolerance",

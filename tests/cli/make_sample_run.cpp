@@ -250,6 +250,10 @@ int main(int argc, char** argv) {
     many_heirs(run);
   else if (kind == "only_masks")
     only_masks(run);
+  else if (kind == "spread_nan")
+    spread_nan(run);
+  else if (kind == "lone_rank")
+    lone_rank(run);
   else if (kind == "ops")
     write_sample_ops(run / ttap::rank_directory_name(0, 4711));
   else if (kind == "many_ops")

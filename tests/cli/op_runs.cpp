@@ -40,7 +40,35 @@ LinkedOps::Value masked_softmax(LinkedOps& ops, LinkedOps::Values mask, LinkedOp
 
 fs::path folder_of(const fs::path& run) { return run / rank_directory_name(0, 4711); }
 
+// A step of data-parallel training.
+void parallel_step(const fs::path& run, uint32_t rank) {
+  SamplePass pass(run / rank_directory_name(rank, 4711 + rank), 0);
+  LinkedOps ops(pass);
+  const bool bad = rank == 1;
+  const float nan = kNan;
+  const auto weights = ops.call({"attn:aten::sub.Tensor", {outside({1, 2})}, ", 0.5", kAttentionStack},
+                                bad ? LinkedOps::Values{-0.5F, 1.5F} : LinkedOps::Values{0.25F, 0.75F});
+  const auto log = ops.call({"loss:aten::log", {of(weights)}, "", kLossStack},
+                            bad ? LinkedOps::Values{nan, 0.405F} : LinkedOps::Values{-1.386F, -0.288F});
+  const auto gradient = ops.call({"loss:backward:aten::div.Tensor", {outside({1, 1}), of(log)}},
+                                 bad ? LinkedOps::Values{nan, 2.47F} : LinkedOps::Values{-0.72F, -3.48F});
+  const std::string notes = fmt::format(R"({{"group": "0 (default_pg), rank {} of 2"}})", rank);
+  const auto sum = ops.call({.name = "backward:c10d::allreduce_",
+                             .in = {{.value = gradient, .written = true, .path = "/0/0"}},
+                             .literals = ", <ProcessGroup>, ReduceOp.SUM, None",
+                             .notes = notes},
+                            {nan, -1.01F});
+  ops.call({"aten::add_.Tensor", {outside({1, 1}), of(sum)}, ", alpha=-0.1"}, {nan, 1.1F});
+  pass.finish();
+}
+
 }  // namespace
+
+void spread_nan(const fs::path& run) {
+  for (uint32_t rank = 0; rank < 2; ++rank) parallel_step(run, rank);
+}
+
+void lone_rank(const fs::path& run) { parallel_step(run, 0); }
 
 void log_of_zero(const fs::path& run) {
   SamplePass pass(folder_of(run), 0);

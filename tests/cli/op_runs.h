@@ -20,4 +20,10 @@ void many_heirs(const std::filesystem::path& run);
 // Nothing is wrong; of two tensors beside the ops one is near overflow, one underflows.
 void only_masks(const std::filesystem::path& run);
 
+// Two ranks: the second one makes NaN, and the all-reduce of gradients brings it to the first.
+void spread_nan(const std::filesystem::path& run);
+
+// The first of these ranks alone.
+void lone_rank(const std::filesystem::path& run);
+
 }  // namespace ttap::test

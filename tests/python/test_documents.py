@@ -17,7 +17,7 @@ from ttap_command import MAKE, ROOT, TTAP
 DOCUMENTS = [ROOT / "docs/commands.md", ROOT / "docs/checking.md"]
 RUNS = [
     *("broken", "several", "covered", "trouble", "damaged", "ops", "log_of_zero", "root_of_zero", "masked_row"),
-    *("weights", "quantized"),
+    *("spread_nan", "lone_rank", "weights", "quantized"),
 ]
 EXAMPLE = re.compile(r"^```console\n\$ ttap (.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 

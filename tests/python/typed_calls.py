@@ -112,6 +112,10 @@ def convert(run: tap.Run) -> None:
     if checked.first is not None:
         assert_type((checked.first.key, checked.first.call, checked.first.stack), tuple[str, str, tuple[str, ...]])
         assert_type(checked.first.origin, tap.literals.Origin | None)
+        assert_type(checked.first.spread, tuple[tap.Spread, ...])
+        assert_type(checked.first.collectives, tuple[tap.Collective, ...])
+        assert_type(checked.first.collectives[0].contributions, tuple[tap.Contribution, ...])
+        assert_type((checked.first.from_rank, checked.first.spread[0].to_ranks), tuple[int | None, tuple[int, ...]])
     assert_type(checked.found, list[tap.NonfiniteTensor])
     assert_type((checked.unjudged, checked.damaged), tuple[list[tap.Unjudged], list[tap.Unjudged]])
     assert_type((checked.unreadable, checked.to_json()), tuple[list[str], dict[str, Any]])
