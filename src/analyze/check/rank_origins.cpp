@@ -10,6 +10,12 @@
 #include "analyze/values/number.h"
 
 namespace ttap {
+namespace {
+
+// No program sends a value through so many collectives; a file that was made to say so shall not exhaust the stack.
+constexpr size_t kMostHops = 1000;
+
+}  // namespace
 
 RankOrigins::RankOrigins(std::vector<RankPass> ranks) : ranks_(std::move(ranks)) {
   std::vector<RankCollectives> collectives;
@@ -87,7 +93,8 @@ std::optional<OriginPlace> RankOrigins::source_of(OriginPlace place, bool nan,
         const auto origin = nan || !descent.inf ? descent.nan : descent.inf;
         if (!origin) continue;
         const OriginPlace source{*from.part, *origin};
-        resolve(source);
+        if (++hops_ < kMostHops) resolve(source);
+        --hops_;
         // One that is under way would come from itself.
         if (states_[source.part][source.origin] != State::kDone) continue;
         if (!found || (!at(*found).is_fault() && at(source).is_fault())) found = source;

@@ -60,6 +60,7 @@ class RankOrigins {
   CollectivePairs pairs_;
   std::vector<Origins> origins_;
   std::vector<std::vector<State>> states_;
+  size_t hops_ = 0;  // of resolve()
 };
 
 }  // namespace ttap

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "analyze/ops/event_op.h"
@@ -104,29 +105,36 @@ inline bool is_without_value(const TensorRecord& record) { return !record.has_fi
 // was given what a collective wrote and the program had waited for. Nothing where its value came another way.
 template <class Source>
 std::vector<CollectiveResult> results_behind(const Source& source, const CollectiveCalls& calls, uint32_t record) {
-  if (calls.all().empty()) return {};
-  for (;;) {
-    const TensorRecord tensor = source.tensor(record);
-    if (tensor.event >= source.event_count()) return {};
+  std::vector<CollectiveResult> found;
+  if (calls.all().empty()) return found;
+  std::vector<uint32_t> open = {record};
+  std::unordered_set<uint32_t> seen;
+  while (!open.empty()) {
+    const uint32_t number = open.back();
+    open.pop_back();
+    const TensorRecord tensor = source.tensor(number);
+    if (tensor.event >= source.event_count() || !seen.insert(number).second) continue;
     const EventRecord event = source.event(tensor.event);
+    // A value that was made before and that no record holds.
+    const auto follow = [&](uint32_t other) {
+      if (other < number && is_without_value(source.tensor(other))) open.push_back(other);
+    };
     if (goes_in(tensor.role)) {
-      std::vector<CollectiveResult> found;
       for (uint32_t i = event.use_count; i-- > 0;) {
         const UseRecord use = source.use(tensor.event, i);
         if (use.role != "part") break;
-        if (use.path != tensor.path || use.record >= record || !is_without_value(source.tensor(use.record))) continue;
-        for (CollectiveResult& each : results_behind(source, calls, use.record)) found.push_back(std::move(each));
+        if (use.path == tensor.path) follow(use.record);
       }
-      return found;
+    } else if (const CollectiveCall* call = calls.at(tensor.event)) {
+      found.push_back({call->event, std::string(tensor.path)});
+    } else if (is_same_op(operator_of(event))) {
+      uint32_t argument = kNoNumber;
+      for (uint32_t i = 0; i < event.use_count && argument == kNoNumber; ++i)
+        if (const UseRecord use = source.use(tensor.event, i); use.role == "in") argument = use.record;
+      follow(argument);
     }
-    if (const CollectiveCall* call = calls.at(tensor.event)) return {{call->event, std::string(tensor.path)}};
-    if (!is_same_op(operator_of(event))) return {};
-    uint32_t argument = kNoNumber;
-    for (uint32_t i = 0; i < event.use_count && argument == kNoNumber; ++i)
-      if (const UseRecord use = source.use(tensor.event, i); use.role == "in") argument = use.record;
-    if (argument >= record || !is_without_value(source.tensor(argument))) return {};
-    record = argument;
   }
+  return found;
 }
 
 // One tensor that a rank gave to a collective.

@@ -96,7 +96,8 @@ struct DiffReport {
  private:
   // What a collective brought from another rank is to be looked at there.
   std::optional<DiffPlace> on_first_rank(std::optional<DiffPlace> place) const {
-    while (place && at(*place).source_pass != kNoTensor) place = DiffPlace{at(*place).source_pass, at(*place).source};
+    for (size_t hops = 0; hops < passes.size() && place && at(*place).source_pass != kNoTensor; ++hops)
+      place = DiffPlace{at(*place).source_pass, at(*place).source};
     return place;
   }
 };

@@ -13,6 +13,8 @@ namespace {
 
 // A result whose error is this many times that of the contributions has more than these explain.
 constexpr double kGrowthOfCollective = 8;
+// No program sends a value through so many collectives; a file that was made to say so shall not exhaust the stack.
+constexpr size_t kMostCollectives = 1000;
 
 class RankBlame {
  public:
@@ -107,7 +109,8 @@ class RankBlame {
 
   // From what made the contribution, which may have come out of a collective itself.
   void inherit(size_t part, uint32_t i, size_t from, uint32_t position, const CollectiveCall& call) {
-    decide(from, position);
+    if (++hops_ < kMostCollectives) decide(from, position);
+    --hops_;
     const TensorDiff& given = at(from, position);
     const bool is_own = given.cause == Cause::kIntroduced || given.source == kNoTensor;
     const uint32_t pass = is_own || given.source_pass == kNoTensor ? ranks_[from].pass : given.source_pass;
@@ -136,6 +139,7 @@ class RankBlame {
   std::vector<std::vector<uint32_t>> positions_;  // of each record of A among the tensors compared
   CollectivePairs pairs_;
   std::set<std::pair<size_t, uint32_t>> decided_;
+  size_t hops_ = 0;  // of decide()
 };
 
 }  // namespace
