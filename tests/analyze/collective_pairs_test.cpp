@@ -89,6 +89,7 @@ TEST(CollectivePairs, ARankThatDiedPairsUpToWhereItsRecordingEnds) {
   std::vector<RankCollectives> ranks = {of(0, reductions(0, 3)), of(1, reductions(1, 2))};
   ranks[1].recorded_to_end = false;
   const CollectivePairs pairs(std::move(ranks));
+  ASSERT_EQ(pairs.contributors_to(0, 1, "").problem, "");
   EXPECT_EQ(pairs.contributors_to(0, 1, "").contributors[1].part, 1u);
   const auto last = pairs.contributors_to(0, 2, "");
   EXPECT_EQ(last.problem, "");
