@@ -355,6 +355,16 @@ def test_an_inherited_error_leads_to_where_it_came_from(show):
     assert page.text("#detail-key") == sample.FAULT
 
 
+def test_one_from_another_rank_leads_there(show):
+    gathered = sample.tensor(0, "gathered", "diverged", cause="inherited")
+    made = [sample.tensor(0, "first", "identical"), sample.tensor(1, "made", "diverged", cause="introduced")]
+    passes = [[{**gathered, "from": 1, "from_pass": 1}], made]
+    page = show(sample.report(passes))
+    page.open("gathered")
+    page.click("#from")
+    assert page.text("#detail-key") == "made"
+
+
 def test_a_tensor_without_pictures_says_how_to_get_them(show):
     page = show()
     page.open("encoder.layer.5.output.dense")
