@@ -70,7 +70,7 @@ class Log {
         code = kError;
         continue;
       }
-      if (std::exchange(rank, selected.rank) != selected.rank) modules = read_modules(rank->path);
+      if (std::exchange(rank, selected.rank) != selected.rank) modules = read_model_facts(rank->path).modules;
       LogOptions options = arguments_.log;
       options.modules = &modules;
       if (!arguments_.around.empty()) {

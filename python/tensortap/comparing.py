@@ -36,6 +36,8 @@ class TensorDiff:
     ranks: tuple[int, ...] = ()
     note: str = ""
     trivial: bool = False
+    tensor_name: str = ""
+    updates: bool = False
     quantized_a: str | None = None
     quantized_b: str | None = None
     call_a: CallOfTensor | None = None

@@ -41,6 +41,7 @@ class Recording(Session):
     ) -> None:
         super().__init__(options, op_extension.load().suppress_recording if options.ops else None)
         self._described: list[dict[str, Any]] = []
+        self._optimizers: list[dict[str, Any]] = []
         self._finder: RootFinder | None = None
         self.ops: OpTap | None = None
         self._graphs: CudaGraphs | None = None
@@ -62,7 +63,13 @@ class Recording(Session):
             tell_newest=self.ops.set_pass_of_others if self.ops is not None and self._whole_program else None,
             before_end=self.ops.launch_waiting if self.ops is not None else None,
         )
-        self._source = ModuleSource(self, self.ops, explicit=models is not None, model_attached=self._model_attached)
+        self._source = ModuleSource(
+            self,
+            self.ops,
+            explicit=models is not None,
+            model_attached=self._model_attached,
+            optimizer_stepped=self._optimizer_stepped,
+        )
         if models is None:
             # A directory is made by the processes that run a module, or an operator to be recorded, and only by them.
             self._finder = RootFinder(self._source)
@@ -132,6 +139,8 @@ class Recording(Session):
         self._watch_graphs()
         for described in self._described:
             self._tell_writer(described)
+        for described in self._optimizers:
+            writer.add_optimizer(described)
 
     def _model_attached(self, described: dict[str, Any]) -> None:
         if described in self._described:  # a program may make the same module again and again
@@ -139,6 +148,13 @@ class Recording(Session):
         self._described.append(described)
         if self._writer is not None:
             self._tell_writer(described)
+
+    def _optimizer_stepped(self, described: dict[str, Any]) -> None:
+        if described in self._optimizers:
+            return
+        self._optimizers.append(described)
+        if self._writer is not None:
+            self._writer.add_optimizer(described)
 
     def _tell_writer(self, described: dict[str, Any]) -> None:
         assert self._writer is not None

@@ -72,6 +72,7 @@ struct Observer::Frame {
     std::function<bool()> is_over = nullptr;   // whether it has
     JsonObject notes;
     JsonObject unread;                             // path to reason
+    JsonObject names;                              // path to the name of a tensor
     JsonObject sizes;                              // path to sizes that are not all numbers
     std::map<std::string, JsonObject> subclasses;  // by note: path to what Python says
     std::vector<c10::IValue> arguments;            // kept for the user's hook only
@@ -87,6 +88,7 @@ struct Observer::Frame {
       is_over = nullptr;
       notes.clear();
       unread.clear();
+      names.clear();
       sizes.clear();
       subclasses.clear();
       arguments.clear();

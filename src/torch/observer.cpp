@@ -212,6 +212,7 @@ void Observer::finish(Frame& frame) {
 void Observer::note_rare(Frame& frame) {
   Frame::Rare& rare = frame.rare();
   if (!rare.sizes.empty()) rare.notes.add("sizes", rare.sizes.str());
+  if (!rare.names.empty()) rare.notes.add("names", rare.names.str());
   if (!rare.unread.empty()) rare.notes.add("unread", rare.unread.str());
   for (const auto& [note, subclasses] : rare.subclasses)
     rare.notes.add(note, note == "fake" ? "true" : subclasses.str());

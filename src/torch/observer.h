@@ -132,6 +132,9 @@ class Observer {
   void not_initialised(const at::Tensor& tensor);
   // A parameter has a name: the calls that bring its gradient say so.
   void name_leaf(const at::Tensor& leaf, std::string_view name);
+  // So does any tensor: the first call of each pass that uses it says so. Empty: it has none.
+  void name_tensor(const at::Tensor& tensor, std::string_view name);
+  std::string name_of(const at::Tensor& tensor) const;
   // It gets another number when it is seen next; until then nothing of ours refers to it.
   void forget(const at::Tensor& tensor);
 
@@ -264,6 +267,7 @@ class Observer {
   void keep_what_changed(Frame& frame, size_t first_use, size_t first_tensor);
   std::string where(PlaceId place) const;
   void note_unread(Frame& frame, PlaceId place, std::string_view reason);
+  void note_name(Frame& frame, TensorTable::Object& object, PlaceId place);
   void note_sizes(Frame& frame, const at::Tensor& tensor, PlaceId place);
   PlaceId place_of(const Operator& op, const TensorPlace& place);
   void fail(const char* what);

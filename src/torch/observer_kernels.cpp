@@ -125,6 +125,21 @@ void Observer::name_leaf(const at::Tensor& leaf, std::string_view name) {
   leaves_.add(leaf, name);
 }
 
+void Observer::name_tensor(const at::Tensor& tensor, std::string_view name) {
+  const std::shared_ptr<Link> link = link_;
+  if (link->mutex.is_mine() || !options_.ids || !tensor.defined()) return;
+  const std::lock_guard lock(link->mutex);
+  tensors_.set_name(tensor, texts_.intern(name));
+}
+
+std::string Observer::name_of(const at::Tensor& tensor) const {
+  const std::shared_ptr<Link> link = link_;
+  if (link->mutex.is_mine() || !tensor.defined()) return {};
+  const std::lock_guard lock(link->mutex);
+  const TextId name = tensors_.name_of(tensor);
+  return name != 0 ? std::string(texts_.text(name)) : std::string();
+}
+
 void Observer::end_noted_kernel(Frame& frame, std::unique_lock<SpinLock>& lock) {
   frame.call.end_ns = ticks_.now_ns();
   // It reaches memory through its arguments only.

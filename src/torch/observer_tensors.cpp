@@ -55,7 +55,10 @@ void Observer::use_tensor(Frame& frame, const at::Tensor& tensor, PlaceId place,
   std::optional<TensorTable::Known> known;
   if (reason.empty() && how.level != Level::kMeta && tensors_.is_under_way(tensor)) reason = kUnderWay;
   if (options_.ids) {
-    use.tensor = tensors_.number_of(tensor);
+    TensorTable::Object& object = tensors_.object_of(tensor);
+    use.tensor = object.number;
+    if (object.name != 0 && object.named_in != frame.call.pass) [[unlikely]]
+      note_name(frame, object, place);
     if (reason.empty() && how.level != Level::kMeta && tensors_.is_uninitialised(tensor))
       reason = frame.in_kernel ? kPerhapsUninitialised : kUninitialised;
     known = tensors_.value_of(tensor, meta);
@@ -114,6 +117,12 @@ std::string Observer::where(PlaceId place) const {
 
 void Observer::note_unread(Frame& frame, PlaceId place, std::string_view reason) {
   frame.rare().unread.add(where(place), json_string(reason));
+}
+
+// Once in each pass: the number says which tensor it is in all other calls.
+void Observer::note_name(Frame& frame, TensorTable::Object& object, PlaceId place) {
+  object.named_in = frame.call.pass;
+  frame.rare().names.add(where(place), json_string(texts_.text(object.name)));
 }
 
 void Observer::note_sizes(Frame& frame, const at::Tensor& tensor, PlaceId place) {

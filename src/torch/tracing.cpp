@@ -209,6 +209,22 @@ void init_tracing(nb::module_& m) {
           },
           "tensor"_a, "name"_a, "A parameter's name: calls that bring its gradient say it.")
       .def(
+          "name_tensor",
+          [](OpSource& source, nb::handle tensor, std::string_view name) {
+            const at::Tensor named = tensor_of(tensor.ptr());
+            const nb::gil_scoped_release released;
+            source.observer().name_tensor(named, name);
+          },
+          "tensor"_a, "name"_a, "A tensor's name: the first call of each pass that uses it says it.")
+      .def(
+          "name_of",
+          [](OpSource& source, nb::handle tensor) {
+            const at::Tensor named = tensor_of(tensor.ptr());
+            const nb::gil_scoped_release released;
+            return source.observer().name_of(named);
+          },
+          "tensor"_a, "The name that a tensor was given; empty: none.")
+      .def(
           "end_capture", [](OpSource& source) { source.observer().end_capture(); },
           nb::call_guard<nb::gil_scoped_release>())
       .def("settle", &OpSource::settle, "After stop(): waits for what is on its way, and takes the replays that came.")

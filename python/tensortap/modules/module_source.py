@@ -8,21 +8,22 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.optimizer import Optimizer
 
 from tensortap import _core
 from tensortap.modules.hooks import HookSet
-from tensortap.modules.optimizer_steps import OptimizerSteps
 from tensortap.modules.taps import Place, Root, Tap
 from tensortap.modules.whereabouts import Whereabouts, explain, model_name
 from tensortap.ops.op_tap import OpTap
 from tensortap.session.coverage import Coverage
-from tensortap.session.metadata import of_model
+from tensortap.session.metadata import of_model, of_optimizer
 from tensortap.session.session import Session
 from tensortap.session.tensor_capture import TensorCapture
 from tensortap.torch_glue import cuda_graphs
 from tensortap.torch_glue.call_stack import keywords_of_call, outermost_call
 from tensortap.torch_glue.module_map import ModuleMap
-from tensortap.torch_glue.module_names import NamedModule, is_leaf, named_modules, parents_of
+from tensortap.torch_glue.module_names import NamedModule, is_leaf, named_modules, named_parameters, parents_of
+from tensortap.torch_glue.optimizer_watch import OptimizerWatch
 
 
 class ModuleSource:
@@ -37,11 +38,13 @@ class ModuleSource:
         model_attached: Callable[
             [dict[str, Any]], None
         ],  # is told what is known of a new model, or of new parts of one
+        optimizer_stepped: Callable[[dict[str, Any]], None],  # is told the settings of a new optimizer
     ) -> None:
         options = session.options
         self._session = session
         self._explicit = explicit
         self._model_attached = model_attached
+        self._optimizer_stepped = optimizer_stepped
         self.tracker = session.tracker
         assert session._coverage is not None
         self.coverage: Coverage = session._coverage
@@ -53,7 +56,8 @@ class ModuleSource:
         self.capture = TensorCapture(session)
         self.guarded = session.guarded
         self._hooks = HookSet(session.guarded)
-        self._optimizers = OptimizerSteps() if "param" in options.roles else None
+        watched = options.ops or "param" in options.roles
+        self._optimizers = OptimizerWatch(session.guarded, self._describe_optimizer) if watched else None
         self._roots: list[Root] = []
         self._attached: ModuleMap[Root] = ModuleMap()  # the roots' modules
         self._scoped: ModuleMap[Root] = ModuleMap()  # modules whose outermost call is a pass
@@ -209,7 +213,7 @@ class ModuleSource:
     # ---- recording ----
 
     def optimizer_steps(self) -> int:
-        """How many there were since this began; they are counted for the role `param` only."""
+        """How many there were since this began; they are counted with operators and for the role `param` only."""
         return self._optimizers.count if self._optimizers is not None else 0
 
     def graph_now(self) -> int:
@@ -229,6 +233,14 @@ class ModuleSource:
 
     def _describe(self, root: Root, module: nn.Module, entries: list[NamedModule]) -> dict[str, Any]:
         return of_model(module, root.name, entries, {id(tap.module()) for tap in root.kept()})
+
+    def _describe_optimizer(self, optimizer: Optimizer) -> None:
+        names: dict[int, str] = {}
+        for root in self._roots:
+            if (module := root.module()) is not None:
+                for name, parameter in named_parameters(module, root.prefix):
+                    names.setdefault(id(parameter), name)
+        self._optimizer_stepped(of_optimizer(optimizer, names))
 
     def aliases(self) -> list[tuple[str, str]]:
         """Further names of the recorded modules: (the first, another)."""

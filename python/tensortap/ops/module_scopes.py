@@ -13,13 +13,15 @@ import torch
 from torch import nn
 from torch.fx import GraphModule
 from torch.nn.modules import module as torch_module
+from torch.optim.optimizer import Optimizer
 
 from tensortap import _core
 from tensortap.torch_glue.call_stack import Handled, handled_now, has_raised, modules_under_way
 from tensortap.torch_glue.compiling import forget, hide_while_compiling
 from tensortap.torch_glue.hook_warning import ignore_warning_of_global_hooks
 from tensortap.torch_glue.module_map import ModuleMap
-from tensortap.torch_glue.module_names import named_modules, named_parameters, unwrapped
+from tensortap.torch_glue.module_names import named_buffers, named_modules, named_parameters, unwrapped
+from tensortap.torch_glue.optimizer_watch import OptimizerWatch
 from tensortap.torch_glue.program_errors import is_of_program
 
 _CALL = "_call_impl"  # the function that calls the hooks, or what Dynamo has made of it
@@ -62,9 +64,11 @@ class ModuleScopes:
         self._handles: list[Any] = []
         self.show()
         hide_while_compiling(self)
+        self._optimizers = OptimizerWatch(self._guarded, self._name_state)
 
     def remove(self) -> None:
         """Takes the hooks off."""
+        self._optimizers.remove()
         forget(self)
         self.hide()
 
@@ -113,8 +117,21 @@ class ModuleScopes:
 
     def _name_parameters(self, root: nn.Module, prefix: str) -> None:
         self._roots[root] = True
+        names: dict[int, tuple[torch.Tensor, list[str]]] = {}
         for name, parameter in named_parameters(root, prefix):
             self._source.name_leaf(parameter, name)
+            names.setdefault(id(parameter), (parameter, []))[1].append(name)
+        for name, buffer in named_buffers(root, prefix):
+            names.setdefault(id(buffer), (buffer, []))[1].append(name)
+        for tensor, (first, *others) in names.values():
+            self._source.name_tensor(tensor, f"{first} (also {', '.join(others)})" if others else first)
+
+    def _name_state(self, optimizer: Optimizer) -> None:
+        for parameter, state in optimizer.state.items():
+            name = self._source.name_of(parameter) if isinstance(parameter, torch.Tensor) else ""
+            for own, tensor in state.items() if name and isinstance(state, Mapping) else ():
+                if isinstance(tensor, torch.Tensor):
+                    self._source.name_tensor(tensor, f"{own} of {name}")
 
     def _entered(self) -> list[_Entered]:
         if not hasattr(self._thread, "entered"):

@@ -7,11 +7,12 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.optimizer import Optimizer
 
 from tensortap.torch_glue.module_names import NamedModule, unwrapped
 
@@ -109,6 +110,34 @@ def of_model(root: nn.Module, name: str, modules: Sequence[NamedModule], selecte
     return described
 
 
+def of_optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> dict[str, Any]:
+    """An optimizer's settings by group, for model.json; `names` are those of parameters, by id."""
+    return {
+        "type": f"{type(optimizer).__module__}.{type(optimizer).__qualname__}",
+        "groups": [
+            {
+                "settings": {
+                    name: text
+                    for name, value in group.items()
+                    if name != "param_names" and (text := _setting_text(value)) is not None
+                },
+                "parameters": [names[id(parameter)] for parameter in group["params"] if id(parameter) in names],
+            }
+            for group in optimizer.param_groups
+        ],
+    }
+
+
+def _setting_text(value: Any) -> bool | int | float | str | None:
+    """A number, a word or a switch as it is, several of them as Python writes them; None: it is something else."""
+    if isinstance(value, (list, tuple)):
+        known = value and all(isinstance(item, (bool, int, float, str)) for item in value)
+        return _setting_text(str(tuple(value))) if known else None
+    if not isinstance(value, (bool, int, float, str)) or len(str(value)) > _LONGEST_SETTING:
+        return None
+    return value if not isinstance(value, float) or math.isfinite(value) else str(value)
+
+
 def _extra(module: nn.Module) -> str:
     with contextlib.suppress(Exception):
         return module.extra_repr()
@@ -119,12 +148,12 @@ def _settings(module: nn.Module) -> dict[str, Any]:
     """The module's own numbers, words and switches, as they are when the recording begins."""
     with contextlib.suppress(Exception):
         return {
-            name: value if not isinstance(value, float) or math.isfinite(value) else str(value)
+            name: text
             for name, value in vars(module).items()
             if not name.startswith("_")
             and name != "training"
-            and isinstance(value, (bool, int, float, str))
-            and len(str(value)) <= _LONGEST_SETTING
+            and not isinstance(value, (list, tuple))
+            and (text := _setting_text(value)) is not None
         }
     return {}
 

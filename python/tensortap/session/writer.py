@@ -74,6 +74,7 @@ class Writer:
         self._closer: threading.Thread | None = None  # the last recording is over, and this thread closes the recorder
         self._is_closed = threading.Event()
         self._models: list[dict[str, Any]] = []
+        self._optimizers: list[dict[str, Any]] = []
         self._growth = Growth(aloud=options.warn_of_growth and core.rank == 0 and core.quota_bytes == 0)
         self._finished: list[dict[str, Any]] = []  # the coverage of recordings that were closed before the last
 
@@ -174,7 +175,17 @@ class Writer:
         """Keeps a model's structure beside the passes, in model.json."""
         if model not in self._models:  # recorded again and again, it stands there once
             self._models.append(model)
-            self._write_beside("model.json", {"models": self._models})
+            self._write_models()
+
+    def add_optimizer(self, optimizer: dict[str, Any]) -> None:
+        """Keeps an optimizer's settings there too."""
+        if optimizer not in self._optimizers:
+            self._optimizers.append(optimizer)
+            self._write_models()
+
+    def _write_models(self) -> None:
+        optimizers = {"optimizers": self._optimizers} if self._optimizers else {}
+        self._write_beside("model.json", {"models": self._models, **optimizers})
 
     def _write_beside(self, name: str, value: object) -> None:
         """A file beside the passes: whole, or as it was."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -71,11 +71,22 @@ def named_modules(root: nn.Module, prefix: str = "") -> list[NamedModule]:
 
 def named_parameters(root: nn.Module, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
     """Every parameter below `root`, under the names that the bare model gives them; a shared one several times."""
+    return _named_tensors(root, prefix, lambda module: module._parameters)
+
+
+def named_buffers(root: nn.Module, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """The same for buffers."""
+    return _named_tensors(root, prefix, lambda module: module._buffers)
+
+
+def _named_tensors(
+    root: nn.Module, prefix: str, held: Callable[[nn.Module], Mapping[str, torch.Tensor | None]]
+) -> Iterator[tuple[str, torch.Tensor]]:
     for name, module in _walk(root, prefix, []):
-        for own, parameter in module._parameters.items():
-            if isinstance(parameter, torch.Tensor):
+        for own, tensor in held(module).items():
+            if isinstance(tensor, torch.Tensor):
                 own = storable(own)
-                yield f"{name}.{own}" if name else own, parameter
+                yield f"{name}.{own}" if name else own, tensor
 
 
 def parents_of(entries: list[NamedModule]) -> dict[int, list[nn.Module]]:

@@ -20,6 +20,7 @@
 #include "analyze/diff/ranks/shards.h"
 #include "analyze/diff/sides/pass_pairs.h"
 #include "analyze/diff/sides/setup.h"
+#include "analyze/diff/sides/tensor_names.h"
 #include "store/files/mapped_file.h"
 
 namespace ttap {
@@ -80,7 +81,7 @@ Result<std::shared_ptr<const Side>> open_side(const Parts& parts, const ShardRul
   for (const auto& [rank, file] : parts) {
     TTAP_ASSIGN(Pass opened, open_found_pass(*file));
     if (lost != nullptr) *lost += losses_of(opened);
-    ranks.push_back({make_side(std::move(opened), rank->number, read_modules(rank->path)), rank->number,
+    ranks.push_back({make_side(std::move(opened), rank->number, read_model_facts(rank->path)), rank->number,
                      parts.size() > 1 ? side_file_text(rank->path / "placements.json") : std::string()});
   }
   if (ranks.size() == 1) return std::shared_ptr<const Side>(std::move(ranks.front().side));
@@ -148,6 +149,19 @@ struct PassNotes {
   Noise noise = {};
 };
 
+// Which parameters, gradients and optimizers' states differ, or are only on one side.
+void name_tensors(PassDiff& pass) {
+  const TensorNames of_a(*pass.a), of_b(*pass.b);
+  for (TensorDiff& tensor : pass.tensors) {
+    if (tensor.verdict == Verdict::kIdentical || tensor.verdict == Verdict::kWithin) continue;
+    for (const auto& [names, record] : {std::pair(&of_a, tensor.match.a), std::pair(&of_b, tensor.match.b)}) {
+      if (!tensor.tensor_name.empty() || record == kNoTensor) continue;
+      tensor.tensor_name = names->name_of(record);
+      tensor.updates = names->is_update(record);
+    }
+  }
+}
+
 // Fills in all of `pass` but its sides.
 Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const DiffOptions& options,
                                 bool is_first_pass, PassDiff& pass) {
@@ -177,6 +191,7 @@ Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const 
   blame_extra_draws(*pass.a, *pass.b, pass.tensors);
   find_wrong_gradients(ops_a, ops_b, pass.tensors);
   find_ends(ops_a, ops_b, pass.tensors);
+  name_tensors(pass);
   return notes;
 }
 

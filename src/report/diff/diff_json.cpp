@@ -122,6 +122,7 @@ void write_tensor(JsonWriter& json, const PassDiff& pass, uint32_t position) {
     event.parent < side.event_count() ? json.value(side.event(event.parent).name) : json.null();
   }
   if (tensor.match.trivial) json.member("trivial", true);
+  if (!tensor.tensor_name.empty()) json.member("tensor_name", tensor.tensor_name).member("updates", tensor.updates);
   for (const auto& [owner, index, name] : {std::tuple(pass.a.get(), tensor.match.a, "quantized_a"),
                                            std::tuple(pass.b.get(), tensor.match.b, "quantized_b")}) {
     if (index == kNoTensor) continue;

@@ -7,6 +7,7 @@
 
 #include "analyze/diff/blame/cause.h"
 #include "analyze/diff/blame/random_draws.h"
+#include "analyze/diff/sides/tensor_names.h"
 #include "analyze/ops/event_op.h"
 #include "report/diff/diff_report.h"
 #include "report/text/text.h"
@@ -75,10 +76,46 @@ uint64_t differing_count(const DiffReport& report) {
   return count;
 }
 
-std::string divergence_sentence(const DiffReport& report) {
+// What the call that made a tensor says differently; of the argument of a module, the call whose code made it. Before
+// that, the optimizer of a parameter, of its gradient or its state.
+std::vector<const SettingDiff*> settings_of(const PassDiff& pass, const TensorDiff& tensor) {
+  std::vector<const SettingDiff*> found;
+  for (const SettingDiff& setting : pass.settings)
+    if (std::ranges::find(setting.parameters, parameter_in(tensor.tensor_name)) != setting.parameters.end())
+      found.push_back(&setting);
+  if (pass.settings.empty() || tensor.match.a == kNoTensor) return found;
+  const TensorRecord record = pass.a->tensor(tensor.match.a);
+  if (record.event >= pass.a->event_count()) return found;
+  EventRecord event = pass.a->event(record.event);
+  const bool of_op = is_call_of_operator(event);
+  if (is_input(record.role) && !of_op && event.parent < pass.a->event_count()) event = pass.a->event(event.parent);
+  const std::string name =
+      of_op && event.call != 1 ? fmt::format("{}::call{}", event.name, event.call) : std::string(event.name);
+  for (const SettingDiff& setting : pass.settings)
+    if (setting.call_a == name && setting.parameters.empty()) found.push_back(&setting);
+  return found;
+}
+
+std::string shown_name(const TensorDiff& tensor) {
+  const bool has_article =
+      tensor.tensor_name.starts_with("gradient of ") || tensor.tensor_name.starts_with("state of ");
+  return (has_article ? "the " : "") + printable(tensor.tensor_name);
+}
+
+// What an optimizer's operator updates, and what it was told differently: of those only the first.
+std::string update_text(const TensorDiff& tensor) {
+  return tensor.updates && !tensor.tensor_name.empty() ? " on " + shown_name(tensor) : std::string();
+}
+std::string update_setting_text(const PassDiff& pass, const TensorDiff& tensor) {
+  if (!tensor.updates || tensor.tensor_name.empty()) return {};
+  const std::vector<const SettingDiff*> settings = settings_of(pass, tensor);
+  return settings.empty() ? std::string() : ": " + printable(settings.front()->text());
+}
+
+std::string divergence_in_words(const DiffReport& report) {
   const DiffPlace place = *report.first();
   const TensorDiff& tensor = report.at(place);
-  const std::string key = key_and_other_at(report, place);
+  const std::string key = key_and_other_at(report, place) + update_text(tensor);
   const std::string where =
       report.passes.size() > 1 ? fmt::format(" in {}", report.passes[place.pass].a->place()) : std::string();
   const bool sure = report.verdict == Verdict::kDiverged;
@@ -104,6 +141,11 @@ std::string divergence_sentence(const DiffReport& report) {
     return fmt::format("{}: {} of the tensors differ; the first in the file is {}{}", word,
                        share_text(differing_count(report), compared(report)), key, where);
   return fmt::format("{}: the runs first differ at {}{}; whether it introduced the error is unknown", word, key, where);
+}
+
+std::string divergence_sentence(const DiffReport& report) {
+  const DiffPlace place = *report.first();
+  return divergence_in_words(report) + update_setting_text(report.passes[place.pass], report.at(place));
 }
 
 // What cannot be measured does not pass for small: other shapes, and NaN unless the predicate speaks of it.
@@ -183,24 +225,8 @@ std::string verdict_sentence(const DiffReport& report) {
                      flips, unmatched_text(report));
 }
 
-// What the call that made a tensor says differently; of the argument of a module, the call whose code made it.
-static std::vector<const SettingDiff*> settings_of(const PassDiff& pass, const TensorDiff& tensor) {
-  std::vector<const SettingDiff*> found;
-  if (pass.settings.empty() || tensor.match.a == kNoTensor) return found;
-  const TensorRecord record = pass.a->tensor(tensor.match.a);
-  if (record.event >= pass.a->event_count()) return found;
-  EventRecord event = pass.a->event(record.event);
-  const bool of_op = is_call_of_operator(event);
-  if (is_input(record.role) && !of_op && event.parent < pass.a->event_count()) event = pass.a->event(event.parent);
-  const std::string name =
-      of_op && event.call != 1 ? fmt::format("{}::call{}", event.name, event.call) : std::string(event.name);
-  for (const SettingDiff& setting : pass.settings)
-    if (setting.call_a == name) found.push_back(&setting);
-  return found;
-}
-
-// What an operator that writes to its argument writes to: where a module used the same tensor before, in this pass.
-// That is how a parameter is told that an optimizer updates.
+// What an operator that writes to its argument writes to, where no name was recorded: where a module used the same
+// tensor before, in this pass.
 static std::string written_text(const Side& side, uint32_t tensor) {
   if (tensor == kNoTensor) return {};
   const TensorRecord record = side.tensor(tensor);
@@ -233,7 +259,11 @@ std::vector<std::string> evidence_lines(const DiffReport& report) {
   // Of an end the sentence itself says it.
   if (tensor.cause != Cause::kNone && !tensor.reason.empty() && differing_count(report) > 0)
     lines.push_back(printable(tensor.reason));
-  for (const SettingDiff* setting : settings_of(pass, tensor)) lines.push_back("its " + printable(setting->text()));
+  if (!tensor.tensor_name.empty())
+    lines.push_back(fmt::format("it {} {}", tensor.updates ? "updates" : "is", shown_name(tensor)));
+  for (const SettingDiff* setting : settings_of(pass, tensor))
+    lines.push_back(setting->parameters.empty() ? "its " + printable(setting->text())
+                                                : printable(fmt::format("{}: {}", setting->call_a, setting->text())));
   const bool in_both = tensor.match.a != kNoTensor && tensor.match.b != kNoTensor;
   if (in_both && (is_random_draw(*pass.a, tensor.match.a) || is_random_draw(*pass.b, tensor.match.b)))
     lines.push_back(
@@ -249,7 +279,8 @@ std::vector<std::string> evidence_lines(const DiffReport& report) {
     lines.push_back(fmt::format("of the {} before it, {} identical and {} within tolerance",
                                 count_text(place->tensor, "tensor", "tensors"), identical, within));
   for (const auto& [side, index] : {std::pair(pass.a.get(), tensor.match.a), std::pair(pass.b.get(), tensor.match.b)})
-    if (const std::string written = written_text(*side, index); !written.empty()) {
+    if (const std::string written = tensor.tensor_name.empty() ? written_text(*side, index) : std::string();
+        !written.empty()) {
       lines.push_back(written);
       break;
     }

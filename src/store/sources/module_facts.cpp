@@ -27,28 +27,42 @@ void add(const std::string& name, const ModuleFacts& facts, ModulesByName& modul
   if (!is_new && known->second != facts) known->second = {};
 }
 
+void add_settings(const Json& json, ModuleFacts& facts) {
+  if (const Json& settings = member(json, "settings", &Json::is_object); settings.is_object())
+    for (const auto& [name, value] : settings.items())
+      facts.settings.emplace(name, value.is_string() ? value.get<std::string>() : json_text(value));
+}
+
 void add_module(const Json& module, ModulesByName& modules) {
   ModuleFacts facts{.type = text(module, "type")};
   if (facts.class_name().empty()) return;
-  if (const Json& settings = member(module, "settings", &Json::is_object); settings.is_object())
-    for (const auto& [name, value] : settings.items())
-      facts.settings.emplace(name, value.is_string() ? value.get<std::string>() : json_text(value));
+  add_settings(module, facts);
   add(text(module, "name"), facts, modules);
   for (const Json& alias : member(module, "aliases", &Json::is_array))
     if (alias.is_string()) add(alias.get<std::string>(), facts, modules);
 }
 
+void add_optimizer(const Json& optimizer, ModulesByName& optimizers) {
+  for (const Json& group : member(optimizer, "groups", &Json::is_array)) {
+    ModuleFacts facts{.type = text(optimizer, "type")};
+    add_settings(group, facts);
+    for (const Json& parameter : member(group, "parameters", &Json::is_array))
+      if (parameter.is_string()) add(parameter.get<std::string>(), facts, optimizers);
+  }
+}
+
 }  // namespace
 
-ModulesByName read_modules(const std::filesystem::path& rank_directory) {
-  ModulesByName modules;
+ModelFacts read_model_facts(const std::filesystem::path& rank_directory) {
+  ModelFacts found;
   const auto file = MappedFile::open(rank_directory / "model.json");
-  if (!file.ok() || (*file)->bytes().size() > kLargestModelFile) return modules;
+  if (!file.ok() || (*file)->bytes().size() > kLargestModelFile) return found;
   const auto bytes = (*file)->bytes();
   const Json json = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, 1000);
   for (const Json& model : member(json, "models", &Json::is_array))
-    for (const Json& module : member(model, "modules", &Json::is_array)) add_module(module, modules);
-  return modules;
+    for (const Json& module : member(model, "modules", &Json::is_array)) add_module(module, found.modules);
+  for (const Json& optimizer : member(json, "optimizers", &Json::is_array)) add_optimizer(optimizer, found.optimizers);
+  return found;
 }
 
 }  // namespace ttap

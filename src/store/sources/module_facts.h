@@ -7,7 +7,7 @@
 
 #include "ttap/api.h"
 
-// What a recording says of the modules that it has seen, in the file model.json beside the passes.
+// What a recording says of the modules and optimizers that it has seen, in the file model.json beside the passes.
 namespace ttap {
 
 struct ModuleFacts {
@@ -19,8 +19,13 @@ struct ModuleFacts {
 };
 using ModulesByName = std::map<std::string, ModuleFacts, std::less<>>;
 
+struct ModelFacts {
+  ModulesByName modules = {};
+  ModulesByName optimizers = {};  // by the name of a parameter: what updates it, with the settings of its group
+};
+
 // None when the rank has no such file, or one that cannot be read. A name that different modules have is there without
 // facts.
-TTAP_API ModulesByName read_modules(const std::filesystem::path& rank_directory);
+TTAP_API ModelFacts read_model_facts(const std::filesystem::path& rank_directory);
 
 }  // namespace ttap

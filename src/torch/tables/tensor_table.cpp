@@ -159,11 +159,11 @@ std::string TensorTable::sizes_text(const at::Tensor& tensor) {
   return text.empty() ? "[]" : text + "]";
 }
 
-uint32_t TensorTable::number_of(const at::Tensor& tensor) {
+TensorTable::Object& TensorTable::find_or_add_object(const at::Tensor& tensor) {
   const void* impl = tensor.unsafeGetTensorImpl();
   auto& objects = tensor.has_storage() ? objects_ : loose_objects_;
   const auto found = objects.find(impl);
-  if (found != objects.end()) return found->second.number;
+  if (found != objects.end()) return found->second;
   if (!tensor.has_storage()) {
     drop_dead(loose_objects_);
   } else {
@@ -171,10 +171,14 @@ uint32_t TensorTable::number_of(const at::Tensor& tensor) {
     const auto oldest = objects_.find(new_objects_.replace_oldest(impl));
     if (oldest != objects_.end() && oldest->second.reference.expired()) objects_.erase(oldest);
   }
-  objects.emplace(impl,
-                  Object{c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(tensor.getIntrusivePtr()),
-                         next_number_});
-  return next_number_++;
+  const c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> reference(tensor.getIntrusivePtr());
+  return objects.emplace(impl, Object{.reference = reference, .number = kNoNumber}).first->second;
+}
+
+TextId TensorTable::name_of(const at::Tensor& tensor) const {
+  const auto& objects = tensor.has_storage() ? objects_ : loose_objects_;
+  const auto found = objects.find(tensor.unsafeGetTensorImpl());
+  return found != objects.end() ? found->second.name : 0;
 }
 
 TensorTable::Storage* TensorTable::storage_of(const at::Tensor& tensor) {

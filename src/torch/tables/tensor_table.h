@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,7 +62,23 @@ class TensorTable {
   // `[2, ?, 4]`, where some sizes are no numbers; else empty.
   static std::string sizes_text(const at::Tensor& tensor);
 
-  uint32_t number_of(const at::Tensor& tensor);
+  struct Object {
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> reference;
+    uint32_t number;                                         // kNoNumber: it has a name, and was not seen yet
+    TextId name = 0;                                         // of a parameter, a buffer, an optimizer's state
+    int64_t named_in = std::numeric_limits<int64_t>::min();  // the pass that has its name
+  };
+  Object& object_of(const at::Tensor& tensor) {
+    Object& object = find_or_add_object(tensor);
+    if (object.number == kNoNumber) [[unlikely]]
+      object.number = next_number_++;
+    return object;
+  }
+  // The first name that a tensor is given is its own.
+  void set_name(const at::Tensor& tensor, TextId name) {
+    if (Object& object = find_or_add_object(tensor); object.name == 0) object.name = name;
+  }
+  TextId name_of(const at::Tensor& tensor) const;
   // The value that the tensor holds, if it was recorded.
   std::optional<Known> value_of(const at::Tensor& tensor, MetaId meta);
   void set_value(const at::Tensor& tensor, MetaId meta, uint32_t value);
@@ -151,11 +168,6 @@ class TensorTable {
     std::vector<Write> writes = {};                            // likewise
     std::unique_ptr<std::function<bool()>> is_over = nullptr;  // what is under way
   };
-  struct Object {
-    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> reference;
-    uint32_t number;
-  };
-
   // The last few that were added. One that is dead when it leaves is forgotten at once: most tensors live for an
   // operator or two, and their memory should be used again while it is in the caches.
   class Newcomers {
@@ -185,6 +197,7 @@ class TensorTable {
   }
   static uint64_t hash_of(const at::Tensor& tensor, c10::IntArrayRef shape, c10::IntArrayRef strides);
   MetaId find_or_add_meta(const at::Tensor& tensor);
+  Object& find_or_add_object(const at::Tensor& tensor);
   View* find_view(const at::Tensor& tensor, MetaId meta);
   // One of the same bytes in the same order for which `is_wanted` holds, the newest of them.
   template <class IsWanted>

@@ -47,6 +47,8 @@ struct TensorDiff {
   std::vector<AxisWorst> axes = {};
   std::vector<uint32_t> ranks = {};  // of a tensor put together: whose part is out of tolerance
   std::string note = {};
+  std::string tensor_name = {};  // of one that differs, or is on one side only: TensorNames::name_of()
+  bool updates = false;          // it is what a call wrote to that tensor
 };
 
 // Why it is inconclusive, or which shapes it has, stays in front of the reason.

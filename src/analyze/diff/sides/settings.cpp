@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "analyze/compare/tolerance.h"
 #include "analyze/ops/event_op.h"
@@ -77,6 +78,31 @@ class Settings {
     compare(call_name(call_a), call_name(call_b), plain_arguments(call_a.arguments), plain_arguments(call_b.arguments),
             true);
   }
+  // Those for several parameters at once.
+  void add_optimizers() {
+    const ModulesByName *of_a = a_.optimizers(), *of_b = b_.optimizers();
+    if (of_a == nullptr || of_b == nullptr) return;
+    std::map<std::tuple<std::string, std::string, std::string>, SettingDiff> found;
+    for (const auto& [parameter, optimizer] : *of_a) {
+      const auto other = of_b->find(parameter);
+      if (other == of_b->end() || optimizer.class_name() != other->second.class_name()) continue;
+      for (const auto& [name, value] : optimizer.settings) {
+        const auto setting = other->second.settings.find(name);
+        if (setting == other->second.settings.end() || is_same_setting(value, setting->second)) continue;
+        SettingDiff& diff = found[{name, value, setting->second}];
+        diff.call_a = diff.call_b = optimizer.class_name();
+        diff.name = name, diff.a = value, diff.b = setting->second;
+        diff.parameters.push_back(parameter);
+      }
+    }
+    for (auto& [key, diff] : found) {
+      const size_t others = diff.parameters.size() - 1;
+      const std::string whose = fmt::format("{} of {}{}", diff.call_a, diff.parameters.front(),
+                                            others > 0 ? fmt::format(" and {} more", others) : std::string());
+      diff.call_a = diff.call_b = whose;
+      found_.push_back(std::move(diff));
+    }
+  }
   std::vector<SettingDiff> take() { return std::move(found_); }
 
  private:
@@ -127,6 +153,7 @@ std::string SettingDiff::text() const {
 
 std::vector<SettingDiff> differing_settings(const Side& a, const Side& b, std::span<const TensorDiff> tensors) {
   Settings settings(a, b);
+  settings.add_optimizers();
   for (const TensorDiff& tensor : tensors)
     if (tensor.match.a != kNoTensor && tensor.match.b != kNoTensor && !is_part(a, tensor.match))
       settings.add(a.tensor(tensor.match.a), b.tensor(tensor.match.b));

@@ -11,11 +11,13 @@
 // What the two programs say differently without a tensor: numbers, words and switches.
 namespace ttap {
 
-// One setting of two matched modules, or one argument of two matched calls of an operator, that is not the same.
+// One setting of two matched modules, one argument of two matched calls of an operator, or one setting with which an
+// optimizer updates parameters of the same names, that is not the same.
 struct SettingDiff {
-  std::string call_a = {}, call_b = {};  // names of the modules, or keys of the calls
-  std::string name = {};                 // "eps", "alpha", "argument 2"
-  std::string a = {}, b = {};            // as Python writes it; empty where that side does not have it
+  std::string call_a = {}, call_b = {};      // names of the modules, or keys of the calls
+  std::string name = {};                     // "eps", "alpha", "argument 2"
+  std::string a = {}, b = {};                // as Python writes it; empty where that side does not have it
+  std::vector<std::string> parameters = {};  // of an optimizer's: which it updates so
 
   std::string text() const;  // "eps is 1e-06 in A and 1e-05 in B"
   // Whether it is a number on both sides, which changes what is computed; a word may be another way to the same.

@@ -51,6 +51,7 @@ class SideWithoutSetup final : public Side {
     return side_->read_replica(tensors_[index].tensor, rank);
   }
   const ModuleFacts* module(std::string_view name) const override { return side_->module(name); }
+  const ModulesByName* optimizers() const override { return side_->optimizers(); }
   Result<QuantPicture> picture(size_t index, const TensorView* twin) const override {
     return side_->picture(tensors_[index].tensor, twin);
   }

@@ -11,8 +11,7 @@ namespace {
 
 class PassSide final : public Side {
  public:
-  PassSide(Pass pass, uint32_t rank, ModulesByName modules)
-      : pass_(std::move(pass)), rank_(rank), modules_(std::move(modules)) {
+  PassSide(Pass pass, uint32_t rank, ModelFacts model) : pass_(std::move(pass)), rank_(rank), model_(std::move(model)) {
     for (size_t i = 0; i < pass_.tensor_count(); ++i)
       if (const TensorRecord record = pass_.tensor(i); !record.group.empty() && has_values(pass_, i)) {
         decodable_.resize(pass_.tensor_count());
@@ -31,9 +30,10 @@ class PassSide final : public Side {
   UseRecord use(size_t event, size_t index) const override { return pass_.use(event, index); }
   const PassInfo& info() const override { return pass_.info(); }
   const ModuleFacts* module(std::string_view name) const override {
-    const auto found = modules_.find(name);
-    return found == modules_.end() ? nullptr : &found->second;
+    const auto found = model_.modules.find(name);
+    return found == model_.modules.end() ? nullptr : &found->second;
   }
+  const ModulesByName* optimizers() const override { return &model_.optimizers; }
 
   Result<SideBytes> read(size_t index) const override {
     TTAP_ASSIGN(Values values, read_values(pass_, index));
@@ -58,14 +58,14 @@ class PassSide final : public Side {
  private:
   Pass pass_;
   uint32_t rank_;
-  ModulesByName modules_;
+  ModelFacts model_;
   std::vector<bool> decodable_;  // quantized tensors that can be read; empty when there is none
 };
 
 }  // namespace
 
-std::unique_ptr<Side> make_side(Pass pass, uint32_t rank, ModulesByName modules) {
-  return std::make_unique<PassSide>(std::move(pass), rank, std::move(modules));
+std::unique_ptr<Side> make_side(Pass pass, uint32_t rank, ModelFacts model) {
+  return std::make_unique<PassSide>(std::move(pass), rank, std::move(model));
 }
 
 }  // namespace ttap

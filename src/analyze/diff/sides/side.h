@@ -49,6 +49,9 @@ class Side {
   virtual Result<SideBytes> read_replica(size_t index, uint32_t /*rank*/) const { return read(index); }
   // What is known of a module; null when nothing is, and where ranks were put together: each has its part of it.
   virtual const ModuleFacts* module(std::string_view /*name*/) const { return nullptr; }
+  // By the name of a parameter, what updates it; null when nothing is known of optimizers, and where ranks were put
+  // together.
+  virtual const ModulesByName* optimizers() const { return nullptr; }
   // What a quantized tensor looks like, held against `twin` unless that is null. Fails for one that is not quantized,
   // or was put together.
   virtual Result<QuantPicture> picture(size_t /*index*/, const TensorView* /*twin*/) const {
@@ -60,6 +63,6 @@ class Side {
 inline DType dtype_of(const TensorRecord& record) { return record.true_dtype.value_or(record.dtype); }
 
 // One rank's pass as it is.
-std::unique_ptr<Side> make_side(Pass pass, uint32_t rank, ModulesByName modules = {});
+std::unique_ptr<Side> make_side(Pass pass, uint32_t rank, ModelFacts model = {});
 
 }  // namespace ttap
