@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "cli/arguments/command.h"
 #include "cli/arguments/command_line.h"
 #include "cli/check/quant.h"
@@ -19,7 +21,7 @@ purpose, uninitialised memory and Inf that went no further are only counted. Wha
 out of a collective is followed to the rank that gave it.
 
 With --quant it is about another question: which tensors would suffer in which quantized
-format, the worst first.
+format, the worst first. With --against RUN: which suffer in the format that they have.
 
 Examples:
   ttap check out/run
@@ -31,11 +33,12 @@ Examples:
   ttap check out/run --json | jq .first.origin.call.stack
   ttap check out/run --quant nvfp4,mxfp8,fp8
   ttap check out/run --quant int4_group32 --filter '@param' --all
-  ttap check out/fp4 --quant mxfp8 --against out/bf16   what was done to what is quantized
+  ttap check out/fp4 --against out/bf16       which tensors suffer in the format they have
+  ttap check out/fp4 --quant mxfp8 --against out/bf16   and what another would do
   ttap check out/run --quant nvfp4,mxfp8 --html quant.html
   ttap check out/run --quant nvfp4 --json | jq '.found[0].words'
 
-Exit codes: 0 no NaN, no Inf (with --quant: no tensor suffers); 1 some (or with --verify,
+Exit codes: 0 no NaN, no Inf (with --quant or --against: no tensor suffers); 1 some (or with --verify,
 damage), or it cannot be told: passes or tensors were lost to a quota, a full disk or
 staging memory; 2 an error.)";
 
@@ -48,7 +51,12 @@ struct Arguments {
 
 // An error outweighs a finding: the answer is not whole.
 Result<ExitCode> check(const Arguments& arguments, Output& out) {
-  if (arguments.quant.asked()) return check_quant(arguments.selection, arguments.quant, arguments.all, out);
+  const QuantOptions& quant = arguments.quant;
+  if (const bool limited = quant.least_sqnr_db.has_value(); !quant.asked() && (limited || !quant.html.empty()))
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = fmt::format("{} requires --quant or --against", limited ? "--min-sqnr" : "--html"),
+                 .hint = "--quant FORMAT says what a format would do, --against RUN what the one in use has done"};
+  if (quant.asked()) return check_quant(arguments.selection, quant, arguments.all, out);
   Progress progress("checking", 0);
   TTAP_ASSIGN(const CheckReport report,
               check_run({.selection = arguments.selection,
@@ -75,7 +83,7 @@ void add_check(CommandLine& line, Command& command) {
       "List every tensor that holds a NaN or Inf, also what is meant to, and those near overflow or underflow");
   Option verify = verb.add_flag("--verify", options->verify, "Also read every byte that was kept and check its hash");
   add_quant_options(verb, options->quant);
-  verify.excludes({"--quant"});
+  verify.excludes({"--quant", "--against"});
   verb.footer(kHelp);
   verb.callback([options, &command] {
     command = {"check", &options->selection, [options](Output& out) { return check(*options, out); }};

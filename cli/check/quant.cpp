@@ -45,6 +45,7 @@ void check_pass(const SelectedPass& selected, const Pass& pass, const Selection&
   QuantCheckReport found = check_quant(pass, report.recipes, options);
   report.unwanted += found.unwanted;
   report.not_real += found.not_real;
+  report.plain += found.plain;
   report.parts += found.parts;
   for (const size_t tensor : found.without_twin) report.without_twin.push_back(checked_tensor(selected, pass, tensor));
   for (QuantFinding& finding : found.found)
@@ -61,6 +62,17 @@ const QuantOutcome& worst_of(const QuantFinding& finding) {
     };
     return rank(a) < rank(b);
   });
+}
+
+// Those in use, in the order in which they are first met.
+std::vector<QuantRecipe> recipes_in_use(const QuantReport& report) {
+  std::vector<QuantRecipe> recipes;
+  for (const QuantCheckedTensor& found : report.found)
+    for (const QuantOutcome& outcome : found.finding.outcomes) {
+      const auto same = [&](const QuantRecipe& recipe) { return recipe.format.name == outcome.recipe.format.name; };
+      if (outcome.in_use && std::ranges::none_of(recipes, same)) recipes.push_back(outcome.recipe);
+    }
+  return recipes;
 }
 
 Result<QuantPicture> picture_of(const Pass& pass, const Pass* against, const QuantFinding& finding) {
@@ -133,15 +145,13 @@ void add_quant_options(Verb& verb, QuantOptions& options) {
       .delimiter(',')
       .type_name("FORMAT[,FORMAT...]");
   verb.add_option("--min-sqnr", options.least_sqnr_db,
-                  "With --quant: a tensor suffers below so many dB, whatever the format")
-      .needs("--quant")
+                  "With --quant or --against: a tensor suffers below so many dB, whatever the format")
       .type_name("DB");
   verb.add_option("--against", options.against,
-                  "With --quant: the high-precision run that quantized tensors are held against, by key")
-      .needs("--quant")
+                  "Instead of NaN and Inf: the high-precision run that quantized tensors are held against, by key; "
+                  "without --quant in the format they have")
       .type_name("RUN");
-  verb.add_option("--html", options.html, "With --quant: also write a page that needs nothing else")
-      .needs("--quant")
+  verb.add_option("--html", options.html, "With --quant or --against: also write a page that needs nothing else")
       .type_name("FILE");
   verb.add_option("--details", options.details, "How many tensors get pictures in the page")
       .needs("--html")
@@ -164,6 +174,7 @@ Result<ExitCode> check_quant(const SelectionOptions& asked, const QuantOptions& 
   report.filter = asked.filter;
   report.least_sqnr_db = options.least_sqnr_db;
   report.all = all;
+  report.of_use = options.recipes.empty();
   for (const SelectedPass& selected : selection.passes) {
     const auto pass = open_pass(selected);
     if (!pass.ok()) {
@@ -174,6 +185,14 @@ Result<ExitCode> check_quant(const SelectionOptions& asked, const QuantOptions& 
     TTAP_ASSIGN(const Pass* twins, against.pass_for(selected));
     check_pass(selected, *pass, selection, twins, report);
     report.passes.push_back({selected.rank->number, selected.rank->pid, pass->info()});
+  }
+  if (report.of_use) {
+    report.recipes = recipes_in_use(report);
+    if (report.found.empty() && report.without_twin.empty() && report.unjudged.empty() && report.unreadable.empty())
+      return Error{.code = ErrorCode::kNotFound,
+                   .message = fmt::format(
+                       "no tensor of {} is quantized, and no weight has the values of a quantized one", report.path),
+                   .hint = "record both runs with the role `param`; --quant FORMAT says what a format would do"};
   }
   std::ranges::stable_sort(report.found, is_worse, &QuantCheckedTensor::finding);
   asked.json ? write_json(report, out) : draw_report(report, out);

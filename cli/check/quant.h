@@ -10,7 +10,7 @@
 #include "cli/arguments/command.h"
 #include "report/check/check_report.h"
 
-// `ttap check --quant`: which tensors would suffer in which format.
+// `ttap check --quant`: which tensors would suffer in which format; without a format, in the one they are in.
 namespace ttap::cli {
 
 struct QuantOptions {
@@ -20,7 +20,7 @@ struct QuantOptions {
   std::string html = {};
   size_t details = 20;  // tensors with pictures in the page
 
-  bool asked() const { return !recipes.empty(); }
+  bool asked() const { return !recipes.empty() || !against.empty(); }
 };
 void add_quant_options(Verb& verb, QuantOptions& options);
 
@@ -36,11 +36,13 @@ struct QuantReport {
   uint32_t run = 1, runs = 1;  // which of the runs in its directory
   std::string filter = {};
   std::vector<QuantRecipe> recipes = {};
+  bool of_use = false;  // none was asked for: they are those in use
   std::optional<double> least_sqnr_db = {};
   bool all = false;                            // every tensor is listed
   std::vector<QuantCheckedTensor> found = {};  // the worst first
   uint64_t unwanted = 0;
   uint64_t not_real = 0;
+  uint64_t plain = 0;
   uint64_t parts = 0;
   std::vector<CheckedTensor> without_twin = {};
   std::string against = {};

@@ -17,7 +17,7 @@ void write_summary(JsonWriter& json, const QuantReport& report, const std::strin
   uint64_t suffering = 0;
   for (const QuantCheckedTensor& found : report.found)
     for (const QuantOutcome& outcome : found.finding.outcomes) {
-      if (outcome.in_use || outcome.recipe.format.name != recipe) continue;
+      if (outcome.in_use != report.of_use || outcome.recipe.format.name != recipe) continue;
       ++judged;
       suffering += outcome.harm != QuantHarm::kNone;
       if (!std::isnan(outcome.stats.sqnr_db)) decibels.push_back(outcome.stats.sqnr_db);
@@ -70,7 +70,10 @@ void write_json(const QuantReport& report, Output& out, size_t most) {
   for (const QuantRecipe& recipe : report.recipes) write_recipe(json, report, recipe);
   json.end();
   json.member("judged", report.found.size()).member("suffering", report.suffering());
-  json.member("left_out", report.unwanted).member("not_real", report.not_real).member("parts", report.parts);
+  json.member("left_out", report.unwanted)
+      .member("not_real", report.not_real)
+      .member("plain", report.plain)
+      .member("parts", report.parts);
   const auto listed = [most](const auto& list) { return std::span(list).first(std::min(list.size(), most)); };
   const auto not_listed = [&](std::string_view name, const auto& list) {
     json.member(name, list.size() - listed(list).size());

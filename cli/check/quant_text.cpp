@@ -28,7 +28,7 @@ void draw_recipes(const QuantReport& report, Output& out) {
     double lowest = 0;
     for (const QuantCheckedTensor& found : report.found)
       for (const QuantOutcome& outcome : found.finding.outcomes) {
-        if (outcome.in_use || outcome.recipe.format.name != recipe.format.name) continue;
+        if (outcome.in_use != report.of_use || outcome.recipe.format.name != recipe.format.name) continue;
         decibels.push_back(outcome.stats.sqnr_db);
         suffering += outcome.harm != QuantHarm::kNone;
         if (worst != nullptr && lowest <= outcome.stats.sqnr_db) continue;
@@ -115,6 +115,7 @@ void draw_trouble(const QuantReport& report, Output& out) {
                                      : fmt::format(" in {}", printable(report.against)));
   if (report.not_real > 0)
     out.print("{} not of f16, bf16, f32 or f64\n", count_text(report.not_real, "tensor was", "tensors were"));
+  if (report.plain > 0) out.print("{} not quantized\n", count_text(report.plain, "tensor is", "tensors are"));
   if (report.unwanted > 0)
     out.print("{} left out by --filter '{}'\n", count_text(report.unwanted, "tensor was", "tensors were"),
               printable(report.filter));

@@ -15,7 +15,15 @@ from tensortap import _core
 from tensortap.html_table import ROWS_SHOWN, html_table
 from tensortap.literals import Cause, Evidence, MatchedBy, RunVerdict, Verdict
 from tensortap.session.filters import one_pattern
-from tensortap.typed_dicts import AxisError, CallOfTensor, Comparable, Measures, UsedTolerance, WorstElement
+from tensortap.typed_dicts import (
+    AxisError,
+    CallOfTensor,
+    Comparable,
+    Measures,
+    QuantizedWeights,
+    UsedTolerance,
+    WorstElement,
+)
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,8 @@ class Diff:
         The first tensor that an operator made different; where none is known to have, the first that differs.
     first_unequal : TensorDiff or None
         The first value of an op that has other bits, whatever the verdict.
+    quantized : dict or None
+        Which side's weights are quantized, and what that did to each layer, the one that suffers most first.
     introduced : list of TensorDiff
         Every tensor whose operator introduced an error, in execution order.
     tensors : list of TensorDiff
@@ -136,6 +146,7 @@ class Diff:
         self.same: bool = core.is_same([])
         self.first: TensorDiff | None = first("first")
         self.first_unequal: TensorDiff | None = first("first_unequal")
+        self.quantized: QuantizedWeights | None = self._json["quantized"]
         self.introduced: list[TensorDiff] = [at(place) for place in self._json["introduced"]]
         self.tensors: list[TensorDiff] = [tensor for each in passes for tensor in each]
         self.counts: dict[Verdict, int] = self._json["counts"]
@@ -310,7 +321,7 @@ def _rules_file(rules: str | os.PathLike[str] | Mapping[str, str] | None, stack:
 
 
 _SPECIAL = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
-_TEXTS = {"key", "key_b", "name", "reason", "note", "sentence", "path", "source"}
+_TEXTS = {"key", "key_b", "name", "tensor_name", "layer", "reason", "note", "sentence", "path", "source"}
 
 
 def _numbers(mapping: dict[str, Any]) -> dict[str, Any]:

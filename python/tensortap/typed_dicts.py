@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from tensortap.literals import (
     Ending,
@@ -118,6 +118,30 @@ class WorstElement(TypedDict):
     part: int
     a: float
     b: float
+
+
+class QuantizedLayer(TypedDict):
+    """What quantizing its weight did to a layer; docs/measures.md defines the numbers."""
+
+    layer: str
+    weight: int
+    format: str
+    outlier: bool
+    harm: Literal["overflow", "underflow", "error"] | None
+    own_error: float
+    added: float
+    weight_error: float
+    sqnr_db: float
+    usual_sqnr_db: float
+    underflow_percent: float
+    usual_underflow_percent: float
+    overflow_percent: float
+    usual_overflow_percent: float
+
+
+QuantizedWeights = TypedDict(
+    "QuantizedWeights", {"side": Literal["a", "b"], "inferred": bool, "pass": int, "layers": list[QuantizedLayer]}
+)
 
 
 class Measures(TypedDict):

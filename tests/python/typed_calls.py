@@ -240,6 +240,8 @@ def read_diff(found: tap.Diff) -> None:
     assert_type(found.same, bool)
     assert_type(found.first, tap.TensorDiff | None)
     assert_type(found.first_unequal, tap.TensorDiff | None)
+    if found.quantized is not None:
+        assert_type(found.quantized["layers"][0]["own_error"], float)
     assert_type(found.introduced, list[tap.TensorDiff])
     assert_type(found.tensors, list[tap.TensorDiff])
     assert_type(found.counts, dict[tap.literals.Verdict, int])
@@ -267,6 +269,8 @@ def read_tensor_diff(tensor: tap.TensorDiff) -> None:
     assert_type(tensor.ranks, tuple[int, ...])
     assert_type(tensor.note, str)
     assert_type(tensor.trivial, bool)
+    assert_type(tensor.tensor_name, str)
+    assert_type(tensor.updates, bool)
     assert_type(tensor.quantized_a, str | None)
     assert_type(tensor.quantized_b, str | None)
     assert_type(tensor.max_abs, float)

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "analyze/check/quant_groups.h"
+#include "analyze/check/quant_inference.h"
 #include "analyze/values/in_order.h"
 #include "analyze/values/real_values.h"
 
@@ -46,8 +47,9 @@ class Checking {
  private:
   struct Job {
     size_t tensor = 0;
-    std::optional<size_t> same = {};     // an earlier one with equal bytes
-    std::optional<QuantTwin> twin = {};  // of a quantized tensor
+    std::optional<size_t> same = {};           // an earlier one with equal bytes
+    std::optional<QuantTwin> twin = {};        // of a quantized tensor
+    std::optional<QuantRecipe> inferred = {};  // of one that was decoded before it was recorded
   };
   struct Worker {
     std::optional<Error> error = {};
@@ -67,9 +69,13 @@ class Checking {
       } else if (!is_real(record.dtype) || (record.true_dtype && !is_real(*record.true_dtype)) ||
                  record.byte_count == 0) {
         ++report_.not_real;
-      } else {
+      } else if (!recipes_.empty()) {
         jobs_.push_back({.tensor = i, .same = earlier_like(i)});
         continue;
+      } else if (parts.empty() && choose_decoded(i)) {
+        continue;
+      } else {
+        ++report_.plain;
       }
       if (options_.scan.progress) options_.scan.progress(record);
     }
@@ -117,6 +123,22 @@ class Checking {
     return true;
   }
 
+  bool choose_decoded(size_t i) {
+    const TensorRecord record = pass_.tensor(i);
+    const auto twin = options_.against == nullptr ? std::nullopt : options_.against->find(record.key());
+    if (!twin || record.role != "param" || record.shape.size() < 2) return false;
+    const TensorRecord other = options_.against->tensor(*twin);
+    if (!is_real(other.dtype) || !std::ranges::equal(other.shape, record.shape)) return false;
+    if (record.has_fingerprint && other.has_fingerprint && record.fingerprint.hash == other.fingerprint.hash)
+      return false;
+    const auto before = options_.against->read(*twin), after = pass_.read(i);
+    if (!before.ok() || !after.ok()) return false;
+    auto recipe = inference_.format_of(*before, *after);
+    if (!recipe) return false;
+    jobs_.push_back({.tensor = i, .twin = QuantTwin{options_.against, *twin}, .inferred = std::move(recipe)});
+    return true;
+  }
+
   void work(const Job& job, Worker& worker) const {
     worker = {};
     if (job.same) return;
@@ -130,10 +152,16 @@ class Checking {
   Result<std::vector<QuantOutcome>> outcomes_of(const Job& job) const {
     if (!job.twin) return would_be(pass_, job.tensor);
     std::vector<QuantOutcome> outcomes;
+    if (job.inferred) {
+      TTAP_ASSIGN(const TensorView before, job.twin->pass->read(job.twin->tensor));
+      TTAP_ASSIGN(const TensorView after, pass_.read(job.tensor));
+      outcomes.push_back(judged(*job.inferred, quant_statistics_of_values(before, after), true));
+      return outcomes;
+    }
     TTAP_ASSIGN(QuantStats stats, as_it_was(job));
     outcomes.push_back(judged(used_.at(std::string(pass_.tensor(job.tensor).group)), std::move(stats), true));
     // A twin in the pass itself is a tensor like any other.
-    if (job.twin->pass == &pass_) return outcomes;
+    if (job.twin->pass == &pass_ || recipes_.empty()) return outcomes;
     TTAP_ASSIGN(std::vector<QuantOutcome> others, would_be(*job.twin->pass, job.twin->tensor));
     std::ranges::move(others, std::back_inserter(outcomes));
     return outcomes;
@@ -163,12 +191,7 @@ class Checking {
   }
 
   QuantOutcome judged(const QuantRecipe& recipe, QuantStats stats, bool in_use) const {
-    stats.codes = {};
-    // Without error is not what has nothing left to err.
-    if (std::isinf(stats.sqnr_db) && (stats.overflow > 0 || stats.not_finite == stats.count))
-      stats.sqnr_db = -std::numeric_limits<double>::infinity();
-    const QuantHarm harm = harm_of(recipe, stats, options_.least_sqnr_db);
-    return {.recipe = recipe, .in_use = in_use, .stats = std::move(stats), .harm = harm};
+    return judge_quantized(recipe, std::move(stats), in_use, options_.least_sqnr_db);
   }
 
   void take(const Job& job, Worker& worker) {
@@ -192,10 +215,21 @@ class Checking {
   std::vector<Job> jobs_;
   std::map<std::pair<uint64_t, uint64_t>, size_t> first_;  // by hash
   std::map<std::string, QuantRecipe> used_;                // by description
+  QuantInference inference_;
   QuantCheckReport report_;
 };
 
 }  // namespace
+
+QuantOutcome judge_quantized(const QuantRecipe& recipe, QuantStats stats, bool in_use,
+                             const std::optional<double>& least_sqnr_db) {
+  stats.codes = {};
+  // Without error is not what has nothing left to err.
+  if (std::isinf(stats.sqnr_db) && (stats.overflow > 0 || stats.not_finite == stats.count))
+    stats.sqnr_db = -std::numeric_limits<double>::infinity();
+  const QuantHarm harm = harm_of(recipe, stats, least_sqnr_db);
+  return {.recipe = recipe, .in_use = in_use, .stats = std::move(stats), .harm = harm};
+}
 
 QuantCheckReport check_quant(const Pass& pass, std::span<const QuantRecipe> recipes, const QuantCheckOptions& options) {
   return Checking(pass, recipes, options).run();

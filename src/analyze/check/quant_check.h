@@ -48,6 +48,10 @@ struct QuantOutcome {
   QuantHarm harm = QuantHarm::kNone;
 };
 
+// The stats without their codes. `least_sqnr_db`: a limit that was given; nothing for the recipe's own.
+QuantOutcome judge_quantized(const QuantRecipe& recipe, QuantStats stats, bool in_use,
+                             const std::optional<double>& least_sqnr_db = {});
+
 struct QuantFinding {
   size_t tensor = 0;
   std::vector<QuantOutcome> outcomes = {};  // the recipe in use, then the others as they were given
@@ -69,6 +73,7 @@ struct QuantCheckReport {
   std::vector<QuantFinding> found = {};   // in execution order
   uint64_t unwanted = 0;                  // left out by ScanOptions::wanted
   uint64_t not_real = 0;                  // integers, complex numbers, what is eight bits already, or has no elements
+  uint64_t plain = 0;                     // without recipes: neither quantized nor on the grid of a format
   uint64_t parts = 0;                     // payloads, scales and the like, which their tensor speaks for
   std::vector<size_t> without_twin = {};  // quantized tensors that there is nothing to hold against
   std::vector<Unjudged> unjudged = {};
@@ -76,7 +81,8 @@ struct QuantCheckReport {
 
 // Every tensor of a pass whose bytes were kept and that is f16, bf16, f32 or f64, each read once for all recipes. Equal
 // bytes are read once for all tensors that have them. A quantized tensor is held against its twin (find_quant_twin());
-// of a twin in another pass there is what the recipes would do, too.
+// of a twin in another pass there is what the recipes would do, too. Without recipes it is about what is quantized:
+// also plain weights whose values are on the grid of a format (QuantInference), held against those of the other pass.
 QuantCheckReport check_quant(const Pass& pass, std::span<const QuantRecipe> recipes,
                              const QuantCheckOptions& options = {});
 

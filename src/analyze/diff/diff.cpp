@@ -191,6 +191,8 @@ Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const 
   blame_extra_draws(*pass.a, *pass.b, pass.tensors);
   find_wrong_gradients(ops_a, ops_b, pass.tensors);
   find_ends(ops_a, ops_b, pass.tensors);
+  pass.quantized = find_quantized_weights(*pass.a, *pass.b, pass.tensors);
+  inherit_from_quantized_weights(*pass.a, pass.quantized, pass.settings, pass.tensors);
   name_tensors(pass);
   return notes;
 }
@@ -407,6 +409,17 @@ Result<DiffReport> diff(const std::string& path_a, const std::string& path_b, co
   if (rules.map) warn_unused("--map", rules.map->unused());
   if (rules.shards) warn_unused("--shards", rules.shards->unused());
   return report;
+}
+
+const PassDiff* DiffReport::quantized() const {
+  const auto found = std::ranges::find_if(passes, [](const PassDiff& pass) { return pass.quantized.any(); });
+  return found != passes.end() ? &*found : nullptr;
+}
+
+std::optional<DiffPlace> DiffReport::quantized_layer() const {
+  const PassDiff* pass = quantized();
+  if (pass == nullptr || !introduced.empty() || !earliest) return std::nullopt;
+  return DiffPlace{static_cast<uint32_t>(pass - passes.data()), pass->quantized.layers.front().weight};
 }
 
 TensorRecord record_of(const PassDiff& pass, const TensorDiff& tensor) {

@@ -12,6 +12,7 @@
 #include "analyze/check/losses.h"
 #include "analyze/collectives/collective_call.h"
 #include "analyze/compare/detail.h"
+#include "analyze/diff/blame/quant_layers.h"
 #include "analyze/diff/result/verdict.h"
 #include "analyze/diff/sides/settings.h"
 #include "analyze/diff/sides/side.h"
@@ -43,6 +44,7 @@ struct PassDiff {
   // Of A; not set where several ranks were put together.
   std::optional<uint32_t> rank = {};
   CollectiveCalls collectives = {};
+  QuantizedWeights quantized = {};
 };
 
 // Which tensor of which pass.
@@ -83,9 +85,14 @@ struct DiffReport {
   }
   uint64_t count(Verdict v) const { return counts[static_cast<size_t>(v)]; }
   const TensorDiff& at(DiffPlace place) const { return passes[place.pass].tensors[place.tensor]; }
+  // The first pass that has the weights of a side that is quantized; null when there is none.
+  const PassDiff* quantized() const;
+  // Where these explain what differs, because nothing else was introduced: the weight that explains most of it.
+  std::optional<DiffPlace> quantized_layer() const;
   // The one to look at: the first that was introduced, else the earliest. An op whose bits differ as rounding makes
   // them comes after those that made more of it, and what an op was given from outside before both.
   std::optional<DiffPlace> first() const {
+    if (const auto layer = quantized_layer()) return layer;
     if (follows_from_flip()) return flipped;
     if (came_in && (introduced.empty() || *came_in < introduced.front())) return came_in;
     for (const DiffPlace place : introduced)

@@ -8,6 +8,7 @@
 #include "core/json.h"
 #include "report/diff/diff_page.h"
 #include "report/diff/diff_report.h"
+#include "report/diff/quantized_words.h"
 #include "report/log/call_text.h"
 #include "report/tensor/quant_picture_report.h"
 #include "report/text/json_writer.h"
@@ -218,6 +219,8 @@ void write_diff_json(const DiffReport& report, Output& out) {
   json.member("setup_a", report.setup_a).member("setup_b", report.setup_b);
   json.member("trivial_a", report.trivial_a).member("trivial_b", report.trivial_b);
   json.member("parts_a", report.parts_a).member("parts_b", report.parts_b).member("decoded", report.decoded);
+  json.key("quantized");
+  write_quantized(json, report);
   json.key("first");
   write_place(json, report.first());
   json.key("earliest");

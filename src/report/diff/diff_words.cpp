@@ -10,6 +10,7 @@
 #include "analyze/diff/sides/tensor_names.h"
 #include "analyze/ops/event_op.h"
 #include "report/diff/diff_report.h"
+#include "report/diff/quantized_words.h"
 #include "report/text/text.h"
 
 namespace ttap {
@@ -187,6 +188,7 @@ static std::string losses_text(const DiffReport& report) {
 
 std::string verdict_sentence(const DiffReport& report) {
   const uint64_t pairs = compared(report);
+  if (report.quantized_layer()) return fmt::format("{}: {}", to_string(report.verdict), quantized_sentence(report));
   if (report.follows_from_flip())
     return fmt::format("{}: rounding, then a near tie flipped at {}; all that differs follows from it",
                        to_string(report.verdict), key_text_at(report, *report.flipped));
@@ -220,9 +222,10 @@ std::string verdict_sentence(const DiffReport& report) {
                                                           printable(settings.front().text()));
   const std::string flips =
       report.flipped ? fmt::format("; near ties flipped at {}", key_text_at(report, *report.flipped)) : std::string();
-  return fmt::format("within tolerance: {} compared, {} of them identical{}{}{}{}{}{}",
+  const std::string quantized = quantized_sentence(report);
+  return fmt::format("within tolerance: {} compared, {} of them identical{}{}{}{}{}{}{}{}",
                      count_text(pairs, "tensor", "tensors"), report.count(Verdict::kIdentical), by, most, part, said,
-                     flips, unmatched_text(report));
+                     flips, quantized.empty() ? "" : "; ", quantized, unmatched_text(report));
 }
 
 // What an operator that writes to its argument writes to, where no name was recorded: where a module used the same
@@ -256,6 +259,11 @@ std::vector<std::string> evidence_lines(const DiffReport& report) {
   if (!place) return lines;
   const PassDiff& pass = report.passes[place->pass];
   const TensorDiff& tensor = report.at(*place);
+  if (report.quantized_layer()) {
+    lines = quantized_lines(report);
+    lines.push_back(fmt::format("first seen at {}", key_text_at(report, *report.earliest)));
+    return lines;
+  }
   // Of an end the sentence itself says it.
   if (tensor.cause != Cause::kNone && !tensor.reason.empty() && differing_count(report) > 0)
     lines.push_back(printable(tensor.reason));

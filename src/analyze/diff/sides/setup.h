@@ -55,6 +55,9 @@ class SideWithoutSetup final : public Side {
   Result<QuantPicture> picture(size_t index, const TensorView* twin) const override {
     return side_->picture(tensors_[index].tensor, twin);
   }
+  Result<QuantStats> quant_stats(size_t index, const TensorView& twin) const override {
+    return side_->quant_stats(tensors_[index].tensor, twin);
+  }
 
  private:
   struct Kept {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "analyze/values/real_values.h"
 #include "store/graph/graph_names.h"
 #include "store/sources/run_layout.h"
 #include "ttap/group.h"
@@ -44,6 +45,12 @@ class PassSide final : public Side {
     TTAP_ASSIGN(const GroupParts parts, group_of(pass_, index));
     TTAP_ASSIGN(const QuantGroup group, read_group(pass_, parts));
     return quant_picture(group, twin);
+  }
+  Result<QuantStats> quant_stats(size_t index, const TensorView& twin) const override {
+    TTAP_ASSIGN(const GroupParts parts, group_of(pass_, index));
+    TTAP_ASSIGN(const QuantGroup group, read_group(pass_, parts));
+    const RealValues values(twin);
+    return quant_statistics(values.view(), group);
   }
 
   // A file that TensorTap did not name has no rank and no number.

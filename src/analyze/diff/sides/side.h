@@ -57,6 +57,10 @@ class Side {
   virtual Result<QuantPicture> picture(size_t /*index*/, const TensorView* /*twin*/) const {
     return Error{ErrorCode::kUnsupported, "it is not quantized, or was put together"};
   }
+  // What quantizing did to `twin`; fails likewise.
+  virtual Result<QuantStats> quant_stats(size_t /*index*/, const TensorView& /*twin*/) const {
+    return Error{ErrorCode::kUnsupported, "it is not quantized, or was put together"};
+  }
 };
 
 // The dtype that the program gave it; what was stored may be wider.
