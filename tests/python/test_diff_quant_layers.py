@@ -1,5 +1,6 @@
 """`ttap diff` and `ttap check --against` of a model and the same with quantized weights: which layer suffers."""
 
+import browser
 import pytest
 import tensortap as tap
 import torch
@@ -187,3 +188,18 @@ def test_check_recognises_weights_that_were_decoded_before(tmp_path):
     result = run("check", a, "--against", a)
     assert result.returncode == 2
     assert "is quantized, and no weight has the values of a quantized one" in result.stderr
+
+
+def test_the_report_page_names_the_layer(tmp_path):
+    if not (browser.BINARY and browser.DRIVER):
+        pytest.skip("needs chromium and chromedriver: apt-get install chromium-driver")
+    a, b = recorded(made(2), tmp_path / "a"), recorded(decode_all(made(2)), tmp_path / "b")
+    assert run("diff", a, b, "--html", tmp_path / "diff.html").returncode == 1
+    driver = browser.start()
+    try:
+        page = browser.Page(driver, tmp_path / "diff.html")
+        assert ", and layers.2 suffers: " in page.text("#sentence")
+        assert "7 other layers are as their format explains" in page.texts("#evidence li")
+        assert page.console() == []
+    finally:
+        driver.quit()
