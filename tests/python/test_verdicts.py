@@ -74,6 +74,21 @@ def test_training_and_a_larger_batch_are_sound_pairs(tmp_path):
     }
 
 
+def test_a_run_can_be_taken_back():
+    program = """
+import torch
+from runs import Run
+model = torch.nn.Sequential(torch.nn.BatchNorm1d(3))
+run = Run(model, {"input": torch.randn(4, 3)}, training=True)
+before = model.state_dict()["0.running_mean"].clone()
+run()
+print(model[0].weight.grad is None, torch.equal(model[0].running_mean, before))
+run.reset()
+print(model[0].weight.grad is None, torch.equal(model[0].running_mean, before))
+"""
+    assert in_bench(program) == "False False\nTrue True\n"
+
+
 def test_inductor_is_a_sound_pair_of_its_own_kind(tmp_path):
     _, of, _ = score(
         tmp_path,
