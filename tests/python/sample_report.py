@@ -183,3 +183,10 @@ def many(tensors, details):
     found = [detail(0, position, seed=position, side=128) for position in range(fault, min(len(rows), fault + details))]
     kept = f"details of {len(found)} of {len(rows)} tensors: the largest errors"
     return report([rows], found, sentence=f"The two runs part at {FAULT}.", thinned=[kept])
+
+
+def two_ranks():
+    """What a collective returned on the first rank came from the second one."""
+    summed = tensor(0, "sum", "diverged", cause="inherited") | {"from": 1, "from_pass": 1}
+    made = [tensor(0, "input", "identical"), tensor(1, FAULT, "diverged", cause="introduced")]
+    return report([[summed], made])

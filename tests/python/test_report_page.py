@@ -349,20 +349,11 @@ def test_a_tensor_shows_histograms_axes_and_the_worst_elements(show):
 
 
 def test_an_inherited_error_leads_to_where_it_came_from(show):
-    page = show()
-    page.open("encoder.layer.5.output.dense")
-    page.click("#from")
-    assert page.text("#detail-key") == sample.FAULT
-
-
-def test_one_from_another_rank_leads_there(show):
-    gathered = sample.tensor(0, "gathered", "diverged", cause="inherited")
-    made = [sample.tensor(0, "first", "identical"), sample.tensor(1, "made", "diverged", cause="introduced")]
-    passes = [[{**gathered, "from": 1, "from_pass": 1}], made]
-    page = show(sample.report(passes))
-    page.open("gathered")
-    page.click("#from")
-    assert page.text("#detail-key") == "made"
+    for report, key in ((sample.sample(), "encoder.layer.5.output.dense"), (sample.two_ranks(), "sum")):
+        page = show(report)
+        page.open(key)
+        page.click("#from")
+        assert page.text("#detail-key") == sample.FAULT
 
 
 def test_a_tensor_without_pictures_says_how_to_get_them(show):
