@@ -174,6 +174,28 @@ def test_another_way_to_add_is_rounding(dtype, ops, tmp_path):
     assert found.verdict == "within tolerance", found.sentence
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_program_may_end_with_a_product_that_is_summed_in_halves(dtype, tmp_path):
+    """Half of a product is no match of the whole: what both modules returned agrees."""
+
+    class Halves(nn.Linear):
+        def forward(self, x):
+            half = self.in_features // 2
+            return (F.linear(x[..., :half], self.weight[:, :half]) + F.linear(x[..., half:], self.weight[:, half:])).to(
+                x.dtype
+            )
+
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 300, bias=False)).to(dtype), torch.randn(2, 20, 64)
+    other = copy.deepcopy(model)
+    other[1].__class__ = Halves
+    found = tap.diff(
+        recorded(model, tmp_path / "a", x.to(dtype), ops=True, level="full"),
+        recorded(other, tmp_path / "b", x.to(dtype), ops=True, level="full"),
+    )
+    assert found.verdict == "within tolerance", found.sentence
+
+
 class Attention(nn.Module):
     def __init__(self, way):
         super().__init__()

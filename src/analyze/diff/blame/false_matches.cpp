@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "analyze/diff/blame/compared_side.h"
+#include "analyze/ops/event_op.h"
+#include "analyze/ops/op_facts.h"
 
 namespace ttap {
 namespace {
@@ -33,9 +36,21 @@ class FalseMatches {
  private:
   struct Program : ComparedSide {
     Program(const SideOps& ops, const std::vector<TensorDiff>& tensors, uint32_t Match::*record)
-        : ComparedSide(ops.side(), tensors, record), list(ops.list()), uses(ops.uses()) {}
+        : ComparedSide(ops.side(), tensors, record), list(ops.list()), uses(ops.uses()) {
+      for (const TensorDiff& tensor : tensors) {
+        if (!has_partner(tensor) || disagree(tensor) || tensor.evidence == Evidence::kNothing) continue;
+        const TensorRecord value = side.tensor(tensor.match.*record);
+        if (list.op_of(tensor.match.*record) == kNoOp && value.has_fingerprint) agreed.insert(value.fingerprint.hash);
+      }
+    }
+    // Whether a module returned it, or was given it, and both sides agree there.
+    bool is_agreed(uint32_t tensor) const {
+      const TensorRecord value = side.tensor(tensor);
+      return value.has_fingerprint && !list.is_plain(tensor) && agreed.contains(value.fingerprint.hash);
+    }
     const OpList& list;
     const OpUses& uses;
+    std::unordered_set<Hash128> agreed;
   };
   struct Outcome {
     bool agrees = false;     // something that is made of it
@@ -53,6 +68,9 @@ class FalseMatches {
     if (!made_a || !made_b || pair.verdict == Verdict::kShapeMismatch) return false;
     const Op &one = a_.list.ops()[x], &other = b_.list.ops()[y];
     if (one.kernel || other.kernel) return false;
+    // A view shows what it was given, and is as right as that.
+    if (is_view_op(operator_of(a_.side.event(one.event))) && is_view_op(operator_of(b_.side.event(other.event))))
+      return false;
     const bool in_doubt = pair.match.by == MatchedBy::kPlace;
     if (in_doubt && one.input_count != other.input_count) return false;
     const std::span<const uint32_t> inputs_a = a_.list.inputs(one), inputs_b = b_.list.inputs(other);
@@ -60,8 +78,8 @@ class FalseMatches {
            std::ranges::all_of(inputs_b, [&](uint32_t input) { return is_among(b_, input, a_, inputs_a, in_doubt); });
   }
 
-  // Whether what one was given is among what the other was given; where nothing is known of it, or that it is wrong, it
-  // is unless `in_doubt`.
+  // Whether what one was given is among what the other was given; where nothing is known of it but its size, or that it
+  // is wrong, it is unless `in_doubt`.
   bool is_among(const Program& program, uint32_t input, const Program& other, std::span<const uint32_t> inputs,
                 bool in_doubt) const {
     if (input == kNoTensor) return true;
@@ -71,7 +89,10 @@ class FalseMatches {
     const uint32_t partner = &program == &a_ ? match.b : match.a;
     if (is_paired && std::ranges::find(inputs, partner) != inputs.end())
       return !in_doubt || !disagree(tensors_[position]);
-    if (!is_paired && !in_doubt) return true;
+    if (!is_paired && !in_doubt)
+      return std::ranges::any_of(inputs, [&](uint32_t given) {
+        return given == kNoTensor || other.list.elements(given) == program.list.elements(input);
+      });
     return program.list.bits(input) != 0 && std::ranges::any_of(inputs, [&](uint32_t given) {
              return given != kNoTensor && other.list.bits(given) == program.list.bits(input);
            });
@@ -81,6 +102,7 @@ class FalseMatches {
   Outcome follow(const Program& program, uint32_t tensor) const {
     Outcome outcome;
     if (program.list.op_of(tensor) == kNoOp) return {.disagrees = true};
+    if (program.is_agreed(tensor)) return {.agrees = true};
     std::vector<uint32_t> values = {tensor};
     bool is_used = false;
     for (size_t next = 0; next < values.size() && !outcome.disagrees; ++next)
@@ -92,7 +114,9 @@ class FalseMatches {
           if (position == kNoTensor || std::ranges::find(values, made) != values.end()) continue;
           const TensorDiff& pair = tensors_[position];
           const bool is_paired = has_partner(pair) && !is_false_[position];
-          if (is_paired && disagree(pair)) {
+          if (program.is_agreed(made)) {
+            outcome.agrees = true;
+          } else if (is_paired && disagree(pair)) {
             outcome.disagrees = true;
           } else if (is_paired && pair.evidence != Evidence::kNothing && !program.list.is_plain(made)) {
             outcome.agrees = true;

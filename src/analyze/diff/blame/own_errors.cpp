@@ -37,7 +37,8 @@ bool is_one_operator(const ModuleFacts& module) {
 
 bool is_several_steps(std::string_view op) {
   const std::string_view name = plain_op(op);
-  return name.find("attention") != std::string_view::npos || name.find("lstm") != std::string_view::npos ||
+  const bool of_norm = name.find("norm_backward") != std::string_view::npos;
+  return of_norm || name.find("attention") != std::string_view::npos || name.find("lstm") != std::string_view::npos ||
          name.find("gru") != std::string_view::npos || name.find("rnn") != std::string_view::npos;
 }
 

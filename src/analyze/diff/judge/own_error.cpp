@@ -285,7 +285,8 @@ std::string beyond_rounding(const Side& a, const Side& b, const TensorDiff& tens
   if (std::string reason = by_place(a, tensor, step, sums ? kStepsOfSumsInOnePlace : kStepsInOnePlace); !reason.empty())
     return reason;
   if (tensor.evidence == Evidence::kSketch)
-    if (std::string reason = by_few(of_a, of_b, m, step, bound_of(size)); !reason.empty()) return reason;
+    if (std::string reason = by_few(of_a, of_b, m, sums ? kStepsOfSums * step : step, bound_of(size)); !reason.empty())
+      return reason;
   if (sums) return by_tolerance(m, dtype);
   if (tensor.evidence == Evidence::kSketch) return by_whole(m, step, bound_of(size));
   if (size == CallSize::kOneRounding)
