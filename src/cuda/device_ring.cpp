@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint64_t kAllFree = INT64_MAX;  // the highest that wait_until() compares rightly
 constexpr std::chrono::microseconds kLookForRoom{50};
+constexpr std::chrono::milliseconds kBeforeStreamWaits{100};
 
 }  // namespace
 
@@ -74,8 +75,12 @@ bool DeviceRing::has_room_for(std::span<const uint64_t> sizes) const {
 Status DeviceRing::wait_for_room(uint64_t position, uint64_t bytes, Stream stream) {
   const uint64_t end = position + bytes;
   if (end <= capacity_ || freed() >= end - capacity_) return {};
-  if (wait_until(stream, freed_, end - capacity_).ok()) return {};
-  while (freed() < end - capacity_) std::this_thread::sleep_for(kLookForRoom);
+  const auto until = std::chrono::steady_clock::now() + kBeforeStreamWaits;
+  for (bool asked = false; freed() < end - capacity_; std::this_thread::sleep_for(kLookForRoom)) {
+    if (asked || std::chrono::steady_clock::now() < until) continue;
+    if (wait_until(stream, freed_, end - capacity_).ok()) return {};
+    asked = true;
+  }
   return {};
 }
 

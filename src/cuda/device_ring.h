@@ -35,7 +35,9 @@ class EventPool {
 //   a model's stream    waits until freed ≥ end − capacity, where that is not so already → writes [position, end)
 //   the side stream     waits for that → copies it to the host → stores end in `freed`
 //
-// So a stream waits for room, and the thread that enqueues its work does not.
+// The thread that enqueues the work looks for room first, for a tenth of a second: streams that waited at once were
+// seen not to go on any more, on a GPU that several processes shared. What keeps the room longer may be the program
+// itself, so then the stream waits, and the thread goes on.
 class DeviceRing {
  public:
   static constexpr uint64_t kAlignment = 256;  // of every position
@@ -56,8 +58,8 @@ class DeviceRing {
   uint64_t reserve(uint64_t bytes);
   // Whether all of these, reserved one after the other, would find room now.
   bool has_room_for(std::span<const uint64_t> sizes) const;
-  // Before anything is written to what was reserved: `stream` waits for the room; where streams cannot, the caller
-  // does.
+  // Before anything is written to what was reserved: the caller waits for the room, and after a while `stream` does,
+  // where it can.
   Status wait_for_room(uint64_t position, uint64_t bytes, Stream stream);
   std::byte* at(uint64_t position) const { return memory_.get() + position % capacity_; }
 

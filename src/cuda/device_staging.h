@@ -25,8 +25,8 @@ namespace ttap::cuda {
 //   mover thread     waits for room in the pinned ring → puts the copy on a side stream
 //   writer thread    next(): waits for the copy → writes it → release()
 //
-// All of it is in one order, that of take(), over all devices. Nothing here waits on the model's thread; when a ring is
-// full the model's stream waits, which the device does by itself once the mover's copy has freed the room.
+// All of it is in one order, that of take(), over all devices. The model's thread waits only when a ring is
+// full, and no more than a tenth of a second; then its stream does, until the mover's copy has freed the room.
 //
 // A tensor's memory may be given back, and used again on the same stream, as soon as take() has returned: whatever
 // that stream does then comes after the snapshot. So does a caching allocator that keeps freed memory by stream.
