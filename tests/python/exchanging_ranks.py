@@ -222,8 +222,13 @@ def main(folder: Path) -> None:
     for case in CASES if dist.get_world_size() == 2 else CASES_OF_FOUR:
         for fault in ("good", "nan", "wrong"):
             dist.barrier()
-            with tap.trace(level="full") as t:
-                case(fault)
+            try:
+                with tap.trace(level="full") as t:
+                    case(fault)
+            except RuntimeError as error:  # gloo of PyTorch 2.11 has no alltoall
+                if "gloo does not support" not in str(error):
+                    raise
+                continue
             t.save(folder / case.__name__ / fault)
     if dist.get_world_size() == 2:
         for program in (started_late, without_arguments, train):

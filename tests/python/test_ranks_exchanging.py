@@ -53,6 +53,13 @@ def recorded(tmp_path_factory):
     return record
 
 
+def folder_of(case, recorded):
+    folder = recorded(2) / case
+    if not folder.exists():
+        pytest.skip(f"skipped: gloo of this PyTorch has no {case}")
+    return folder
+
+
 def without_rank(folder, number, to):
     """A copy of a run without one of its ranks."""
     shutil.copytree(folder, to)
@@ -71,7 +78,7 @@ def test_every_case_is_in_a_test():
 
 @pytest.mark.parametrize("case", SPREAD_BY)
 def test_nan_is_followed_to_the_op_of_the_rank_that_made_it(recorded, case):
-    found = tap.check(recorded(2) / case / "nan")
+    found = tap.check(folder_of(case, recorded) / "nan")
     assert (found.first.rank, found.first.call, found.first.origin) == (
         BAD_RANK,
         "aten::log(f32[4]) -> f32[4]",
@@ -197,7 +204,7 @@ def rows(result, rank):
 
 @pytest.mark.parametrize("case", SPREAD_BY)
 def test_a_wrong_value_is_followed_to_the_op_of_the_rank_that_made_it(recorded, case):
-    folder = recorded(2) / case
+    folder = folder_of(case, recorded)
     result = run("diff", folder / "good", folder / "wrong")
     assert result.stdout.startswith(f"diverged: aten::mul.Tensor introduced the error in rank {BAD_RANK}, pass 0\n")
     told, _ = read_json("diff", folder / "good", folder / "wrong")
