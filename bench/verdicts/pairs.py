@@ -56,10 +56,10 @@ class Outcome:
 
 def tool_named(name: str) -> type[Tool]:
     """One of ours, or `FILE.py:CLASS`."""
-    if name == "tensortap":
-        from tools.tensortap_tool import TensorTap  # not in the interpreters of other tools
+    if name in ("tensortap", "strict"):
+        from tools.tensortap_tool import StrictTensorTap, TensorTap  # not in the interpreters of other tools
 
-        return TensorTap
+        return StrictTensorTap if name == "strict" else TensorTap
     if name == "debugmode":
         from tools.debug_mode import DebugModeTool
 
@@ -70,7 +70,7 @@ def tool_named(name: str) -> type[Tool]:
         return Msprobe
     path, _, kind = name.rpartition(":")
     if not path.endswith(".py"):
-        raise ValueError(f"{name}: tensortap, debugmode, msprobe, or FILE.py:CLASS")
+        raise ValueError(f"{name}: tensortap, strict, debugmode, msprobe, or FILE.py:CLASS")
     found: type[Tool] = runpy.run_path(path)[kind]
     return found
 

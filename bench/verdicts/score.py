@@ -40,7 +40,7 @@ from faults import FAULTS
 from pairs import Outcome, Task, tool_named, work
 from precision import sides
 from sound import VARIATIONS
-from table import aligned, lost_by_full, tables
+from table import aligned, lost_by_full, tables, told_otherwise
 
 
 def list_of(text: str) -> list[str]:
@@ -72,7 +72,8 @@ def arguments() -> argparse.Namespace:
         "--tools",
         type=list_of,
         default=["tensortap", "debugmode", "msprobe"],
-        help="of tensortap, debugmode, msprobe and FILE.py:CLASS; default: the first three",
+        help="of tensortap, debugmode, msprobe, strict (tensortap without guesses) and FILE.py:CLASS; default: the "
+        "first three",
     )
     parser.add_argument("--msprobe", metavar="PYTHON", help="an interpreter that has mindstudio-probe")
     parser.add_argument("--repeat", type=int, default=1, help="how many times every fault is planted, with other seeds")
@@ -207,6 +208,9 @@ def main() -> int:
         print(aligned(rows), end="\n\n")
     for tool, why in options.not_run.items():
         print(f"{tool}: not run: {why}")
+    otherwise = told_otherwise(outcomes)
+    if otherwise:
+        print(f"told otherwise by strict: {len(otherwise)}", *otherwise, sep="\n")
     lost = lost_by_full(outcomes)
     if lost:
         print(f"named with fingerprints and not with full: {len(lost)}", *lost, sep="\n")

@@ -59,6 +59,23 @@ def tables(outcomes: list[Outcome]) -> dict[str, list[dict[str, Any]]]:
     return made
 
 
+def told_otherwise(outcomes: Iterable[Outcome]) -> list[str]:
+    """Pairs of which TensorTap says something else with `strict`."""
+    by_tool: dict[str, dict[tuple[Any, ...], Outcome]] = {"tensortap": {}, "strict": {}}
+    for each in outcomes:
+        key = (each.architecture, each.dtype, each.surface, each.level, each.seed, each.pair, each.module)
+        by_tool.get(each.tool, {})[key] = each
+    return [
+        f"{each.outcome:8} {strict.outcome:8} {each.architecture} {each.dtype} {each.surface} {each.level}: "
+        f"{each.pair}{f' in {each.module}' if each.module else ''}\n"
+        f"         {each.sentence}\n"
+        f"         strict  {strict.sentence}"
+        for key, each in by_tool["tensortap"].items()
+        if (strict := by_tool["strict"].get(key)) is not None
+        and (strict.outcome, strict.verdict, strict.named) != (each.outcome, each.verdict, each.named)
+    ]
+
+
 def lost_by_full(outcomes: Iterable[Outcome]) -> list[str]:
     """Faults that TensorTap names with fingerprints, and not with the values themselves."""
     full: dict[tuple[Any, ...], Outcome] = {}

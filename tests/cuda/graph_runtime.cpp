@@ -170,7 +170,9 @@ Status launch_fingerprints(std::span<const FingerprintJob> jobs, void*, Stream) 
                                 .nan = taken.stats.nan,
                                 .finite = taken.stats.finite()},
                      .bytes = byte_count(live.view()),
-                     .sequence = job.sequence};
+                     .sequence = job.sequence,
+                     .has_sketch = 0,
+                     .sketch = {}};
     }));
   return {};
 }

@@ -13,6 +13,7 @@ from tools.interface import Answer, Tool
 class TensorTap(Tool):
     """`tap.record` and `tap.diff`; `tap.trace` for runs that are compiled or trained."""
 
+    strict = False
     settings = (("modules", "full"), ("modules", "fingerprint"), ("ops", "full"), ("ops", "fingerprint"))
 
     def __init__(self, *args: Any) -> None:
@@ -46,12 +47,18 @@ class TensorTap(Tool):
         self.recordings[name] = directory
 
     def compare(self, a: str, b: str) -> Answer:
-        diff = tap.diff(self.recordings[a], self.recordings[b], threads=1)
+        diff = tap.diff(self.recordings[a], self.recordings[b], threads=1, strict=self.strict)
         found = diff.to_json()
         place = found["first_unequal"] if diff.same else found["first"]
         named = "" if place is None else module_of(found["passes"][place["pass"]]["tensors"][place["tensor"]])
         verdict = "same" if diff.same else "differs" if found["verdict"] == "diverged" else "unsure"
         return Answer(verdict, named, diff.sentence)
+
+
+class StrictTensorTap(TensorTap):
+    """The same, where no guess decides."""
+
+    strict = True
 
 
 def batch_of(run: Run) -> int:

@@ -172,17 +172,17 @@ class ValueMatcherOfModules {
 
   void join_near(std::map<ValueBits, HeldValue>& values_a, std::map<ValueBits, HeldValue>& values_b) {
     using Size = std::pair<bool, uint64_t>;  // whether results, and how many elements
-    struct Group {
+    struct OfOneSize {
       std::vector<std::map<ValueBits, HeldValue>::iterator> a, b;
     };
-    std::map<Size, Group> groups;
-    const auto add = [&](std::map<ValueBits, HeldValue>& values, const Side& side, auto Group::*of) {
+    std::map<Size, OfOneSize> groups;
+    const auto add = [&](std::map<ValueBits, HeldValue>& values, const Side& side, auto OfOneSize::*of) {
       for (auto at = values.begin(); at != values.end(); ++at)
         if (const TensorRecord record = side.tensor(at->second.first); is_plain_float(record))
           (groups[{record.role == "out", record.fingerprint.stats.count}].*of).push_back(at);
     };
-    add(values_a, a_, &Group::a);
-    add(values_b, b_, &Group::b);
+    add(values_a, a_, &OfOneSize::a);
+    add(values_b, b_, &OfOneSize::b);
     for (auto& [size, group] : groups) {
       if (group.a.empty() || group.b.empty() || group.a.size() > kMostValuePairs / group.b.size()) continue;
       std::vector<Nearest> of_a(group.a.size()), of_b(group.b.size());
