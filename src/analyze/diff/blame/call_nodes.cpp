@@ -1,6 +1,7 @@
 #include "analyze/diff/blame/call_nodes.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 
 #include "analyze/diff/match/ops/op_list.h"
@@ -9,6 +10,8 @@
 
 namespace ttap {
 namespace {
+
+constexpr std::ptrdiff_t kMostInside = 1024;  // that a value may be made of; older ones have long been used
 
 // What came from outside, as an argument of an op or as a placeholder.
 bool is_from_outside(const Side& side, uint32_t tensor) {
@@ -116,10 +119,12 @@ std::vector<uint32_t> CallNodes::made_of(uint32_t i) {
   const Node* call = came_in(i) ? around(i) : &of(i);
   if (call == nullptr || call->inputs.empty()) return {};
   std::vector<uint32_t> found = call->inputs;
-  if (!call->exact)
-    std::ranges::copy_if(call->made_inside, std::back_inserter(found), [&](uint32_t k) {
-      return k < i && tensors_[k].match.a != kNoTensor && tensors_[k].match.b != kNoTensor;
-    });
+  if (!call->exact) {
+    const auto end = std::ranges::lower_bound(call->made_inside, i);
+    const auto begin = end - std::min(end - call->made_inside.begin(), kMostInside);
+    std::copy_if(begin, end, std::back_inserter(found),
+                 [&](uint32_t k) { return tensors_[k].match.a != kNoTensor && tensors_[k].match.b != kNoTensor; });
+  }
   std::erase(found, i);
   return found;
 }
