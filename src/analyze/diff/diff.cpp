@@ -151,9 +151,13 @@ struct PassNotes {
 
 // Which parameters, gradients and optimizers' states differ, or are only on one side.
 void name_tensors(PassDiff& pass) {
+  const auto agrees = [](const TensorDiff& tensor) {
+    return tensor.verdict == Verdict::kIdentical || tensor.verdict == Verdict::kWithin;
+  };
+  if (std::ranges::all_of(pass.tensors, agrees)) return;
   const TensorNames of_a(*pass.a), of_b(*pass.b);
   for (TensorDiff& tensor : pass.tensors) {
-    if (tensor.verdict == Verdict::kIdentical || tensor.verdict == Verdict::kWithin) continue;
+    if (agrees(tensor)) continue;
     for (const auto& [names, record] : {std::pair(&of_a, tensor.match.a), std::pair(&of_b, tensor.match.b)}) {
       if (!tensor.tensor_name.empty() || record == kNoTensor) continue;
       tensor.tensor_name = names->name_of(record);

@@ -21,7 +21,7 @@ namespace ttap {
 // statistics tell of an op counts as within tolerance when they differ by no more than rounding, and rounding is to be
 // expected: nothing that came in differs, and either that differs by rounding itself, or it is another operator or
 // kernel. A sound op that is given the same bits makes the same bits.
-// Strict: then such statistics stay inconclusive.
+// With options.strict such statistics stay inconclusive.
 void find_causes(const Side& a, const Side& b, std::span<const SettingDiff> settings, const BlameOptions& options,
                  std::span<TensorDiff> tensors);
 

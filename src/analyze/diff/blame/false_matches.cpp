@@ -163,7 +163,7 @@ void unmatch(const std::vector<bool>& is_false, std::vector<TensorDiff>& tensors
 void unmatch_false_matches(const SideOps& a, const SideOps& b, std::vector<TensorDiff>& tensors) {
   if (std::ranges::none_of(tensors, disagree)) return;
   unmatch(FalseMatches(a, b, tensors).find(), tensors,
-          "it was matched by its place, and not to what it is: the two disagree, and all that was made of them agrees");
+          "its match was given up: the two disagree, and all that was made of them agrees");
 }
 
 std::vector<Match> unmatch_guesses(std::vector<TensorDiff>& tensors) {

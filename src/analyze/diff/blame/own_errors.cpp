@@ -126,7 +126,7 @@ UsualGrowth OwnErrors::usual_growth(uint32_t but_for) {
   return usual;
 }
 
-// What it was made of does not explain a value; nothing where it does, or where not all of that is known.
+// Whether what it was made of explains a value; nothing is said where not all of that is known.
 Unexplained OwnErrors::beyond_inputs(uint32_t i) {
   if (!is_measured(tensors_[i])) return {};
   const auto inputs = made_of(i);
@@ -139,7 +139,7 @@ Unexplained OwnErrors::beyond_inputs(uint32_t i) {
   }
   if (calls_.is_of_op(i)) {
     if (strict_) return {};
-    // One that came in, or that all that came in agrees of, is rounded where only one side is of 16 bits.
+    // Where only one side has 16 bits, a value is rounded also if all that it was made of agrees.
     const bool rounds = dtype_of(a.tensor(tensors_[i].match.a)) != dtype_of(b.tensor(tensors_[i].match.b));
     const auto growth = any || rounds ? growth_of(a, b, tensors_[i], *inputs) : std::nullopt;
     if (!growth) return {};

@@ -31,7 +31,8 @@ class OwnErrors {
   // which were given the same bits too, all made the same bits: the sides do not round differently there. Likewise
   // where a setting or argument of the call is not the same.
   // What an op is given from outside, a weight, is to have the same bits as long as nothing else differs.
-  // Gives whether the tensor is further off than what it was made of explains, though nothing of that differs.
+  // Gives whether the call made the difference, though what it was given differs within tolerance: what the value was
+  // made of does not explain its error, or a setting of the call is not the same.
   bool judge(uint32_t i);
 
  private:

@@ -47,8 +47,8 @@ constexpr double kSpreadOfFew = 0.25;
 // sign of it, less.
 constexpr double kGrown = 8;
 constexpr double kAmplified = 2;
-// Calls of one kind let errors grow alike: in sound pairs of f32 and 16 bits of 15 models none 1.6 times as much as all
-// others, and none more than 2 times.
+// Calls of one kind let errors grow alike. In sound pairs of f32 and 16 bits, of 15 models, no growth was above 2, and
+// none 1.6 times that of the same place in other layers.
 constexpr double kStandsOut = 1.5;
 constexpr double kStandsFarOut = 2.5;
 constexpr double kStandsOutAlone = 3;
@@ -216,7 +216,6 @@ std::optional<double> growth_of(const Side& a, const Side& b, const TensorDiff& 
   double came = 0;
   for (const TensorDiff* each : made_of) {
     if (each->verdict == Verdict::kIdentical) continue;
-    if (each->match.a == kNoTensor || each->match.b == kNoTensor || !is_measured(*each)) return std::nullopt;
     if (each->measures->rms_a > 0) came = std::max(came, each->measures->rmse / each->measures->rms_a);
     if (may_have_cancelled(*tensor.measures, *each->measures)) return std::nullopt;
   }

@@ -31,7 +31,8 @@ bool sums_are_made_in(DType dtype);
 //   order      the same values stand in another order, or have other signs
 std::string beyond_rounding(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size);
 
-// How much larger the error of a value is than what it was made of and one rounding explain, where both are known.
+// How much larger the error of a value is than what it was made of and one rounding explain. `made_of` are identical or
+// measured.
 std::optional<double> growth_of(const Side& a, const Side& b, const TensorDiff& tensor,
                                 std::span<const TensorDiff* const> made_of);
 
@@ -48,8 +49,8 @@ struct Unexplained {
 };
 Unexplained beyond_usual_growth(double growth, const UsualGrowth& usual);
 
-// The same for a value that was made of values which differ within tolerance, also in another dtype: why neither those
-// nor rounding explain the difference.
+// Of a value that was made of values which differ within tolerance, also in another dtype: whether those and rounding
+// explain its error, as beyond_rounding() tells it.
 Unexplained beyond_what_came_in(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size,
                                 std::span<const TensorDiff* const> made_of);
 
