@@ -77,16 +77,16 @@ void ChunkWorker::add_blocks(std::span<const std::byte> bytes, uint64_t first_bl
 
 void ChunkWorker::add_to_sketch(const std::byte* data, size_t size, uint64_t block, const StatsPart& stats) {
   alignas(64) std::byte copy[kHashBlockBytes];
-  const size_t rows = (size + kSketchRowBytes - 1) / kSketchRowBytes;
+  const size_t lines = (size + kSketchLineBytes - 1) / kSketchLineBytes;
   const bool counts = all_count(stats);
-  if (!counts || size % kSketchRowBytes != 0) {
+  if (!counts || size % kSketchLineBytes != 0) {
     std::memcpy(copy, data, size);
-    std::memset(copy + size, 0, rows * kSketchRowBytes - size);
+    std::memset(copy + size, 0, lines * kSketchLineBytes - size);
     if (!counts) clear_beyond_limit(copy, size, dtype_);
     data = copy;
   }
-  const size_t groups = rows > 1 ? kSketchGroups : (size + kSketchGroupBytes - 1) / kSketchGroupBytes;
-  sketch_kernel_(data, rows, groups, block, chunk_.sketch.data());
+  const size_t vectors = lines > 1 ? kSketchLineVectors : (size + kSketchVectorBytes - 1) / kSketchVectorBytes;
+  sketch_kernel_(data, lines, vectors, block, chunk_.sketch.data());
 }
 
 void ChunkWorker::add(std::span<const std::byte> bytes, uint64_t first_block) {

@@ -28,8 +28,8 @@ StatsPart plain(const std::byte* data, size_t count, const double* /*near*/) {
 }
 
 template <class Format>
-void plain_sketch(const std::byte* data, size_t rows, size_t /*groups*/, uint64_t block, double* buckets) {
-  add_to_sketch<Format>(data, rows * kSketchRowBytes / sizeof(typename Format::Bits), block, buckets);
+void plain_sketch(const std::byte* data, size_t lines, size_t /*vectors*/, uint64_t block, double* buckets) {
+  add_to_sketch<Format>(data, lines * kSketchLineBytes / sizeof(typename Format::Bits), block, buckets);
 }
 
 }  // namespace

@@ -22,9 +22,9 @@ using HashCopyKernel = HashPair (*)(const std::byte* data, size_t stripes, std::
 // at the start: a sum of squares is only as good as it is taken near the mean.
 using StatsKernel = StatsPart (*)(const std::byte* data, size_t count, const double* near);
 
-// Adds the values of `rows` whole rows (sketch.h), from the beginning of hash block number `block`, to the buckets. All
-// of them are below kSketchLimit. Where there is one row, those from group number `groups` on are zero.
-using SketchKernel = void (*)(const std::byte* data, size_t rows, size_t groups, uint64_t block, double* buckets);
+// Adds the values of `lines` whole lines (sketch_places.h), from the beginning of hash block number `block`, to the
+// buckets. All of them are below kSketchLimit. Where there is one line, those from vector number `vectors` on are zero.
+using SketchKernel = void (*)(const std::byte* data, size_t lines, size_t vectors, uint64_t block, double* buckets);
 
 // A format of one byte may have no kernel: its bytes are counted instead (byte_histogram.h).
 struct Kernels {

@@ -15,18 +15,18 @@ void clear_beyond_limit(std::byte* data, size_t size, DType dtype);
 // Adds `count` values from the beginning of hash block number `block`, one by one.
 template <class Format>
 void add_to_sketch(const std::byte* data, size_t count, uint64_t block, double* buckets) {
-  constexpr size_t kSize = sizeof(typename Format::Bits);
-  constexpr uint32_t kValues = kSketchGroupBytes / kSize;
-  const SketchUnit unit = sketch_unit(block / 2);
+  const uint64_t first = block * (kHashBlockBytes / sizeof(typename Format::Bits));
+  const SketchUnit unit = sketch_unit(first / kSketchUnitValues);
   for (size_t i = 0; i < count; ++i) {
     const double value = Format::value(load_bits<Format>(data, i));
     if (!(std::fabs(value) < kSketchLimit)) continue;
-    const auto row = static_cast<uint32_t>(block % 2 * kSketchBlockRows + i * kSize / kSketchRowBytes);
-    const auto group = static_cast<uint32_t>(i / kValues % kSketchGroups);
-    const uint32_t place = sketch_place<kSize>(static_cast<uint32_t>(i % kValues), row);
-    const uint32_t signs = sketch_signs(unit.seed, group);
-    const bool minus = ((signs >> row ^ signs >> (16 + place)) & 1) != 0;
-    buckets[(group * kValues + place) % kSketchBuckets ^ unit.flip] += minus ? -value : value;
+    const auto number = static_cast<uint32_t>((first + i) % kSketchUnitValues);
+    const uint32_t group = number / kSketchGroupValues % kSketchGroups;
+    const uint32_t row = number / (kSketchGroupValues * kSketchGroups);
+    const uint32_t place = number % kSketchGroupValues ^ sketch_turn(row);
+    const uint32_t of_row = row_signs(unit.seed, group) >> (2 * row + group / 16);
+    const bool minus = ((of_row ^ place_signs(unit.seed, group) >> place) & 1) != 0;
+    buckets[(group * kSketchGroupValues + place) % kSketchBuckets ^ unit.flip] += minus ? -value : value;
   }
 }
 

@@ -8,19 +8,22 @@
 #include "ttap/fingerprint.h"
 
 // The sketch as docs/fingerprint.md defines it, in plain arithmetic that CPU and GPU share: which bucket a value is
-// added to, and with which sign. Both follow from its place alone.
+// added to, and with which sign. Both follow from the number of the value in its tensor, whatever the dtype.
 //
-// Bytes are cut into units of 16 rows of 32 groups of 16 bytes, the vector that a GPU's lane loads. The 4-byte words of
-// a group (8-byte ones of f64) are rotated by the number of the row, so that a column of a matrix does not stay in one
-// bucket; the position of a value in its row after that, modulo 32, is the bucket, which each unit XORs with a number
-// of its own.
+// Values are cut into units of 16 rows of 32 groups of 8. The kernels read memory by lines of 32 vectors of 16 bytes: a
+// row is one line of a 16-bit dtype, two of a 32-bit one and four of a 64-bit one.
 namespace ttap {
 
-inline constexpr size_t kSketchGroupBytes = 16;
+inline constexpr uint32_t kSketchGroupValues = 8;
 inline constexpr uint32_t kSketchGroups = 32;  // of a row
-inline constexpr size_t kSketchRowBytes = kSketchGroups * kSketchGroupBytes;
-inline constexpr uint32_t kSketchBlockRows = kHashBlockBytes / kSketchRowBytes;  // two hash blocks are a unit
-inline constexpr uint32_t kSketchUnitRows = 2 * kSketchBlockRows;
+inline constexpr uint32_t kSketchRows = 16;    // of a unit
+inline constexpr uint32_t kSketchUnitValues = kSketchRows * kSketchGroups * kSketchGroupValues;
+
+inline constexpr size_t kSketchVectorBytes = 16;
+inline constexpr uint32_t kSketchLineVectors = 32;
+inline constexpr size_t kSketchLineBytes = kSketchLineVectors * kSketchVectorBytes;
+inline constexpr uint32_t kSketchBlockLines = kHashBlockBytes / kSketchLineBytes;
+
 // Values that are not finite, or that stand for "nothing" (the lowest float in a mask), count as zero.
 inline constexpr double kSketchLimit = 0x1p64;
 
@@ -40,16 +43,62 @@ TTAP_HD constexpr SketchUnit sketch_unit(uint64_t number) {
   return {seed, seed * 0x9E3779B9u >> 27};
 }
 
-// The signs of a group: bit i is that of row i, bit 16 + c that of the value at place c after the rotation. A value has
-// the product of the two.
-TTAP_HD constexpr uint32_t sketch_signs(uint32_t seed, uint32_t group) { return mix32(seed + group * 0x9E3779B9u); }
+// A value has the product of two signs: of its row, bit 2 * row + group / 16 of row_signs(), and of its place, that bit
+// of place_signs().
+TTAP_HD constexpr uint32_t row_signs(uint32_t seed, uint32_t group) { return mix32(seed + group % 16 * 0x9E3779B9u); }
+TTAP_HD constexpr uint32_t place_signs(uint32_t seed, uint32_t group) {
+  return mix32(seed + (16 + group % 8) * 0x9E3779B9u) & 0xFF;
+}
+// What the number of a value in its group is XORed with to be its place, so that a column of a matrix is not all in one
+// bucket.
+TTAP_HD constexpr uint32_t sketch_turn(uint32_t row) { return (row & 1) * 2 | (row >> 3 & 1) * 4; }
 
-// Where value number `i` of a group in row `row` is after the rotation. VALUE_BYTES: 2, 4 or 8.
-template <size_t VALUE_BYTES>
-TTAP_HD constexpr uint32_t sketch_place(uint32_t i, uint32_t row) {
-  constexpr uint32_t kValues = kSketchGroupBytes / VALUE_BYTES;
-  constexpr uint32_t kWord = VALUE_BYTES < 4 ? 4 / VALUE_BYTES : 1;  // values that are rotated together
-  return (i - kWord * row) % kValues;
+// The signs of places that are XORed with `turn`.
+TTAP_HD constexpr uint32_t turned_signs(uint32_t signs, uint32_t turn) {
+  if ((turn & 2) != 0) signs = (signs >> 2 & 0x33) | (signs & 0x33) << 2;
+  if ((turn & 4) != 0) signs = signs >> 4 | (signs & 0x0F) << 4;
+  return signs;
+}
+
+// What a kernel has to know of one vector in each of some lines. VALUES: of a vector; 8, 4 or 2. The vectors of
+// `line`, one of the unit's, and of those after it; the lines after it must differ from it in bits that it has not set.
+template <uint32_t VALUES>
+struct VectorSigns {
+  static constexpr uint32_t kWords = VALUES == 2 ? 2 : 1;
+  static constexpr uint32_t kStride = VALUES == 8 ? 2 : 1;  // of a line's bits
+  uint32_t of_lines[kWords];
+  uint32_t of_places;
+  uint32_t turn;  // of the first line, without what the vector's own number adds to it
+
+  TTAP_HD constexpr VectorSigns(uint32_t seed, uint32_t vector, uint32_t line) : of_lines{}, of_places(0), turn(0) {
+    constexpr uint32_t kVectorsOfGroup = kSketchGroupValues / VALUES;  // also the lines of a row
+    const uint32_t group = vector / kVectorsOfGroup;
+    if constexpr (VALUES == 8) {
+      of_lines[0] = row_signs(seed, group) >> (2 * line + group / 16);
+    } else if constexpr (VALUES == 4) {
+      of_lines[0] = row_signs(seed, group) >> line;
+    } else {
+      for (uint32_t i = 0; i < 2; ++i) of_lines[i] = row_signs(seed, group + (line + i) % 2 * 8) >> line / 2;
+    }
+    turn = sketch_turn(line / kVectorsOfGroup);
+    of_places = turned_signs(place_signs(seed, group), turn ^ vector % kVectorsOfGroup * VALUES);
+  }
+  // From another line on.
+  TTAP_HD constexpr VectorSigns after(uint32_t lines) const {
+    VectorSigns later = *this;
+    for (uint32_t& word : later.of_lines) word >>= VALUES == 2 ? lines / 2 : kStride * lines;
+    return later;
+  }
+  // Whose bit `line_bit(line)` is the sign of a line, counted from the first.
+  TTAP_HD constexpr uint32_t line_word(uint32_t line) const { return of_lines[kWords == 2 ? line % 2 : 0]; }
+  TTAP_HD static constexpr uint32_t line_bit(uint32_t line) { return VALUES == 2 ? line / 2 : kStride * line; }
+};
+
+// Where value number `i` of a vector comes to lie in a line, counted from one whose turn is known. With VALUES 2 a
+// vector has places in its own half of four and in that of its neighbour.
+template <uint32_t VALUES>
+TTAP_HD constexpr uint32_t place_in_vector(uint32_t i, uint32_t line) {
+  return i ^ sketch_turn(line / (kSketchGroupValues / VALUES));
 }
 
 }  // namespace ttap

@@ -13,7 +13,7 @@ inline constexpr uint64_t kAlignment = 64;
 inline constexpr uint64_t align_up(uint64_t n) { return (n + kAlignment - 1) & ~(kAlignment - 1); }
 
 inline constexpr uint16_t kVersionMajor = 1;
-inline constexpr uint16_t kVersionMinor = 3;
+inline constexpr uint16_t kVersionMinor = 4;
 
 // At offset 0.
 struct FileHeader {
@@ -38,7 +38,7 @@ enum class FrameType : uint16_t {
   kCalls = 8,      // CallRow…; since 1.1
   kUses = 9,       // UseRow…, numbered on from 0 through the file; since 1.1
   kGroups = 10,    // GroupRow…; since 1.2
-  kSketches = 11,  // SketchRow…; since 1.3
+  kSketches = 12,  // SketchRow…; since 1.4. 11 is that of 1.3, whose sketches are others, and is not read
 };
 
 inline constexpr uint64_t kMaxEndBytes = 64 << 10;

@@ -408,29 +408,36 @@ TEST(DoubleSums, keep_what_doubles_lose) {
 
 // ---- sketches ----
 
-// As the kernels deal out a tensor's bytes: lane by lane, and the cells of a unit to their buckets.
+// As the kernels deal out a tensor's bytes: lane by lane, and the cells of some lines to their buckets. `together` of
+// those: 16 as of a pair of hash blocks, in steps of 4, or 2 or 1.
 template <class F>
-Sketch sketch_by_lanes(const Bytes& bytes, bool rotates_before) {
+Sketch sketch_by_lanes(const Bytes& bytes, uint32_t together) {
   Sketch buckets = {};
   constexpr uint32_t kValues = LaneSketch<F>::kValues;
-  for (uint64_t start = 0; start < bytes.size(); start += kSketchUnitRows * kSketchRowBytes) {
-    const SketchUnit unit = sketch_unit(start / (kSketchUnitRows * kSketchRowBytes));
+  for (uint64_t start = 0; start < bytes.size(); start += together * kSketchLineBytes) {
+    const BlockInUnit<F> block(start / kHashBlockBytes);
+    const SketchUnit unit = sketch_unit(block.unit);
+    const auto line = static_cast<uint32_t>(block.line + start / kSketchLineBytes % kSketchBlockLines);
     for (uint32_t lane = 0; lane < 32; ++lane) {
-      const uint32_t signs = sketch_signs(unit.seed, lane);
+      const VectorSigns<kValues> signs(unit.seed, lane, line);
       LaneSketch<F> sketch;
-      for (uint32_t row = 0; row < kSketchUnitRows; ++row) {
-        const uint64_t at = start + row * kSketchRowBytes + lane * kVectorBytes;
-        if (at >= bytes.size()) break;
+      const auto add = [&](const VectorSigns<kValues>& from, uint32_t first, uint32_t further) {
+        const uint64_t at = start + (first + further) * kSketchLineBytes + lane * kVectorBytes;
+        if (at >= bytes.size()) return;
         Vector vector = {};
         std::memcpy(&vector, bytes.data() + at, std::min<size_t>(sizeof vector, bytes.size() - at));
-        const auto sign = LaneSketch<F>::sign_of(signs, row);
-        if (rotates_before)
-          sketch.template add<true>(rotated_for_sketch<F>(vector, row), 0, sign);
-        else
-          sketch.template add<true>(vector, row, sign);
+        sketch.template add<true>(vector, further, LaneSketch<F>::sign_of_line(from, further));
+      };
+      if (together == 16) {
+        for (const uint32_t round : {0, 4}) {
+          for (const uint32_t further : {0, 1, 8, 9, 2, 3, 10, 11}) add(signs.after(round), round, further);
+          sketch.skip_four_lines();
+        }
+      } else {
+        for (uint32_t further = 0; further < together; ++further) add(signs, 0, further);
       }
-      for (uint32_t place = 0; place < kValues; ++place)
-        buckets[(lane * kValues + place) % kSketchBuckets ^ unit.flip] += sketch.signed_cell(place, signs);
+      for (uint32_t place = 0; place < LaneSketch<F>::kCells; ++place)
+        buckets[(lane * kValues ^ place) % kSketchBuckets ^ unit.flip ^ signs.turn] += sketch.signed_cell(place, signs);
     }
   }
   return buckets;
@@ -450,10 +457,10 @@ void expect_sketch_of_cpu(DType dtype) {
     }
     const int64_t shape[] = {static_cast<int64_t>(size / size_of(dtype))};
     const Sketch expected = fingerprint({bytes.data(), dtype, shape}).sketch;
-    for (const bool rotates_before : {false, true})
-      EXPECT_LE(sketched_distance(sketch_by_lanes<F>(bytes, rotates_before), expected),
+    for (const uint32_t together : {16, 2, 1})
+      EXPECT_LE(sketched_distance(sketch_by_lanes<F>(bytes, together), expected),
                 1e-6 * sketched_distance(expected, {}))
-          << dtype_name(dtype) << " " << size;
+          << dtype_name(dtype) << " " << size << " " << together;
   }
 }
 

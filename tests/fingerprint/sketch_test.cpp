@@ -38,17 +38,15 @@ Fingerprint taken(const std::vector<T>& bits, DType dtype, const FingerprintOpti
   return fingerprint({bits.data(), dtype, shape}, options);
 }
 
-// Written from docs/fingerprint.md, by another way than sketch.h: value by value from its number in the tensor.
-Sketch by_the_book(const std::vector<double>& values, uint64_t value_bytes) {
+// Written from docs/fingerprint.md, by another way than sketch.h.
+Sketch by_the_book(const std::vector<double>& values) {
   Sketch sketch = {};
   for (uint64_t i = 0; i < values.size(); ++i) {
     if (!(std::fabs(values[i]) < 18446744073709551616.0)) continue;
-    const uint64_t at = i * value_bytes;
-    const uint64_t unit = at / 8192, row = at / 512 % 16, group = at / 16 % 32;
-    const uint64_t word_bytes = value_bytes == 8 ? 8 : 4;
-    const uint64_t words = 16 / word_bytes;
-    const uint64_t word = (at % 16 / word_bytes + 16 * words - row) % words;
-    const uint64_t place = (word * word_bytes + at % word_bytes) / value_bytes;
+    const uint64_t unit = i / 4096, row = i / 256 % 16, group = i / 8 % 32;
+    uint64_t place = i % 8;
+    if (row % 2 == 1) place = place / 4 * 4 + (place + 2) % 4;
+    if (row >= 8) place = (place + 4) % 8;
     const auto mixed = [](uint64_t number) {
       uint64_t x = number % 0x100000000u;
       x = (x ^ (x >> 16)) * 0x85EBCA6Bu % 0x100000000u;
@@ -56,9 +54,10 @@ Sketch by_the_book(const std::vector<double>& values, uint64_t value_bytes) {
       return x ^ (x >> 16);
     };
     const uint64_t seed = mixed(unit % 0x100000000u + unit / 0x100000000u * 0x85EBCA6Bu + 1);
-    const uint64_t signs = mixed(seed + group * 0x9E3779B9u);
-    const bool minus = ((signs >> row) & 1) != ((signs >> (16 + place)) & 1);
-    const uint64_t bucket = ((group * (16 / value_bytes) + place) % 32) ^ (seed * 0x9E3779B9u % 0x100000000u) >> 27;
+    const uint64_t of_rows = mixed(seed + group % 16 * 0x9E3779B9u);
+    const uint64_t of_places = mixed(seed + (16 + group % 8) * 0x9E3779B9u);
+    const bool minus = ((of_rows >> (2 * row + group / 16)) & 1) != ((of_places >> place) & 1);
+    const uint64_t bucket = ((8 * group + place) % 32) ^ (seed * 0x9E3779B9u % 0x100000000u) >> 27;
     sketch[bucket] += minus ? -values[i] : values[i];
   }
   return sketch;
@@ -80,7 +79,7 @@ void check_every_path(DType dtype, const Value& value) {
       }
       std::vector<double> values;
       for (const T each : bits) values.push_back(value(each));
-      const Sketch expected = by_the_book(values, sizeof(T));
+      const Sketch expected = by_the_book(values);
       for (const SimdPath path : every_path())
         for (const unsigned threads : {1U, 2U}) {
           const Fingerprint found = taken(bits, dtype, {threads, path});
@@ -118,6 +117,21 @@ TEST(Sketch, is_what_the_document_says_on_every_path_and_of_every_size) {
   check_every_path<uint32_t>(DType::kC64, OfF32());
   check_every_path<uint64_t>(DType::kF64, OfF64());
   check_every_path<uint64_t>(DType::kC128, OfF64());
+}
+
+TEST(Sketch, is_the_same_for_every_dtype) {
+  for (const size_t count : {1, 7, 300, 4095, 4097, 70'000}) {
+    std::vector<double> values(count);
+    std::mt19937_64 random(count);
+    for (double& value : values) value = static_cast<double>(random() % 256) / 64 - 2;  // exact in 8 bits
+    std::vector<float> floats(values.begin(), values.end());
+    std::vector<uint16_t> halves;
+    for (const float value : floats) halves.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
+    const Sketch expected = by_the_book(values);
+    EXPECT_LE(sketched_distance(taken(values, DType::kF64).sketch, expected), 1e-12 * norm(expected)) << count;
+    EXPECT_LE(sketched_distance(taken(floats, DType::kF32).sketch, expected), 1e-12 * norm(expected)) << count;
+    EXPECT_LE(sketched_distance(taken(halves, DType::kBF16).sketch, expected), 1e-12 * norm(expected)) << count;
+  }
 }
 
 TEST(Sketch, is_the_same_for_strides) {

@@ -24,7 +24,8 @@ STATS = (
     "count", "nan", "pos_inf", "neg_inf", "zeros", "subnormals",
     "min", "max", "max_abs", "min_abs_nonzero", "mean", "std", "l1", "l2",
 )  # fmt: skip
-BEGIN, STRINGS, EVENTS, TENSORS, BLOBS, END, INDEX, CALLS, USES, GROUPS, SKETCHES = range(1, 12)
+BEGIN, STRINGS, EVENTS, TENSORS, BLOBS, END, INDEX, CALLS, USES, GROUPS = range(1, 11)
+SKETCHES = 12
 NONE = 0xFFFFFFFF
 
 

@@ -21,20 +21,20 @@ def _mix32(x: np.ndarray) -> np.ndarray:
     return x ^ (x >> np.uint32(16))
 
 
-def sketch(values: np.ndarray, value_bytes: int) -> np.ndarray:
+def sketch(values: np.ndarray) -> np.ndarray:
     """Of the real values of a tensor in C order, as float64."""
-    at = np.arange(values.size, dtype=np.uint64) * np.uint64(value_bytes)
-    unit, row, group = at // 8192, at // 512 % 16, at // 16 % 32
-    word_bytes = 8 if value_bytes == 8 else 4
-    words = 16 // word_bytes
-    word = (at % 16 // word_bytes + words * 16 - row) % words
-    place = (word * word_bytes + at % word_bytes) // value_bytes
+    number = np.arange(values.size, dtype=np.uint64)
+    unit, row, group = number // 4096, number // 256 % 16, number // 8 % 32
+    place = number % 8 ^ (row % 2 * 2) ^ (row // 8 * 4)
     with np.errstate(over="ignore"):
         low, high = (unit % 2**32).astype(np.uint32), (unit // 2**32).astype(np.uint32)
         seed = _mix32(low + high * np.uint32(0x85EBCA6B) + np.uint32(1))
-        signs = _mix32(seed + group.astype(np.uint32) * np.uint32(0x9E3779B9)).astype(np.uint64)
+
+        def signs(which: np.ndarray) -> np.ndarray:
+            return _mix32(seed + which.astype(np.uint32) * np.uint32(0x9E3779B9)).astype(np.uint64)
+
+        minus = (signs(group % 16) >> (2 * row + group // 16) ^ signs(16 + group % 8) >> place) & 1
         flip = (seed * np.uint32(0x9E3779B9)) >> np.uint32(27)
-    bucket = (group * (16 // value_bytes) + place) % 32 ^ flip.astype(np.uint64)
-    minus = (signs >> row ^ signs >> (place + 16)) & 1
+    bucket = (8 * group + place) % 32 ^ flip.astype(np.uint64)
     counted = np.where(np.abs(values) < 2.0**64, values, 0)
     return np.bincount(bucket.astype(np.int64), weights=np.where(minus == 1, -counted, counted), minlength=32)

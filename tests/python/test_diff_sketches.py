@@ -132,3 +132,18 @@ def test_sketches_can_be_left_out(tmp_path):
     assert tap.diff(str(tmp_path / "a0"), str(tmp_path / "b0")).verdict == "inconclusive"
     # One of the two is not enough.
     assert tap.diff(str(tmp_path / "a0"), str(tmp_path / "b1")).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_sketches_of_two_dtypes_are_held_against_each_other(tmp_path, dtype):
+    torch.manual_seed(0)
+    model, x = Net().to(dtype).eval(), torch.randn(2, 24, 48).to(dtype)
+    a = recorded(copy.deepcopy(model).float(), x.float(), tmp_path / "a")
+    sound = tap.diff(a, recorded(model, x, tmp_path / "b"))
+    assert sound.verdict == "within tolerance", sound.sentence
+    norm = next(tensor for tensor in sound.tensors if tensor.key == "norm")
+    assert norm.evidence == "sketch"
+    assert 1e-4 < norm.relative < 1e-2
+    found = tap.diff(a, recorded(changed(model, swapped), x, tmp_path / "c"))
+    assert found.verdict == "diverged", found.sentence
+    assert found.first.key == "norm"

@@ -151,7 +151,7 @@ def test_the_sketch_is_what_the_document_says(tmp_path, dtype, path):
         else:
             data = values.astype({2: np.float16, 4: np.float32, 8: np.float64}[size]).tobytes()
         found = np.array(run_tool(tmp_path, dtype, data, path)["sketch"])
-        expected = sketch(values_of_bytes(dtype, data), size)
+        expected = sketch(values_of_bytes(dtype, data))
         assert np.linalg.norm(found - expected) <= 2e-8 * np.linalg.norm(expected)
 
 

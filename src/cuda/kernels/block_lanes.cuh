@@ -72,25 +72,24 @@ struct ValueLane {
     return false;
   }
 
-  // The vectors are used up. `sketched`: they are added to the sketch too, signs and rows as it has them.
-  template <int N>
-  __device__ void add(Vector (&vectors)[N], bool sketched, uint32_t signs, const uint32_t (&rows)[N]) {
+  // The vectors are used up. `sketched`: they are added to the sketch too, signs and lines as it has them.
+  template <class Signs, int N>
+  __device__ void add(Vector (&vectors)[N], bool sketched, const Signs& signs, const uint32_t (&lines)[N]) {
     if constexpr (F::kBits == 16) {
       stats.add(vectors);
       if constexpr (kIsFloat)
         if (sketched) {
           if (stats.some_beyond_sketch()) [[unlikely]]
-            sketch.template add<true>(vectors, signs, rows);
+            sketch.template add<true>(vectors, signs, lines);
           else
-            sketch.template add<false>(vectors, signs, rows);
+            sketch.template add<false>(vectors, signs, lines);
         }
     } else {
       if constexpr (kIsFloat)
-        if (sketched) return add_both(vectors, signs, rows);
+        if (sketched) return add_both(vectors, signs, lines);
       stats.add(vectors, [](int, double) {});
     }
   }
-  __device__ static Vector rotated(const Vector& vector, uint32_t row) { return rotated_for_sketch<F>(vector, row); }
 
   __device__ LaneSums finish(double centre) const { return stats.finish(centre); }
 
@@ -117,16 +116,16 @@ struct ValueLane {
 
  private:
   // A value that is made wider for the statistics serves the sketch.
-  template <int N>
-  __device__ void add_both(Vector (&vectors)[N], uint32_t signs, const uint32_t (&rows)[N]) {
+  template <class Signs, int N>
+  __device__ void add_both(Vector (&vectors)[N], const Signs& signs, const uint32_t (&lines)[N]) {
     constexpr int kValues = static_cast<int>(Sketch::kValues);
     LaneSketch<F> found;
     stats.add(vectors, [&](int i, double value) {
-      const uint32_t row = rows[i / kValues];
-      found.add(value, static_cast<uint32_t>(i % kValues), row, LaneSketch<F>::sign_of(signs, row));
+      const uint32_t line = lines[i / kValues];
+      found.add(value, static_cast<uint32_t>(i % kValues), line, LaneSketch<F>::sign_of_line(signs, line));
     });
     if (stats.some_beyond_sketch()) [[unlikely]]
-      sketch.template add<true>(vectors, signs, rows);
+      sketch.template add<true>(vectors, signs, lines);
     else
       sketch.unit.add(found);
   }
@@ -175,7 +174,7 @@ struct ByteLane {
   }
 
   template <int N>
-  __device__ void add(const Vector (&vectors)[N], bool, uint32_t, const uint32_t (&)[N]) {
+  __device__ void add(const Vector (&vectors)[N], bool, const NoSketch::Lines&, const uint32_t (&)[N]) {
 #pragma unroll
     for (int v = 0; v < N; ++v)
 #pragma unroll

@@ -106,14 +106,11 @@ __device__ inline OddEnd take_odd_end(const DeviceJob& job, const Source& source
   OddEnd found{Lane::sums_of_odd(vector, valid, job.dtype, centre)};
   if constexpr (Lane::Sketch::kIsThere)
     if (job.is_sketched) {
-      const uint64_t block = start / kHashBlockBytes;
-      const uint32_t row = static_cast<uint32_t>(block % 2) * kSketchBlockRows + threadIdx.x / 32;
-      const SketchUnit unit = sketch_unit(block / 2);
-      const uint32_t signs = sketch_signs(unit.seed, threadIdx.x % 32);
-      const Vector turned[] = {Lane::rotated(vector, row)};
+      const typename Lane::Sketch::Lines lines(start / kHashBlockBytes, threadIdx.x / 32);
+      const Vector vectors[] = {vector};
       typename Lane::Sketch sketch;
-      sketch.template add<true>(turned, signs >> row, {0});
-      sketch.fold(unit, signs);
+      sketch.template add<true>(vectors, lines.signs, {0});
+      sketch.fold(lines);
       found.bucket = sketch.bucket;
     }
   return found;

@@ -70,8 +70,7 @@ __device__ inline void work_by_pairs(const DeviceJob& job, const Source& source,
   for (; pair < pairs; pair += step) {
     const uint64_t next = (pair + step) * kPairBytes;
     HashPair first, second;
-    const SketchUnit unit = sketch_unit(pair);
-    const uint32_t signs = sketch_signs(unit.seed, in_warp);
+    const typename Lane::Sketch::Lines lines(2 * pair, 0);
 #pragma unroll 1
     for (uint32_t round = 0; round < kRounds; ++round) {
 #pragma unroll
@@ -93,13 +92,15 @@ __device__ inline void work_by_pairs(const DeviceJob& job, const Source& source,
           for (uint32_t i = 0; i < kStepVectors; ++i) store_copy(to, offset_in_step(i), now[i]);
         }
         if constexpr (Feed::kFetchesEarly) feed.fetch(source, round, part, here, next, pair + step < pairs);
-        static_assert(kStepVectors == 4 && kRoundBytes == 4 * kSketchRowBytes && kPairBytes == 16 * kSketchRowBytes);
-        lane.add(now, job.is_sketched, signs >> 4 * round, {2 * part, 2 * part + 1, 2 * part + 8, 2 * part + 9});
+        static_assert(kStepVectors == 4 && kRoundBytes == 4 * kSketchLineBytes && kPairBytes == 16 * kSketchLineBytes);
+        lane.add(now, job.is_sketched, lines.after(4 * round), {2 * part, 2 * part + 1, 2 * part + 8, 2 * part + 9});
         if constexpr (!Feed::kFetchesEarly) feed.fetch(source, round, part, here, next, pair + step < pairs);
       }
+      static_assert(kRounds == 2);
+      lane.sketch.skip_four_lines();
     }
     here = next;
-    if (job.is_sketched) lane.sketch.fold(unit, signs);
+    if (job.is_sketched) lane.sketch.fold(lines);
     const uint64_t sum = warp_sum_quarters(first, second);
     if (in_warp % 8 == 0) reinterpret_cast<uint64_t*>(kept + 2 * count)[in_warp / 8] = sum;
     if (++count == 16) mix_kept(pair + step);

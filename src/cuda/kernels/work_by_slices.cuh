@@ -108,15 +108,9 @@ __device__ inline void work_by_slices(const DeviceJob& job, const Source& source
         store_copy(job.copy_to, mine * kHashBlockBytes + (first_place + 32 * i) * kVectorBytes, now[i]);
     }
     static_assert(kVectors == 2 && kAtOnce == 2 && kWarpsEach == 4);
-    const uint32_t row = 2 * warp;
-    const SketchUnit unit = sketch_unit(mine / 2);
-    const uint32_t signs = sketch_signs(unit.seed, threadIdx.x % 32);
-    if constexpr (Lane::Sketch::kIsThere) {
-#pragma unroll
-      for (Vector& vector : now) vector = Lane::rotated(vector, row);
-    }
-    lane.add(now, job.is_sketched, signs >> row, {0, 1});
-    if (job.is_sketched) lane.sketch.fold(unit, signs);
+    const typename Lane::Sketch::Lines lines(mine, kVectors * (warp % kWarpsEach));
+    lane.add(now, job.is_sketched, lines.after(0), {0, 1});
+    if (job.is_sketched) lane.sketch.fold(lines);
     const HashPair slice = warp_sum(sums);
     if (threadIdx.x % 32 == 0) shared.sums[kept.count * kWarps + warp] = slice;
   };

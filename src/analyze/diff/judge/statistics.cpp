@@ -25,10 +25,11 @@ constexpr double kSpreads = 3;
 // it.
 constexpr double kOfStep = 0.7;
 
-// Sketches of the same places.
+// Sketches of as many values, each of which has the same place in both.
 bool have_like_sketches(const TensorRecord& a, const TensorRecord& b) {
-  return a.fingerprint.has_sketch && b.fingerprint.has_sketch && a.dtype == b.dtype && a.group.empty() &&
-         b.group.empty() && a.byte_count == b.byte_count &&
+  return a.fingerprint.has_sketch && b.fingerprint.has_sketch &&
+         dtype_info(a.dtype).kind == dtype_info(b.dtype).kind && a.group.empty() && b.group.empty() &&
+         a.fingerprint.stats.count == b.fingerprint.stats.count &&
          std::isfinite(sketched_distance(a.fingerprint.sketch, b.fingerprint.sketch));
 }
 
@@ -41,7 +42,7 @@ void judge_by_sketches(const TensorRecord& a, const TensorRecord& b, TensorDiff&
   // No less than what the statistics prove.
   found.rmse = std::max(sketched_distance(x, y) / std::sqrt(n), found.rmse);
   found.max_abs = std::max(found.max_abs, found.rmse);
-  const double steps = found.rmse / (kOfStep * epsilon_of(a.dtype) * found.rms_a);
+  const double steps = found.rmse / (kOfStep * epsilon_of(coarser(dtype_of(a), dtype_of(b))) * found.rms_a);
   found.unequal = std::max<uint64_t>(static_cast<uint64_t>(std::min(steps * steps, 1.0) * n), 1);
   const double most = tensor.judge->most_relative * found.rms_a;
   tensor.evidence = Evidence::kSketch;
