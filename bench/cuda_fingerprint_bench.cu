@@ -126,6 +126,7 @@ struct Bench {
   DeviceResult* results = nullptr;
   DeviceResult* pinned_results = nullptr;
   bool watched = false;  // the results, by the host
+  bool sketched = false;
   std::byte* copy_to = nullptr;
   unsigned* sums = nullptr;
   unsigned blocks = 0;
@@ -146,7 +147,8 @@ struct Bench {
         jobs[i] = {.view = {pool + (launch % places * count + i) * bytes, dtype, shape},
                    .copy_to = copy_to,
                    .result = results + i,
-                   .is_watched = watched};
+                   .is_watched = watched,
+                   .is_sketched = sketched};
       const Status status = launch_fingerprints(jobs, scratch, stream);
       if (!status.ok()) std::printf("%s\n", status.error().message.c_str());
     });
@@ -259,8 +261,13 @@ int run() {
   must(cudaMalloc(&bench.results, 64 * sizeof(DeviceResult)), "memory");
   must(cudaMallocHost(&bench.pinned_results, 64 * sizeof(DeviceResult)), "memory");
   must(cudaMalloc(&bench.sums, sizeof(unsigned)), "memory");
-  const std::string summary = large(bench);
-  small(bench);
+  std::string summary;
+  for (const bool sketched : {false, true}) {
+    bench.sketched = sketched;
+    std::printf("\nLevel %s\n", sketched ? "sketch" : "fingerprint");
+    summary += large(bench) + (sketched ? "" : "; with a sketch, ");
+    small(bench);
+  }
   strided(bench);
   std::printf("\n%s\n", summary.c_str());
   return 0;

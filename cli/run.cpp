@@ -36,7 +36,7 @@ Examples:
   ttap run -- python train.py --epochs 1          into a new directory here
   ttap run -o out/run -- python -m package.train
   ttap run -o out/run --steps 0-2 -- torchrun --nproc-per-node 2 train.py
-  ttap run -o out/run --level fingerprint --level 'lm_head=full' -- python train.py
+  ttap run -o out/run --level sketch --level 'lm_head=full' -- python train.py
   ttap run -o out/run --ops -- python train.py
   ttap run -o out/run --append -- python train.py      go on in the newest run there
   ttap run -o out/run --filter 'layers\.(0|31)\.' --steps 10-12 -- \
@@ -200,7 +200,8 @@ void add_run(CommandLine& line, Command& command, Start& start) {
   text("--filter-fn", recording.filter_function, "SPEC",
        "Only modules for which a function says so: package.module:function or /path/file.py:function");
   several("--level", recording.level, "LEVEL",
-          "What is kept: meta, fingerprint or full (default); or PATTERN=LEVEL, repeatable, the first match counts");
+          "What is kept: meta, fingerprint, sketch or full (default); or PATTERN=LEVEL, repeatable, the first match "
+          "counts");
   text("--steps", recording.steps, "SET", "Only these steps: 3, or 0,3-5, or 0,10-");
   text("--ranks", recording.ranks, "SET", "Only these ranks, written likewise");
   text("--roles", recording.roles, "LIST", "Which tensors of a call: some of out,in,grad_out,grad_in,param");

@@ -32,7 +32,7 @@ class SampleOps {
     uint32_t same_as = 0;  // a value that is there already
     std::vector<int64_t> shape = {};
     std::vector<float> values = {};  // none: 0, 1, 2, …
-    Level level = Level::kFingerprint;
+    Level level = Level::kSketch;
     std::vector<int64_t> strides = {};
     std::string_view device = "cpu";
     bool recorded = true;
@@ -114,7 +114,9 @@ class SampleOps {
     record.has_fingerprint = tensor.level >= Level::kFingerprint;
     record.has_bytes = false;
     record.value = ++values_;
-    if (record.has_fingerprint) record.fingerprint = fingerprint({values.data(), DType::kF32, tensor.shape, {}});
+    if (record.has_fingerprint)
+      record.fingerprint =
+          fingerprint({values.data(), DType::kF32, tensor.shape, {}}, {.sketch = keeps_sketch(tensor.level)});
     writer_.add_tensor(record, 0, {});
     return record.value;
   }

@@ -75,7 +75,8 @@ class SamplePass {
     record.group = options.group;
     record.has_fingerprint = options.level >= Level::kFingerprint;
     record.has_bytes = options.level == Level::kFull && options.keep_bytes;
-    if (record.has_fingerprint) record.fingerprint = fingerprint({kept.data(), dtype, shape, {}});
+    if (record.has_fingerprint)
+      record.fingerprint = fingerprint({kept.data(), dtype, shape, {}}, {.sketch = keeps_sketch(options.level)});
     writer_.add_tensor(record, 0, record.has_bytes ? std::span<const std::byte>(kept) : std::span<const std::byte>{});
   }
   void tensor(std::string_view name, DType dtype, std::vector<int64_t> shape, std::vector<std::byte> bytes) {

@@ -87,7 +87,9 @@ def arguments() -> argparse.Namespace:
         help="of both sides, or of A and B: f32,bf16,f16,fp8,f32/bf16,bf16/fp8; fp8 is bf16 with weights in fp8",
     )
     parser.add_argument("--surfaces", type=list_of, default=[], help="modules, ops; default: all that a tool has")
-    parser.add_argument("--levels", type=list_of, default=[], help="full, fingerprint; default: all that a tool has")
+    parser.add_argument(
+        "--levels", type=list_of, default=[], help="full, sketch, fingerprint; default: all that a tool has"
+    )
     pairs = [each.name for each in (*FAULTS, *VARIATIONS)]
     parser.add_argument(
         "--pairs", type=some_of(pairs), default=[], help="names of faults and of ways to run; default: all"
@@ -213,7 +215,7 @@ def main() -> int:
         print(f"told otherwise by strict: {len(otherwise)}", *otherwise, sep="\n")
     lost = lost_by_full(outcomes)
     if lost:
-        print(f"named with fingerprints and not with full: {len(lost)}", *lost, sep="\n")
+        print(f"named without the values and not with full: {len(lost)}", *lost, sep="\n")
     if options.json:
         found = {
             "torch": torch.__version__,

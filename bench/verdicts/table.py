@@ -77,17 +77,20 @@ def told_otherwise(outcomes: Iterable[Outcome]) -> list[str]:
 
 
 def lost_by_full(outcomes: Iterable[Outcome]) -> list[str]:
-    """Faults that TensorTap names with fingerprints, and not with the values themselves."""
+    """Faults that TensorTap names without the values, and not with them."""
     full: dict[tuple[Any, ...], Outcome] = {}
-    fingerprint: dict[tuple[Any, ...], Outcome] = {}
+    without_values: list[tuple[tuple[Any, ...], Outcome]] = []
     for each in outcomes:
         if each.tool == "tensortap" and each.module:
             key = (each.architecture, each.dtype, each.surface, each.seed, each.pair, each.module)
-            {"full": full, "fingerprint": fingerprint}[each.level][key] = each
+            if each.level == "full":
+                full[key] = each
+            else:
+                without_values.append((key, each))
     return [
         f"{other.outcome:8} {each.architecture} {each.dtype} {each.surface}: {each.pair} in {each.module}\n"
         f"         full         {other.sentence}\n"
-        f"         fingerprint  {each.sentence}"
-        for key, each in fingerprint.items()
+        f"         {each.level:11}  {each.sentence}"
+        for key, each in without_values
         if each.outcome == "exact" and (other := full.get(key)) is not None and other.outcome != "exact"
     ]

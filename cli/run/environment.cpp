@@ -61,7 +61,7 @@ Result<std::string> filter_function(const std::string& spec) {
 
 // One word for everything, or a rule for each pattern, the first that matches; a word besides rules is for the rest.
 Result<std::string> level_value(const std::vector<std::string>& levels) {
-  constexpr const char* kHint = "give one of meta, fingerprint, full; or PATTERN=LEVEL, each pattern once";
+  constexpr const char* kHint = "give one of meta, fingerprint, sketch, full; or PATTERN=LEVEL, each pattern once";
   std::optional<std::string> rest;
   Json rules = Json::object();
   for (const std::string& text : levels) {

@@ -45,7 +45,12 @@ typedef enum ttap_dtype {
   TTAP_F4_E2M1FN_X2 = 21
 } ttap_dtype;
 
-typedef enum ttap_level { TTAP_LEVEL_META = 0, TTAP_LEVEL_FINGERPRINT = 1, TTAP_LEVEL_FULL = 2 } ttap_level;
+typedef enum ttap_level {
+  TTAP_LEVEL_META = 0,
+  TTAP_LEVEL_FINGERPRINT = 1,
+  TTAP_LEVEL_FULL = 2,
+  TTAP_LEVEL_SKETCH = 3 /* more than a fingerprint, less than all */
+} ttap_level;
 
 /* Names in which the pattern is found are recorded at this level. */
 typedef struct ttap_level_rule {
@@ -86,7 +91,7 @@ TTAP_CAPI const char* ttap_last_error(void);
 #define ttap_options_init(options) ttap_options_init_sized(options, sizeof(ttap_options))
 TTAP_CAPI void ttap_options_init_sized(ttap_options* options, size_t struct_size);
 
-/* "meta", "fingerprint" or "full" as a ttap_level; -1 for another word. */
+/* "meta", "fingerprint", "sketch" or "full" as a ttap_level; -1 for another word. */
 TTAP_CAPI int32_t ttap_level_from_name(const char* name);
 
 /* What `options` leaves at its default is taken from the environment (TTAP_*); with TTAP_OVERRIDE=1 the environment

@@ -57,11 +57,8 @@ struct Fingerprint {
   Hash128 hash;
   Stats stats;
   Sketch sketch = {};
-  bool has_sketch = false;  // floats of 16 bits or more, and complex numbers, have one
+  bool has_sketch = false;  // floats of 16 bits or more, and complex numbers, may have one
 };
-
-// Whether fingerprints get sketches: TTAP_SKETCHES=0 in the environment, looked at once, says no.
-TTAP_API bool takes_sketches();
 
 // An estimate of the root of the sum of squared differences, over values that are finite and below 2^64.
 TTAP_API double sketched_distance(const Sketch& a, const Sketch& b);
@@ -76,6 +73,7 @@ enum class SimdPath : uint8_t { kBest, kScalar, kAvx2, kAvx512 };
 struct FingerprintOptions {
   unsigned threads = 1;  // for large tensors; 0 means one per core
   SimdPath path = SimdPath::kBest;
+  bool sketch = true;
 };
 
 // The view must pass validate().

@@ -13,8 +13,13 @@
 // What a pass holds, as a reader hands it out. Views point into the Pass they came from.
 namespace ttap {
 
-// How much of a tensor is kept.
-enum class Level : uint8_t { kMeta = 0, kFingerprint = 1, kFull = 2 };
+// How much of a tensor is kept, each level with what the one before it keeps: dtype and shape; hash and statistics; a
+// sketch, where the dtype has one; the bytes.
+enum class Level : uint8_t { kMeta, kFingerprint, kSketch, kFull };
+inline constexpr bool keeps_sketch(Level level) { return level >= Level::kSketch; }
+inline constexpr bool keeps_fingerprint_only(Level level) {
+  return level == Level::kFingerprint || level == Level::kSketch;
+}
 TTAP_API std::string_view to_string(Level level);
 TTAP_API std::optional<Level> level_from_name(std::string_view name);
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 # ---- what is recorded ----
 
-Level = Literal["full", "fingerprint", "meta"]
+Level = Literal["full", "sketch", "fingerprint", "meta"]
 ProbeLevel = Literal["full", "fingerprint"]
 Role = Literal["out", "in", "grad_out", "grad_in", "param"]  # what `roles=` takes
 TensorRole = Literal[  # what a record may have

@@ -234,9 +234,9 @@ def record(
         Every module by default; a pattern, or several of which one must be found in a name; or a function of name and
         module.
     level
-        `full` (default without `ops`), `fingerprint` (hash and statistics; default with `ops`) or `meta`; or a level
-        for each pattern, of which the first that is found counts: `{"layers.0.": "full", ".*": "fingerprint"}`. A name
-        that none is found in has the default.
+        `full` (default without `ops`), `sketch` (hash, statistics and what errors are estimated from; default with
+        `ops`), `fingerprint` (hash and statistics) or `meta`; or a level for each pattern, of which the first that is
+        found counts: `{"layers.0.": "full", ".*": "sketch"}`. A name that none is found in has the default.
     roles
         What of a call: `out` (default), `in`, `grad_out`, `grad_in`; `param`: the module's own parameters and buffers,
         in the first pass and in every one before which they have changed.

@@ -260,7 +260,7 @@ def trace(
         Only for the names of modules: those below a model in a dict begin with its key. Without one, the outermost
         module that is called is the root.
     hashes : bool
-        hash128 and statistics of every tensor: level "fingerprint".
+        hash128, statistics and sketch of every tensor: level "sketch".
     inputs, outputs : bool
         Whether arguments and results get hashes (or bytes); their shapes are kept in any case.
     ids : bool
@@ -271,8 +271,8 @@ def trace(
         Module boundaries, with full dotted names.
     triton : bool
         Kernels that are launched past the dispatcher: Triton's, and those of torch.compile's inductor.
-    level : {"meta", "fingerprint", "full"}, optional
-        How much of each tensor is kept; by default "meta", with `hashes` "fingerprint".
+    level : {"meta", "fingerprint", "sketch", "full"}, optional
+        How much of each tensor is kept; by default "meta", with `hashes` "sketch".
     filter : pattern, list of patterns, or function of a name, optional
         Which calls are recorded, by name: `encoder.layer.0:aten::mm`.
     view : {"dispatch", "all", "leaf"}
@@ -296,11 +296,11 @@ def trace(
     ops = op_extension.load()
     if view not in VIEWS:
         raise ValueError(f"view is {view!r}: it is one of {', '.join(VIEWS)}")
-    level = level or ("fingerprint" if hashes else "meta")
+    level = level or ("sketch" if hashes else "meta")
     if level not in LEVELS:
         raise ValueError(f"level is {level!r}: it is one of {', '.join(LEVELS)}")
     if hashes and level == "meta":
-        raise ValueError("hashes are asked for, and level is 'meta': choose 'fingerprint' or 'full'")
+        raise ValueError("hashes are asked for, and level is 'meta': choose 'fingerprint', 'sketch' or 'full'")
     models = model if model is None or isinstance(model, Mapping) else {"": model}
     for each in (models or {}).values():
         if not isinstance(each, torch.nn.Module):

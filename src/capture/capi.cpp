@@ -34,7 +34,10 @@ int guarded(F&& body) noexcept {
   }
 }
 
-bool is_level(int32_t level) { return level >= TTAP_LEVEL_META && level <= TTAP_LEVEL_FULL; }
+// By their numbers here.
+constexpr ttap::Level kLevels[] = {ttap::Level::kMeta, ttap::Level::kFingerprint, ttap::Level::kFull,
+                                   ttap::Level::kSketch};
+bool is_level(int32_t level) { return level >= 0 && static_cast<size_t>(level) < std::size(kLevels); }
 
 // The options of a program that was built against this header, an older or a newer one.
 ttap::Result<ttap_options> known_part(const ttap_options* given) {
@@ -59,13 +62,13 @@ ttap::RecorderOptions options_of(const ttap_options& from) {
   if (from.directory != nullptr) options.directory = from.directory;
   if (from.rank >= 0) options.rank = static_cast<uint32_t>(from.rank);
   if (from.filter != nullptr) options.filter.emplace(from.filter, from.filter + from.filter_count);
-  options.level = static_cast<ttap::Level>(from.level);
+  options.level = kLevels[from.level];
   if (from.staging_bytes != 0) options.staging_bytes = from.staging_bytes;
   if (from.drop_when_full != 0) options.when_full = ttap::WhenFull::kDrop;
   options.quota_bytes = from.quota_bytes;
   if (from.metadata_json != nullptr) options.metadata_json = from.metadata_json;
   for (size_t i = 0; i < from.level_rule_count; ++i)
-    options.level_rules.push_back({from.level_rules[i].pattern, static_cast<ttap::Level>(from.level_rules[i].level)});
+    options.level_rules.push_back({from.level_rules[i].pattern, kLevels[from.level_rules[i].level]});
   return options;
 }
 
@@ -110,7 +113,8 @@ void ttap_options_init_sized(ttap_options* options, size_t struct_size) {
 
 int32_t ttap_level_from_name(const char* name) {
   const auto level = name != nullptr ? ttap::level_from_name(name) : std::nullopt;
-  return level ? static_cast<int32_t>(*level) : -1;
+  if (!level) return -1;
+  return static_cast<int32_t>(std::find(std::begin(kLevels), std::end(kLevels), *level) - std::begin(kLevels));
 }
 
 int ttap_recorder_create(const ttap_options* options, ttap_recorder** recorder) {

@@ -42,7 +42,8 @@ Status parse_level(std::string_view text, RecorderOptions& options) {
     options.level = *level;
     return {};
   }
-  const Error wrong = bad_value("TTAP_LEVEL", text, "meta, fingerprint or full, or a JSON object {pattern: level}");
+  const Error wrong =
+      bad_value("TTAP_LEVEL", text, "meta, fingerprint, sketch or full, or a JSON object {pattern: level}");
   const auto json = parse_json(text);
   if (!json.is_object()) return wrong;
   std::vector<LevelRule> rules;

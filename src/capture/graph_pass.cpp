@@ -75,7 +75,7 @@ Result<GraphPass::Tap> GraphPass::add_tap(Level level, uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   Tap tap{.place = {}, .level = level};
   if (level == Level::kFull && memory_->copied_bytes() + bytes > most_copied_bytes_) {
-    tap.level = Level::kFingerprint;
+    tap.level = Level::kSketch;
     ++not_copied_;
   }
   TTAP_ASSIGN(tap.place, memory_->add_tap(tap.level == Level::kFull ? bytes : 0));
@@ -97,7 +97,8 @@ Result<GraphPass::Tap> GraphPass::tap(const TensorView& tensor, const OnGpu& whe
                                  .copy_to = made.place.copy,
                                  .result = made.place.result,
                                  .is_watched = false,
-                                 .sequence = 1};
+                                 .sequence = 1,
+                                 .is_sketched = keeps_sketch(made.level)};
   const cuda::OnDevice on(where.device);
   TTAP_TRY(cuda::launch_fingerprints({&job, 1}, scratch, stream));
   return made;

@@ -42,7 +42,7 @@ class TTAP_API GraphPass {
   // A place for a tensor's values in each replay. The source launches the fingerprint into it.
   struct Tap {
     cuda::GraphMemory::Tap place;
-    Level level;  // kFingerprint where the bytes would not fit
+    Level level;  // kSketch where the bytes would not fit
   };
   Result<Tap> add_tap(Level level, uint64_t bytes);
   // The same, with the launch: into the graph that is captured on this stream.

@@ -9,6 +9,7 @@ std::optional<Level> NameEntry::level() const {
   switch (verdict_.load(std::memory_order_relaxed)) {
     case Verdict::kMeta: return Level::kMeta;
     case Verdict::kFingerprint: return Level::kFingerprint;
+    case Verdict::kSketch: return Level::kSketch;
     case Verdict::kFull: return Level::kFull;
     case Verdict::kRejected:
     case Verdict::kNotAsked: break;
@@ -39,6 +40,7 @@ NameEntry& NameTable::find(std::string_view name) {
   entry.verdict_ = !level                          ? Verdict::kRejected
                    : *level == Level::kMeta        ? Verdict::kMeta
                    : *level == Level::kFingerprint ? Verdict::kFingerprint
+                   : *level == Level::kSketch      ? Verdict::kSketch
                                                    : Verdict::kFull;
   return entry;
 }

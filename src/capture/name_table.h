@@ -33,7 +33,7 @@ class NameEntry {
 
  private:
   friend class NameTable;
-  enum class Verdict : uint8_t { kNotAsked, kRejected, kMeta, kFingerprint, kFull };
+  enum class Verdict : uint8_t { kNotAsked, kRejected, kMeta, kFingerprint, kSketch, kFull };
 
   std::atomic<Verdict> verdict_{Verdict::kNotAsked};  // of the filter
   std::atomic<bool> chosen_by_source_{false};

@@ -205,7 +205,7 @@ void PassSink::take_tensor(Open& pass, const StagedTensor& tensor) {
   const uint64_t rows = row_count(tensor.aliases);
   // No file could be made for this pass: the reason is noted, its tensors are lost.
   if (!pass.writer) return count_drop(pass, pass.no_file, rows);
-  const uint64_t sketch_cost = tensor.level >= Level::kFingerprint ? sizeof(format::SketchRow) : 0;
+  const uint64_t sketch_cost = tensor.level >= Level::kSketch ? sizeof(format::SketchRow) : 0;
   uint64_t row_cost = sizeof(format::TensorRow) + rows * sketch_cost + sizeof(format::EventRow) + kStringOverhead +
                       tensor.name->name.size() + tensor.role.size() + tensor.path.size() + tensor.device.size() +
                       tensor.shape.size_bytes() + tensor.strides.size_bytes() + tensor.group.size() +

@@ -29,7 +29,7 @@ namespace ttap {
 // How much of a tensor is kept at its place, when the name asks for `level`.
 inline Level level_at(const Place& place, Level level) {
   level = std::min(level, place.at_most.value_or(level));
-  return place.group.empty() ? level : std::min(level, Level::kFingerprint);
+  return place.group.empty() ? level : std::min(level, Level::kSketch);
 }
 
 // recorder.cpp has its life, passes.cpp its passes, stage.cpp what happens in capture(), stage_gpu.cpp that of tensors

@@ -77,7 +77,7 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
                              const Place& place, Later& later) {
   const WhichPass which = event == nullptr ? std::nullopt : std::optional(event->pass);
   level = level_at(place, level);
-  const bool reads = level == Level::kFull || (level == Level::kFingerprint && place.known == nullptr && !later);
+  const bool reads = level == Level::kFull || (keeps_fingerprint_only(level) && place.known == nullptr && !later);
   if (Status sound = reads ? validate(tensor) : validate_layout(tensor); !sound.ok())
     return unsupported(which,
                        {.code = sound.error().code,
@@ -125,7 +125,7 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
   if (on_gpu && staged.level == Level::kFull)
     return stage_bytes_of_gpu(staged, entry, event, tensor, place, number_staged);
   if (staged.stable && sink_.stable_bytes().knows_size(staged.byte_count)) {
-    TensorCopy look(crew_, tensor, source, staged.byte_count);
+    TensorCopy look(crew_, tensor, source, staged.byte_count, true);
     look.take(staged.byte_count, nullptr);
     staged.payload.fingerprint = look.finish();
     staged.elsewhere =
@@ -141,9 +141,9 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
     return stage_in_pieces(staged, which, source, tensor, place, number);
 
   std::optional<TensorCopy> copy;
-  if (copies) copy.emplace(crew_, tensor, source, staged.byte_count);
+  if (copies) copy.emplace(crew_, tensor, source, staged.byte_count, keeps_sketch(staged.level));
   // Without a copy the tensor is read where it lies, before anything waits in the ring for it.
-  if (staged.level == Level::kFingerprint) {
+  if (keeps_fingerprint_only(staged.level)) {
     if (place.known != nullptr) {
       staged.payload.fingerprint = *place.known;
     } else if (later) {
@@ -155,7 +155,7 @@ Status Recorder::Impl::stage(NameEntry& entry, const Event* event, Level level, 
         return unsupported(which, std::move(launched).error());
       }
     } else {
-      copy.emplace(crew_, tensor, source, staged.byte_count);
+      copy.emplace(crew_, tensor, source, staged.byte_count, keeps_sketch(staged.level));
       copy->take(staged.byte_count, nullptr);
       staged.payload.fingerprint = copy->finish();
     }
@@ -204,7 +204,7 @@ Status Recorder::Impl::stage_in_pieces(const StagedTensor& first, WhichPass whic
     return unsupported(which, {ErrorCode::kTooLarge,
                                fmt::format("'{}': its name and path do not fit the staging memory", first.name->name)});
   const uint64_t total = source.elements() * source.element_size();
-  TensorCopy copy(crew_, tensor, source, piece_limit);
+  TensorCopy copy(crew_, tensor, source, piece_limit, keeps_sketch(staged.level));
   uint64_t done = 0;
   while (done == 0) {
     Refusal refusal = Refusal::kNone;

@@ -38,11 +38,13 @@ Status check_device(const OnGpu& gpu) {
   return {};
 }
 
-cuda::FingerprintJob job_of(const TensorView& tensor, const OnGpu& gpu, const cuda::PendingResult& pending) {
+cuda::FingerprintJob job_of(const TensorView& tensor, Level level, const OnGpu& gpu,
+                            const cuda::PendingResult& pending) {
   return {.view = tensor,
           .rows = {.count = gpu.rows, .is_64_bit = gpu.rows_are_64_bit},
           .result = pending.result,
-          .sequence = pending.sequence};
+          .sequence = pending.sequence,
+          .is_sketched = keeps_sketch(level)};
 }
 
 Error cannot_record(const NameEntry& entry, const Error& why) {
@@ -77,7 +79,7 @@ Status Recorder::Impl::fingerprint_on_gpu(StagedTensor& staged, const TensorView
     const cuda::WhileCapturing allocating;
     TTAP_ASSIGN(const Launch to, launch_on(gpu));
     TTAP_ASSIGN(const cuda::PendingResult pending, place_for_result(gpu.device, to.stream));
-    const cuda::FingerprintJob job = job_of(tensor, gpu, pending);
+    const cuda::FingerprintJob job = job_of(tensor, staged.level, gpu, pending);
     Status launched = cuda::launch_fingerprints({&job, 1}, to.scratch, to.stream);
     if (!launched.ok()) {
       cuda::ResultPool::of_process().abandon(pending);
@@ -138,7 +140,7 @@ Status Recorder::Impl::stage_bytes_of_gpu(StagedTensor& staged, NameEntry& entry
   fill_texts(staged, body, tensor, place);
   staged.awaited = true;
   staged.bytes = *staging;
-  cuda::FingerprintJob job = job_of(tensor, gpu, *pending);
+  cuda::FingerprintJob job = job_of(tensor, staged.level, gpu, *pending);
   const bool in_one = staged.byte_count <= (*staging)->largest_part();
   Status taken = in_one ? (*staging)->take(job, gpu.device, launch->scratch, launch->stream)
                         : cuda::launch_fingerprints({&job, 1}, launch->scratch, launch->stream);

@@ -18,7 +18,7 @@ class TensorCopy {
  public:
   // `longest_part` is the most that one take() will be given. Allocates, so make it before anything waits for it;
   // nothing below can fail.
-  TensorCopy(CopyCrew& crew, const TensorView& tensor, const LogicalCopy& source, uint64_t longest_part);
+  TensorCopy(CopyCrew& crew, const TensorView& tensor, const LogicalCopy& source, uint64_t longest_part, bool sketch);
 
   // The next `bytes` of the tensor in C order, into `target` (a multiple of 64) unless that is null. All parts but the
   // last are multiples of kHashBlockBytes.
@@ -36,6 +36,7 @@ class TensorCopy {
   const LogicalCopy& source_;
   DType dtype_;
   const Kernels& kernels_;
+  bool sketch_;
   uint64_t total_;
   bool past_caches_;
   uint64_t done_ = 0;

@@ -6,13 +6,14 @@ std::string_view to_string(Level level) {
   switch (level) {
     case Level::kMeta: return "meta";
     case Level::kFingerprint: return "fingerprint";
+    case Level::kSketch: return "sketch";
     case Level::kFull: return "full";
   }
   return "?";
 }
 
 std::optional<Level> level_from_name(std::string_view name) {
-  for (Level level : {Level::kMeta, Level::kFingerprint, Level::kFull})
+  for (Level level : {Level::kMeta, Level::kFingerprint, Level::kSketch, Level::kFull})
     if (to_string(level) == name) return level;
   return std::nullopt;
 }

@@ -34,10 +34,11 @@ void for_each_piece(const TensorView& view, const LogicalCopy& source, uint64_t 
 }
 
 Fingerprint with_threads(const TensorView& view, const LogicalCopy& source, uint64_t bytes, unsigned threads,
-                         const Kernels& kernels) {
+                         const FingerprintOptions& options) {
   const uint64_t chunks = (bytes + kChunkBytes - 1) / kChunkBytes;
   std::vector<ChunkSums> sums(chunks);
-  std::vector<ChunkWorker> workers(std::min<uint64_t>(threads, chunks), ChunkWorker(view.dtype, kernels));
+  std::vector<ChunkWorker> workers(std::min<uint64_t>(threads, chunks),
+                                   ChunkWorker(view.dtype, kernels_for(options.path), options.sketch));
   std::atomic<uint64_t> next{0};
   const auto work = [&](ChunkWorker& worker) {
     const DefaultFloatMode mode;
@@ -74,7 +75,7 @@ Fingerprint fingerprint(const TensorView& view, const FingerprintOptions& option
   const uint64_t bytes = source.elements() * source.element_size();
   if (options.threads != 1 && bytes >= kThreadedBytes) {
     const unsigned threads = options.threads == 0 ? std::thread::hardware_concurrency() : options.threads;
-    if (threads > 1) return with_threads(view, source, bytes, threads, kernels_for(options.path));
+    if (threads > 1) return with_threads(view, source, bytes, threads, options);
   }
   Fingerprinter whole(view.dtype, options);
   for_each_piece(view, source, 0, bytes, [&](std::span<const std::byte> piece) { whole.update(piece); });

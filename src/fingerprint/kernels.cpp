@@ -76,7 +76,6 @@ StatsKernel stats_kernel(const Kernels& kernels, DType dtype) {
 }
 
 SketchKernel sketch_kernel(const Kernels& kernels, DType dtype) {
-  if (!takes_sketches()) return nullptr;
   switch (dtype) {
     case DType::kF16: return kernels.sketch_f16;
     case DType::kBF16: return kernels.sketch_bf16;

@@ -1,8 +1,6 @@
 #include "fingerprint/sketch.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 
 namespace ttap {
 namespace {
@@ -26,14 +24,6 @@ void clear_beyond_limit(std::byte* data, size_t size, DType dtype) {
     case DType::kC128: return clear_format<F64>(data, size);
     default: return;
   }
-}
-
-bool takes_sketches() {
-  static const bool takes = [] {
-    const char* value = std::getenv("TTAP_SKETCHES");
-    return value == nullptr || std::string_view(value) != "0";
-  }();
-  return takes;
 }
 
 double sketched_distance(const Sketch& a, const Sketch& b) {

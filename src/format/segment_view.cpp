@@ -7,6 +7,7 @@
 
 #include "core/crc32c.h"
 #include "format/frame.h"
+#include "format/stored_level.h"
 
 namespace ttap::format {
 namespace {
@@ -251,7 +252,7 @@ Status SegmentView::check(const TensorRow& row) const {
   if (row.event != kNoEvent && row.event >= event_count_) return bad("a tensor refers to an event that is not there");
   const auto dtype = dtype_from_number(row.dtype);
   if (!dtype) return bad(fmt::format("unknown dtype number {}", row.dtype));
-  if (row.level > static_cast<uint8_t>(Level::kFull)) return bad(fmt::format("unknown level {}", row.level));
+  if (row.level > kStoredFull) return bad(fmt::format("unknown level {}", row.level));
   if (row.call == 0) return bad("call numbers begin at 1");
   for (uint32_t number : {row.shape, row.strides})
     if (string(number).size() % sizeof(int64_t) != 0) return bad("a shape that is not a list of int64");
@@ -378,12 +379,12 @@ TensorRecord SegmentView::tensor(size_t index) const {
   record.shape = numbers(row.shape);
   record.strides = numbers(row.strides);
   record.device = string(row.device);
-  record.level = static_cast<Level>(row.level);
   record.has_fingerprint = (row.flags & kHasFingerprint) != 0;
   record.fingerprint = {{row.hash_low, row.hash_high},
                         {row.count, row.nan, row.pos_inf, row.neg_inf, row.zeros, row.subnormals, row.min, row.max,
                          row.max_abs, row.min_abs_nonzero, row.mean, row.std, row.l1, row.l2}};
   if (record.has_fingerprint) set_sketch(index, record.fingerprint);
+  record.level = level_of(row.level, record.fingerprint.has_sketch);
   record.has_bytes = (row.flags & kHasBytes) != 0;
   record.byte_count = row.byte_count;
   record.value = row.value;

@@ -288,8 +288,8 @@ void init_probing(nb::module_& m) {
         Status status;
         {
           const nb::gil_scoped_release released;
-          status = recorder.try_capture(held.event, view,
-                                        {.device = device, .at_most = Level::kFingerprint, .known = &known});
+          status =
+              recorder.try_capture(held.event, view, {.device = device, .at_most = Level::kSketch, .known = &known});
         }
         if (status.ok()) return std::nullopt;
         return status.error().describe();

@@ -60,7 +60,7 @@ void Observer::send_to_gpu(Frame& frame) {
     const TensorView view{tensor.const_data_ptr(), each.meta->dtype, each.meta->shape, each.meta->strides};
     const bool is_captured = frame.call.graph != nullptr || GpuTaps::capture_of(tensor.device().index()) != 0;
     const bool shares = options_.ids && !options_.unseen_writes && sink_->shares_fingerprints() &&
-                        each.record.asked == Level::kFingerprint && gpu_.rows_of(view).count == nullptr;
+                        keeps_fingerprint_only(each.record.asked) && gpu_.rows_of(view).count == nullptr;
     if (shares && is_captured == (frame.call.graph != nullptr)) {
       const auto twin = tensors_.on_its_way(tensor, each.record.meta, frame.call.graph);
       if (twin.value != 0 && !dropped_values_.contains(twin.value)) {
@@ -82,11 +82,11 @@ void Observer::send_to_gpu(Frame& frame) {
       each.way = Frame::Way::kTapped;
       each.tap = tap->place.number;
       each.record.asked = tap->level;
-      if (shares && tap->level == Level::kFingerprint)
+      if (shares && keeps_fingerprint_only(tap->level))
         tensors_.set_on_its_way(tensor, each.record.meta, {each.record.value, frame.call.graph, each.tap});
     } else if (is_captured) {
       not_read(kNoTaps);
-    } else if (each.record.asked == Level::kFingerprint) {
+    } else if (keeps_fingerprint_only(each.record.asked)) {
       GpuTaps::Deliver deliver;
       if (sink_->takes_at_launch())
         deliver = [this, event = frame.call.event, record = each.record,
@@ -101,7 +101,7 @@ void Observer::send_to_gpu(Frame& frame) {
           sink_->deliver(event, tensor_record, with_result);
         };
       each.way = sink_->takes_at_launch() ? Frame::Way::kDelivered : Frame::Way::kLater;
-      each.later = gpu_.fingerprint(tensor, view, hold, std::move(deliver));
+      each.later = gpu_.fingerprint(tensor, view, each.record.asked, hold, std::move(deliver));
       if (!each.later)
         not_read(kNoPlace);
       else if (shares)

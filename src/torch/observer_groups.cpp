@@ -51,7 +51,7 @@ void Observer::add_part(Frame& frame, const OpTensor& whole, const PythonSide::P
   if (part.tensor.defined()) {
     record.meta = tensors_.meta_of(part.tensor);
     if (reason.empty()) reason = unreadable(part.tensor);
-    if (reason.empty()) record.asked = part.are_values ? Level::kFingerprint : whole.asked;
+    if (reason.empty()) record.asked = part.are_values ? std::min(whole.asked, Level::kSketch) : whole.asked;
   }
   if (!reason.empty()) note_unread(frame, record.place, reason);
   if (!part.group.empty()) record.group = texts_.intern(part.group);

@@ -52,7 +52,7 @@ std::optional<Level> decide(PyObject* function, const std::string& name) {
   }
   const long level = answer == Py_None ? -1 : PyLong_AsLong(answer);
   Py_DECREF(answer);
-  if (level < 0 || level > 2) {
+  if (level < 0 || level > static_cast<long>(Level::kFull)) {
     PyErr_Clear();
     return std::nullopt;
   }

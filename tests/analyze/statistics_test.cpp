@@ -81,22 +81,27 @@ TEST(Sketches, WhatTheSpreadLeavesOpenIsWithinToleranceAndSaysSo) {
   EXPECT_EQ(judged(most / 10).note, "");
 }
 
-TEST(Sketches, OfOtherDtypesAreNotCompared) {
+TEST(Sketches, OfOtherDtypesAreComparedWhereThereAreAsManyValues) {
   TensorRecord a, b;
-  const std::vector<float> wide{1, 2, 3};
-  const std::vector<double> wider{1, 2, 3};
-  const std::vector<int64_t> shape{3};
-  for (TensorRecord* each : {&a, &b}) {
-    each->name = "x";
-    each->shape = shape;
-    each->has_fingerprint = true;
-  }
+  const std::vector<float> narrow{1, 2, 3, 4};
+  const std::vector<double> wide{1, 2, 3, 4 + 1e-7};
+  const std::vector<int64_t> shape{4}, shorter{3};
+  a.name = b.name = "x";
+  a.has_fingerprint = b.has_fingerprint = true;
+  a.shape = b.shape = shape;
   a.dtype = DType::kF32, b.dtype = DType::kF64;
-  a.fingerprint = fingerprint({wide.data(), a.dtype, shape, {}});
-  b.fingerprint = fingerprint({wider.data(), b.dtype, shape, {}});
-  TensorDiff tensor;
-  compare_statistics(Tolerances::create({}).value(), a, b, DType::kF32, tensor);
-  EXPECT_EQ(tensor.verdict, Verdict::kInconclusive);
+  a.fingerprint = fingerprint({narrow.data(), a.dtype, shape, {}});
+  b.fingerprint = fingerprint({wide.data(), b.dtype, shape, {}});
+  TensorDiff same_count;
+  compare_statistics(Tolerances::create({}).value(), a, b, DType::kF32, same_count);
+  EXPECT_EQ(same_count.verdict, Verdict::kWithin);
+  EXPECT_EQ(same_count.evidence, Evidence::kSketch);
+  EXPECT_NEAR(same_count.measures->rmse, 0.5e-7, 1e-12);
+
+  b.fingerprint = fingerprint({wide.data(), b.dtype, shorter, {}});
+  TensorDiff other_count;
+  compare_statistics(Tolerances::create({}).value(), a, b, DType::kF32, other_count);
+  EXPECT_NE(other_count.evidence, Evidence::kSketch);
 }
 
 TEST(Statistics, IntegersWithOtherBitsHaveDiverged) {

@@ -70,15 +70,17 @@ int create_with_other_headers(const char* directory) {
 
 int record_at_levels(const char* directory) {
   EXPECT(ttap_level_from_name("fingerprint") == TTAP_LEVEL_FINGERPRINT);
+  EXPECT(ttap_level_from_name("sketch") == TTAP_LEVEL_SKETCH);
   EXPECT(ttap_level_from_name("loud") == -1);
   EXPECT(ttap_level_from_name(NULL) == -1);
-  const ttap_level_rule rules[] = {{"^head", TTAP_LEVEL_FULL}, {"norm", TTAP_LEVEL_META}};
+  const ttap_level_rule rules[] = {
+      {"^head", TTAP_LEVEL_FULL}, {"norm", TTAP_LEVEL_META}, {"^fc", TTAP_LEVEL_SKETCH}};
   ttap_options options;
   ttap_options_init(&options);
   options.directory = directory;
   options.level = TTAP_LEVEL_FINGERPRINT;
   options.level_rules = rules;
-  options.level_rule_count = 2;
+  options.level_rule_count = 3;
   ttap_recorder* recorder = NULL;
   EXPECT(ttap_recorder_create(&options, &recorder) == 0);
   const float value = 1;

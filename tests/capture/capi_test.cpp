@@ -47,7 +47,7 @@ TEST(CApi, LevelsGoByName) {
   const auto level_of = [&](const char* name) { return pass->tensor(pass->find({.name = name}).value()).level; };
   EXPECT_EQ(level_of("head"), Level::kFull);
   EXPECT_EQ(level_of("norm"), Level::kMeta);
-  EXPECT_EQ(level_of("fc"), Level::kFingerprint);
+  EXPECT_EQ(level_of("fc"), Level::kSketch);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ TEST(RecordedGroups, HaveTheFingerprintOfTheirValuesAndNoBytes) {
     ASSERT_TRUE(weight);
     const TensorRecord record = pass.tensor(*weight);
     EXPECT_EQ(record.group, kDescription);
-    EXPECT_EQ(record.level, Level::kFingerprint);
+    EXPECT_EQ(record.level, Level::kSketch);
     EXPECT_FALSE(record.has_bytes);
     EXPECT_EQ(record.fingerprint.hash, fingerprint(view_of(values)).hash);
     const auto bias = pass.find({.name = name, .call = 2, .role = "param", .path = "/bias"});

@@ -71,11 +71,11 @@ TEST(TensorCopy, GivesTheFingerprintAndTheBytesOfEveryDtypeSizeAndLayout) {
         const auto bytes = test::logical_bytes(tensor.view());
         const Fingerprint expected = fingerprint(tensor.view());
         AlignedBytes target(bytes.size());
-        TensorCopy copy(crew, tensor.view(), source, bytes.size());
+        TensorCopy copy(crew, tensor.view(), source, bytes.size(), true);
         copy.take(bytes.size(), target.data());
         expect_identical(copy.finish(), expected, what);
         EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), target.data())) << what;
-        TensorCopy in_place(crew, tensor.view(), source, bytes.size());
+        TensorCopy in_place(crew, tensor.view(), source, bytes.size(), true);
         in_place.take(bytes.size(), nullptr);
         expect_identical(in_place.finish(), expected, what + ", in place");
       }
@@ -89,7 +89,7 @@ TEST(TensorCopy, TakesPartsOfAnyNumberOfBlocks) {
   for (const uint64_t part : {uint64_t{4096}, kChunkBytes - 4096, kChunkBytes, kChunkBytes + 4096, 2 * kChunkBytes,
                               2 * kChunkBytes + 8192, 5 * kChunkBytes}) {
     AlignedBytes target(total);
-    TensorCopy copy(crew, tensor.view(), source, part);
+    TensorCopy copy(crew, tensor.view(), source, part, true);
     for (uint64_t done = 0; done < total; done += part) copy.take(std::min(part, total - done), target.data() + done);
     expect_identical(copy.finish(), fingerprint(tensor.view()), "in parts of " + std::to_string(part));
     EXPECT_EQ(std::memcmp(tensor.view().data, target.data(), total), 0);
@@ -105,7 +105,7 @@ TEST(TensorCopy, CountsSubnormalsForAProgramThatTreatsThemAsZero) {
   Fingerprint taken;
   {
     const FlushSubnormals flush;
-    TensorCopy copy(crew, view, source, 3 << 20);
+    TensorCopy copy(crew, view, source, 3 << 20, true);
     copy.take(3 << 20, nullptr);
     taken = copy.finish();
   }

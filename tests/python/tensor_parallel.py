@@ -98,7 +98,7 @@ def main(folder: Path) -> None:
     dist.init_process_group("gloo")
     for style in ("hand", "dtensor"):
         record(folder / style, by_hand=style == "hand")
-        record(folder / f"{style}-fingerprint", by_hand=style == "hand", level="fingerprint")
+        record(folder / f"{style}-fingerprint", by_hand=style == "hand", level="sketch")
         for fault in FAULTS:
             record(folder / f"{style}-{fault}", by_hand=style == "hand", fault=fault)
     dist.destroy_process_group()

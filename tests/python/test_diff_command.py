@@ -325,11 +325,12 @@ def test_fingerprints_alone_name_the_operator(model, inputs, tmp_path):
     wrong = copy.deepcopy(model)
     with torch.no_grad():
         wrong.blocks[1].up.weight[3] *= 1.5
-    a, b = (record(tmp_path / n, m, inputs, level="fingerprint") for n, m in (("a", model), ("b", wrong)))
-    found = tap.diff(a, b)
-    assert found.first.key == "blocks.1.up" and found.first.evidence == "sketch"
     full = record(tmp_path / "full", model, inputs)
-    assert tap.diff(full, b).first.key == "blocks.1.up" and tap.diff(full, a).same
+    for level, evidence in (("sketch", "sketch"), ("fingerprint", "statistics")):
+        a, b = (record(tmp_path / f"{level}-{n}", m, inputs, level=level) for n, m in (("a", model), ("b", wrong)))
+        found = tap.diff(a, b)
+        assert found.first.key == "blocks.1.up" and found.first.evidence == evidence
+        assert tap.diff(full, b).first.key == "blocks.1.up" and tap.diff(full, a).same
 
 
 def test_metadata_alone_proves_nothing(model, inputs, tmp_path):

@@ -10,7 +10,7 @@ from torch import nn
 
 pytestmark = pytest.mark.usefixtures("nothing_compiled")
 
-LEVELS = ["fingerprint", "full"]
+LEVELS = ["sketch", "full"]
 
 
 class Attention(nn.Module):
@@ -58,7 +58,7 @@ def made(name):
     return model, torch.randint(0, 10, (2, 5)) if name == "net" else torch.randn(2, 5, 16)
 
 
-def traced(function, x, training=False, level="fingerprint"):
+def traced(function, x, training=False, level="sketch"):
     torch.manual_seed(1)
     with tap.trace(level=level) as trace, torch.set_grad_enabled(training):
         y = function(x)
@@ -185,10 +185,10 @@ def test_a_dropout_is_the_same_whatever_it_is_made_of(make, level):
 def test_a_dropout_of_inductors_is_random_unless_it_draws_as_eager_does(same_numbers):
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 4)), torch.randn(4, 8)
-    eager = traced(model, x, True, "fingerprint")
+    eager = traced(model, x, True, "sketch")
     model.zero_grad()
     with torch._inductor.config.patch(fallback_random=same_numbers):
-        found = tap.diff(eager, traced(torch.compile(model), x, True, "fingerprint"))
+        found = tap.diff(eager, traced(torch.compile(model), x, True, "sketch"))
     assert (found.verdict != "diverged") == same_numbers, found
     if not same_numbers:
         assert found.first.key == "2:aten::mul.Tensor"

@@ -34,7 +34,7 @@ def reference(tmp_path_factory):
     return recorded
 
 
-@pytest.mark.parametrize("level", ["full", "fingerprint"])
+@pytest.mark.parametrize("level", ["full", "sketch"])
 @pytest.mark.parametrize("fault", faults.FAULTS, ids=str)
 def test_the_planted_module_is_blamed_and_no_other(fault, level, reference, tmp_path):
     answer = Answer(reference(fault.architecture, level), faults.record(*fault.planted(), tmp_path / "faulty", level))
@@ -64,7 +64,7 @@ def test_where_a_small_fault_grows_past_the_tolerance_nobody_else_is_blamed(laye
     assert {tensor["name"] for tensor in answer.introduced} == {blamed}
 
 
-@pytest.mark.parametrize("level", ["full", "fingerprint"])
+@pytest.mark.parametrize("level", ["full", "sketch"])
 def test_faults_side_by_side_are_all_listed(level, reference, tmp_path):
     model, passes = faults.make("minilm")
     attention = model.encoder.layer[3].attention.self
@@ -75,7 +75,7 @@ def test_faults_side_by_side_are_all_listed(level, reference, tmp_path):
     assert [tensor["name"] for tensor in answer.introduced] == names
 
 
-@pytest.mark.parametrize("level", ["full", "fingerprint"])
+@pytest.mark.parametrize("level", ["full", "sketch"])
 @pytest.mark.parametrize("architecture", faults.ARCHITECTURES)
 def test_a_run_is_identical_to_itself_and_to_one_recorded_again(architecture, level, reference, tmp_path):
     again = faults.record(*faults.make(architecture), tmp_path / "again", level)

@@ -285,7 +285,7 @@ class Choice(nn.Module):
         return self.rows[chosen.view(-1)]
 
 
-@pytest.mark.parametrize("level", ["full", "fingerprint"])
+@pytest.mark.parametrize("level", ["full", "sketch"])
 def test_a_near_tie_that_flips_is_no_fault_and_all_follows_from_it(tmp_path, level):
     torch.manual_seed(0)
     model = Choice()
@@ -316,7 +316,7 @@ def test_a_flip_far_from_a_tie_is_a_fault(tmp_path):
     assert found.verdict == "diverged" and found.counts["flipped"] == 0
 
 
-@pytest.mark.parametrize("level", ["full", "fingerprint"])
+@pytest.mark.parametrize("level", ["full", "sketch"])
 def test_a_setting_that_differs_is_named_though_its_effect_is_small(level, tmp_path):
     model, x = made(torch.float32)
     wrong = copy.deepcopy(model)

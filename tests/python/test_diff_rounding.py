@@ -10,7 +10,7 @@ from torch import nn
 
 pytestmark = pytest.mark.usefixtures("nothing_compiled")
 
-LEVELS = ["fingerprint", "full"]
+LEVELS = ["sketch", "full"]
 
 
 class KeyBias(nn.Module):

@@ -40,7 +40,7 @@ def trained(directory, *, draws=0, decay=0.0, steps=1, beta=0.999, clip=None, ti
     optimizer = torch.optim.AdamW(groups, lr=1e-2, betas=(0.9, beta), **(way or {"foreach": False}))
     x = torch.randn(6, 24)
     model = nn.DataParallel(model) if wrapped else model
-    with tap.record(model, directory, ops=True, level="fingerprint", report=False) as recording:
+    with tap.record(model, directory, ops=True, level="sketch", report=False) as recording:
         for _ in range(steps):
             with recording.step():
                 optimizer.zero_grad()

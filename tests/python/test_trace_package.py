@@ -30,8 +30,8 @@ def small_model():
     ("options", "error", "words"),
     [
         ({"view": "tree"}, ValueError, "dispatch, all, leaf"),
-        ({"level": "much"}, ValueError, "meta, fingerprint, full"),
-        ({"hashes": True, "level": "meta"}, ValueError, "choose 'fingerprint' or 'full'"),
+        ({"level": "much"}, ValueError, "meta, fingerprint, sketch, full"),
+        ({"hashes": True, "level": "meta"}, ValueError, "choose 'fingerprint', 'sketch' or 'full'"),
         ({"memory": "plenty"}, ValueError, "number of bytes"),
         ({"filter": "("}, ValueError, r"pattern '\(' is not a regular expression"),
         ({"filter": 5}, TypeError, "a pattern, a list of patterns, or a function"),
@@ -112,9 +112,10 @@ def test_the_levels():
         return [(record.role, record.level) for record in trace.recorded.records]
 
     assert recorded() == [("in", "meta"), ("out", "meta")]
-    assert recorded(hashes=True) == [("in", "fingerprint"), ("out", "fingerprint")]
-    assert recorded(hashes=True, inputs=False) == [("in", "meta"), ("out", "fingerprint")]
-    assert recorded(hashes=True, outputs=False) == [("in", "fingerprint"), ("out", "meta")]
+    assert recorded(hashes=True) == [("in", "sketch"), ("out", "sketch")]
+    assert recorded(hashes=True, inputs=False) == [("in", "meta"), ("out", "sketch")]
+    assert recorded(hashes=True, outputs=False) == [("in", "sketch"), ("out", "meta")]
+    assert recorded(level="fingerprint") == [("in", "fingerprint"), ("out", "fingerprint")]
     assert recorded(level="full") == [("in", "full"), ("out", "full")]
 
 

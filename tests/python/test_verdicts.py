@@ -159,7 +159,7 @@ for names in (("one NaN",), ("factor 1.02", "one NaN")):
     assert two == one.replace("1", "2", 1)
 
 
-def test_what_full_misses_and_fingerprints_name_is_listed():
+def test_what_full_misses_and_others_name_is_listed():
     program = """
 from pairs import Outcome
 from table import lost_by_full
@@ -168,7 +168,7 @@ def outcome(level, pair, outcome, tool="tensortap"):
 print(*lost_by_full([
     outcome("full", "kept", "exact"), outcome("fingerprint", "kept", "exact"),
     outcome("full", "better", "exact"), outcome("fingerprint", "better", "missed"),
-    outcome("full", "lost", "missed"), outcome("fingerprint", "lost", "exact"),
+    outcome("full", "lost", "missed"), outcome("fingerprint", "lost", "exact"), outcome("sketch", "lost", "exact"),
     outcome("norm", "lost", "missed", "debugmode"),
 ]), sep="\\n")
 """
@@ -176,6 +176,9 @@ print(*lost_by_full([
         "missed   llama bf16 ops: lost in model.norm",
         "         full         said full",
         "         fingerprint  said fingerprint",
+        "missed   llama bf16 ops: lost in model.norm",
+        "         full         said full",
+        "         sketch       said sketch",
     ]
 
 

@@ -14,7 +14,7 @@ class TensorTap(Tool):
     """`tap.record` and `tap.diff`; `tap.trace` for runs that are compiled or trained."""
 
     strict = False
-    settings = (("modules", "full"), ("modules", "fingerprint"), ("ops", "full"), ("ops", "fingerprint"))
+    settings = tuple((surface, level) for surface in ("modules", "ops") for level in ("full", "sketch", "fingerprint"))
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

@@ -104,7 +104,7 @@ def graph_backend(
         Whether what a node takes and what it gives is kept. A value that a record of the pass holds already is referred
         to, not kept again.
     level
-        `full` (default), `fingerprint` (hash and statistics) or `meta`; or a level for each pattern, of which the first
+        `full` (default), `sketch`, `fingerprint` or `meta`; or a level for each pattern, of which the first
         that is found in the name of a node or module counts.
     step
         `auto` (default): the outermost call of a module is one pass, or outside any the run of a graph. `manual`: what

@@ -15,7 +15,7 @@ from tensortap.probe.sites import dtype_name
 from tensortap.probe.snapshot import Snapshot
 from tensortap.recording import Recording
 from tensortap.session.coverage import Coverage
-from tensortap.session.options import options_of
+from tensortap.session.options import LEVELS, options_of
 from tensortap.session.writer import Writer
 
 _lock = threading.Lock()
@@ -108,7 +108,7 @@ class ProbeRun:
         core = self._writer.core
         number = core.open_pass()
         for name, snapshot in tensors:
-            level = 1 if snapshot.tensor is None else 2  # as ttap::Level
+            level = LEVELS["sketch" if snapshot.tensor is None else "full"]
             event = core.begin_event(name, "probe", number, level)
             device = str(snapshot.device)
             if snapshot.tensor is None:

@@ -37,7 +37,7 @@ class Growth:
             print(
                 f"tensortap: the recording grows by {bytes_text(first)} a pass, {bytes_text(first * _PASSES)} in "
                 f"{_PASSES:,} passes; {bytes_text(free)} are free in {run}: keep less with "
-                "level='fingerprint', steps or filter, or set a quota (ttap run: --level, --steps, --filter, --quota)",
+                "level='sketch', steps or filter, or set a quota (ttap run: --level, --steps, --filter, --quota)",
                 file=sys.stderr,
                 flush=True,
             )

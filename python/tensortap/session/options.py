@@ -15,7 +15,7 @@ from tensortap.session.filters import NameFilter, load_function
 from tensortap.tensors.live_rows import LiveRows
 
 ROLES: tuple[Role, ...] = ("out", "in", "grad_out", "grad_in", "param")
-LEVELS: dict[Level, int] = {"meta": 0, "fingerprint": 1, "full": 2}  # as ttap::Level
+LEVELS: dict[Level, int] = {"meta": 0, "fingerprint": 1, "sketch": 2, "full": 3}  # as ttap::Level
 
 
 class Levels:
@@ -185,7 +185,7 @@ def options_of(directory: str | os.PathLike[str] | None = None, **passed: Any) -
     core.append, core.deduplicate, core.sync = (chosen.pop(name) for name in ("append", "deduplicate", "sync"))
 
     # The bytes of every operator's tensors are more than most disks hold.
-    default: Level = "fingerprint" if chosen["ops"] else "full"
+    default: Level = "sketch" if chosen["ops"] else "full"
     level = given.get("level", default)
     name_filter, levels = NameFilter(given.get("filter")), Levels.of(level, default)
     if from_environment("TTAP_FILTER_FN", "filter"):

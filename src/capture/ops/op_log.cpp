@@ -54,7 +54,8 @@ void OpLog::take(OpCall& call, const OpTensor& tensor, const OpTensorSource& sou
     bytes.copy(0, bytes.elements(), blob.data());
   }
   taken.fingerprint = static_cast<uint32_t>(call.fingerprints.size());
-  call.fingerprints.push_back(source.known != nullptr ? *source.known : fingerprint(source.view));
+  call.fingerprints.push_back(
+      source.known != nullptr ? *source.known : fingerprint(source.view, {.sketch = keeps_sketch(tensor.asked)}));
 }
 
 // Texts and shapes, which calls have in common, count as well.

@@ -59,9 +59,10 @@ void RecorderOpSink::take(OpCall& call, const OpTensor& tensor, const OpTensorSo
   if (!call.event.wanted()) return;
   Place place = place_of(tensor, source);
   // Taken here, so that the source knows it and the same bytes are not read again.
-  if (tensor.asked == Level::kFingerprint && !source.gpu && source.on_gpu.tap == kNoTap) {
+  if (keeps_fingerprint_only(tensor.asked) && !source.gpu && source.on_gpu.tap == kNoTap) {
     taken.fingerprint = static_cast<uint32_t>(call.fingerprints.size());
-    call.fingerprints.push_back(source.known != nullptr ? *source.known : fingerprint(source.view));
+    call.fingerprints.push_back(
+        source.known != nullptr ? *source.known : fingerprint(source.view, {.sketch = keeps_sketch(tensor.asked)}));
     place.known = &call.fingerprints.back();
   }
   recorder_.load()->capture(call.event, source.view, place);

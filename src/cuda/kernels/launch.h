@@ -29,7 +29,7 @@ struct FingerprintJob {
   DeviceResult* result = nullptr;  // device or pinned memory
   bool is_watched = true;          // the result, by the host while the kernel runs; never one in device memory
   uint64_t sequence = 1;           // for DeviceResult::sequence
-  bool is_sketched = takes_sketches();
+  bool is_sketched = true;
 };
 
 // What launches on one stream need: zeroed once, used by one launch after the other. Launches that may run side by side

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "format/frame.h"
+#include "format/stored_level.h"
 
 namespace ttap {
 namespace {
@@ -132,7 +133,7 @@ format::TensorRow SegmentWriter::row_of(const TensorRecord& tensor, uint64_t tim
   row.shape = strings_.intern(tensor.shape);
   row.strides = strings_.intern(tensor.strides);
   row.dtype = static_cast<uint8_t>(tensor.dtype);
-  row.level = static_cast<uint8_t>(tensor.level);
+  row.level = format::stored_level(tensor.level);
   row.value = tensor.value;
   row.time_ns = time_ns;
   row.byte_count = tensor.byte_count;

@@ -32,7 +32,8 @@ uint64_t GpuTaps::capture_of(int device) {
 
 // ---- a tensor ----
 
-cuda::PendingResult GpuTaps::fingerprint(const at::Tensor& tensor, const TensorView& view, Hold hold, Deliver deliver) {
+cuda::PendingResult GpuTaps::fingerprint(const at::Tensor& tensor, const TensorView& view, Level level, Hold hold,
+                                         Deliver deliver) {
   const int device = tensor.device().index();
   const cuda::Stream stream = CudaStreams::current(device);
   // What the batch needs is asked for once, by the first that comes.
@@ -48,7 +49,11 @@ cuda::PendingResult GpuTaps::fingerprint(const at::Tensor& tensor, const TensorV
   const cuda::PendingResult pending = cuda::ResultPool::of_process().take(device, stream);
   if (!pending) return {};
   add(*batch, tensor, hold,
-      {.job = {.view = view, .rows = rows_of(view), .result = pending.result, .sequence = pending.sequence},
+      {.job = {.view = view,
+               .rows = rows_of(view),
+               .result = pending.result,
+               .sequence = pending.sequence,
+               .is_sketched = keeps_sketch(level)},
        .pending = pending,
        .deliver = std::move(deliver)});
   return pending;
@@ -73,7 +78,8 @@ Result<GraphPass::Tap> GpuTaps::tap(GraphPass& graph, const at::Tensor& tensor, 
                .rows = rows_of(view),
                .copy_to = tap.place.copy,
                .result = tap.place.result,
-               .is_watched = false}});
+               .is_watched = false,
+               .is_sketched = keeps_sketch(tap.level)}});
   return tap;
 }
 

@@ -51,7 +51,8 @@ class GpuTaps {
   // A tensor's fingerprint, when its turn comes.
   // `deliver` is told when it is launched, or when it cannot be (then with nothing).
   using Deliver = std::function<void(const cuda::PendingResult& pending)>;
-  cuda::PendingResult fingerprint(const at::Tensor& tensor, const TensorView& view, Hold hold, Deliver deliver);
+  cuda::PendingResult fingerprint(const at::Tensor& tensor, const TensorView& view, Level level, Hold hold,
+                                  Deliver deliver);
   // The same in the graph that is captured on the current stream.
   Result<GraphPass::Tap> tap(GraphPass& graph, const at::Tensor& tensor, const TensorView& view, Level level,
                              Hold hold);
