@@ -20,6 +20,7 @@ enum Fact : uint16_t {
   kOverwrites = 32,     // it gives every value of the argument that it writes to anew
   kRandom = 64,         // it draws random numbers
   kFromNothing = 128,   // its result depends on no value of its arguments
+  kJumps = 256,         // its result is zero on one side of a threshold, and not on the other
 };
 
 int facts_of(std::string_view name) {
@@ -57,6 +58,10 @@ int facts_of(std::string_view name) {
       {"full_like", kFromNothing},
       {"_fused_dropout", kRandom},
       {"geometric", kOverwrites | kRandom},
+      {"hardshrink", kJumps},
+      {"hardshrink_backward", kJumps},
+      {"hardsigmoid_backward", kJumps},
+      {"hardtanh_backward", kJumps},
       {"imag", kView},
       {"inductor_randint", kRandom | kFromNothing},
       {"inductor_random", kRandom | kFromNothing},
@@ -104,6 +109,7 @@ int facts_of(std::string_view name) {
       {"select", kView},
       {"set", kOverwrites},
       {"slice", kView},
+      {"softshrink_backward", kJumps},
       {"split", kView},
       {"split_with_sizes", kView},
       {"squeeze", kView | kReshapes},
@@ -111,6 +117,7 @@ int facts_of(std::string_view name) {
       {"swapaxes", kView},
       {"t", kView | kReshapes},
       {"tensor_split", kView},
+      {"threshold_backward", kJumps},
       {"to", kConverts},
       {"to_copy", kConverts},
       {"_to_copy", kConverts},
@@ -170,6 +177,8 @@ bool is_view_op(std::string_view op) { return has_fact(plain_op(op), kView); }
 bool is_same_op(std::string_view op) { return has_fact(plain_op(op), kSame); }
 
 bool leaves_values_alone(std::string_view op) { return has_fact(plain_op(op), kSame | kReshapes | kConverts); }
+
+bool jumps_at_thresholds(std::string_view op) { return has_fact(plain_op(op), kJumps); }
 
 bool leaves_uninitialised(std::string_view op) { return has_fact(plain_op(op), kUninitialised); }
 

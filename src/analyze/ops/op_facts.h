@@ -17,6 +17,8 @@ bool is_view_op(std::string_view op);
 bool is_same_op(std::string_view op);
 // The values of its result are those of its argument, perhaps in another shape, order or dtype: `view`, `t`, `to`.
 bool leaves_values_alone(std::string_view op);
+// Its result jumps where an argument passes a threshold, to zero or from it: the derivative of relu.
+bool jumps_at_thresholds(std::string_view op);
 // Its result is memory that nothing has been written to: any value may stand there.
 bool leaves_uninitialised(std::string_view op);
 // Whether a call gives every value of the arguments that it writes to anew, so what stood in them does not matter.

@@ -1,32 +1,86 @@
 #include "analyze/diff/blame/flips.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "analyze/compare/tolerance.h"
+#include "analyze/diff/judge/compare_pair.h"
+#include "analyze/ops/event_op.h"
+#include "analyze/ops/op_facts.h"
+#include "core/element.h"
 
 namespace ttap {
 namespace {
 
 // Of all choices of a call that does not give what it chose.
 constexpr double kFewChoices = 0.1;
+// Values that are off by a share r of their size pass a threshold in about as large a share of the elements.
+constexpr double kOfShare = 4;
+constexpr double kGrown = 8;  // of what came in, in the elements that did not
+constexpr double kUsual = 2;  // where nothing passes one
+
+bool jumps(const Side& side, const TensorRecord& record) {
+  return record.event < side.event_count() && is_call_of_operator(side.event(record.event)) &&
+         jumps_at_thresholds(operator_of(side.event(record.event)));
+}
+
+// Elements that are zero on one side only, as a share of all, and the error of the others beside the size of all.
+struct Jumped {
+  double share = 0;
+  double rest = 0;
+};
+std::optional<Jumped> jumped_in(const Side& a, const Side& b, const TensorDiff& tensor) {
+  const auto views = read_pair(a, b, tensor.match);
+  if (!views.ok()) return std::nullopt;
+  const TensorView &x = views->a.view, &y = views->b.view;
+  const uint64_t count = element_count(x);
+  if (count == 0 || !is_contiguous(x) || !is_contiguous(y) || count != element_count(y)) return std::nullopt;
+  Jumped found;
+  for (uint64_t i = 0; i < count; ++i) {
+    const double of_a = value_of(x.dtype, static_cast<const std::byte*>(x.data) + i * size_of(x.dtype));
+    const double of_b = value_of(y.dtype, static_cast<const std::byte*>(y.data) + i * size_of(y.dtype));
+    if ((of_a == 0) != (of_b == 0))
+      ++found.share;
+    else
+      found.rest += (of_b - of_a) * (of_b - of_a);
+  }
+  const auto n = static_cast<double>(count);
+  return Jumped{found.share / n, std::sqrt(found.rest / n) / tensor.measures->rms_a};
+}
+
+// `came`: the largest relative error of what went in.
+bool is_explained_by_jumps(const CallNodes& calls, const TensorDiff& tensor, double came) {
+  const Side &a = calls.a(), &b = calls.b();
+  if (!is_measured(tensor)) return false;
+  const double whole = tensor.measures->rmse / tensor.measures->rms_a;
+  if (!differs(tensor) && whole <= kUsual * came) return false;
+  if (!(jumps(a, a.tensor(tensor.match.a)) || jumps(b, b.tensor(tensor.match.b)))) return false;
+  if (tensor.evidence == Evidence::kSketch) return whole * whole <= kOfShare * came;
+  const auto found = jumped_in(a, b, tensor);
+  return found && found->share <= kOfShare * came && found->rest <= kGrown * came;
+}
 
 }  // namespace
 
 bool is_flipped(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i) {
   const TensorDiff& tensor = tensors[i];
-  if (tensor.verdict != Verdict::kDiverged || tensor.match.a == kNoTensor || tensor.match.b == kNoTensor) return false;
-  if (epsilon_of(dtype_of(calls.a().tensor(tensor.match.a))) > 0 ||
-      epsilon_of(dtype_of(calls.b().tensor(tensor.match.b))) > 0)
-    return false;
-  if (calls.came_in(i)) return false;
+  if (tensor.verdict == Verdict::kIdentical || tensor.match.a == kNoTensor || tensor.match.b == kNoTensor) return false;
+  const bool is_float = epsilon_of(dtype_of(calls.a().tensor(tensor.match.a))) > 0 ||
+                        epsilon_of(dtype_of(calls.b().tensor(tensor.match.b))) > 0;
+  if (calls.came_in(i) || (!is_float && tensor.verdict != Verdict::kDiverged)) return false;
   const Node& node = calls.of(i);
   if (node.other || node.unknown > 0) return false;
   bool rounded = node.within > 0;
+  double came = 0;
   for (const uint32_t k : node.inputs) {
     if (k == i) continue;
     const bool by_rounding = tensors[k].like_rounding;
     if (differs(tensors[k]) && !by_rounding) return false;
     rounded |= tensors[k].verdict == Verdict::kWithin || by_rounding;
+    if (is_measured(tensors[k])) came = std::max(came, tensors[k].measures->rmse / tensors[k].measures->rms_a);
   }
   if (!rounded) return false;
+  if (is_float) return is_explained_by_jumps(calls, tensor, came);
   bool has_chosen = false;
   for (const uint32_t k : node.outputs) {
     if (k == i || epsilon_of(dtype_of(calls.record_at(k))) == 0) continue;

@@ -10,6 +10,8 @@ namespace ttap {
 // Whether a tensor that diverged is a choice (an index, a truth value) that rounding turned: all that went into its
 // call agrees, though not bit for bit, and what was chosen agrees too; where the call does not give that, few of the
 // choices are others. A choice between the same bits is the call's own.
+// Likewise the gradient of an activation with a threshold, where rounding carries values past it: those elements are
+// zero on one side only, are few, and have all of the error.
 bool is_flipped(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i);
 
 }  // namespace ttap
