@@ -30,6 +30,9 @@ MODELS = {
     "convolution": lambda: nn.Sequential(
         nn.Conv1d(5, 8, 3, padding=1), nn.BatchNorm1d(8), nn.ReLU(), nn.Conv1d(8, 4, 3)
     ),
+    "batch norm of two values": lambda: nn.Sequential(
+        nn.Conv1d(5, 48, 16), nn.BatchNorm1d(48), nn.ReLU(), nn.Conv1d(48, 4, 1)
+    ),
     "key bias": KeyBias,
 }
 

@@ -104,7 +104,12 @@ std::optional<Summed> norm_backward(const SummedCall& call, const NormArguments&
   if (call.result.path != "/0") return reduced(gradient, call.result, call.result.path == "/1" ? shift : 1);
   return Summed{.scale = gradient->rms * spread->rms * size_of(given(call, arguments.weight), 1) * shift};
 }
-std::optional<Summed> layer_norm_backward(const SummedCall& call) { return norm_backward(call, {"/3", "/4", "/5"}); }
+// On a CPU, PyTorch adds up the gradients of weight and bias row by row in their own dtype.
+std::optional<Summed> layer_norm_backward(const SummedCall& call) {
+  auto summed = norm_backward(call, {"/3", "/4", "/5"});
+  if (summed) summed->in_own_dtype = call.result.path != "/0";
+  return summed;
+}
 std::optional<Summed> rms_norm_backward(const SummedCall& call) { return norm_backward(call, {"", "/3", "/4"}); }
 std::optional<Summed> batch_norm_backward(const SummedCall& call) { return norm_backward(call, {"/5", "/6", "/2"}); }
 std::optional<Summed> group_norm_backward(const SummedCall& call) { return norm_backward(call, {"/2", "/3", "/4"}); }

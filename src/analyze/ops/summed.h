@@ -32,8 +32,9 @@ struct SummedCall {
 
 // Sizes are root mean squares over the elements of the result.
 struct Summed {
-  double scale = 0;  // of the sum of the magnitudes of all terms
-  double terms = 1;  // that make one element
+  double scale = 0;           // of the sum of the magnitudes of all terms
+  double terms = 1;           // that make one element
+  bool in_own_dtype = false;  // each partial sum is rounded to the dtype of the result, however narrow
   // What each of SummedCall::given has in that, where they are added; empty where they are multiplied, and each has
   // all.
   std::vector<double> shares = {};

@@ -47,8 +47,12 @@ struct Relative {
 };
 Relative relative(const TensorDiff& tensor) {
   if (tensor.verdict == Verdict::kIdentical) return {};
-  // What the statistics give is the least it can be, and no measure of growth.
-  if (!is_measured(tensor)) return {std::nan(""), std::nan("")};
+  // What the statistics give is the least it can be; what they let pass may be as large as the tolerance.
+  if (!is_measured(tensor)) {
+    const bool passed = tensor.verdict == Verdict::kWithin && tensor.judge != nullptr;
+    const double most = passed ? tensor.judge->most_relative : std::nan("");
+    return {most, most};
+  }
   const double whole = tensor.rounding > 0 ? tensor.measures->rmse / tensor.measures->rms_a : relative_error(tensor);
   // A sketch does not tell of one value.
   if (tensor.evidence == Evidence::kSketch) return {whole, whole};
@@ -63,8 +67,8 @@ class Blame {
         b_(b),
         tensors_(tensors),
         calls_(a, b, tensors),
-        own_(calls_, settings, options, tensors),
         rounding_(a, b, tensors),
+        own_(calls_, rounding_, settings, options, tensors),
         strict_(options.strict) {}
 
   void find() {
@@ -348,7 +352,9 @@ class Blame {
       if (k > i && differs(tensors_[k]) && !tensors_[k].like_rounding) explain_by_rounding(k);
     in_progress_.erase(i);
     const double floor = rounding_.floor_of(i);
-    if (!is_below(floor, tensor)) return;
+    double in_proportion = 0;
+    for (const uint32_t k : node.inputs) in_proportion = std::max(in_proportion, error_in_proportion(tensors_[k]));
+    if (!is_below(floor, tensor, in_proportion)) return;
     const bool rounded =
         node.within > 0 || tensor.match.by == MatchedBy::kPlace ||
         std::ranges::any_of(node.inputs, [&](uint32_t k) { return tensors_[k].verdict == Verdict::kWithin; });
@@ -465,8 +471,8 @@ class Blame {
   const Side& b_;
   std::span<TensorDiff> tensors_;
   CallNodes calls_;
-  OwnErrors own_;
   Rounding rounding_;
+  OwnErrors own_;
   const bool strict_;
   std::unordered_set<uint32_t> in_progress_;                                         // explain_by_rounding()
   std::unordered_map<std::pair<Hash128, Hash128>, double, HashOfBitsPair> rounded_;  // of both sides → what explains it

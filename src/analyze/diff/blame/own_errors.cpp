@@ -44,9 +44,13 @@ bool is_several_steps(std::string_view op) {
 
 }  // namespace
 
-OwnErrors::OwnErrors(CallNodes& calls, std::span<const SettingDiff> settings, const BlameOptions& options,
-                     std::span<TensorDiff> tensors)
-    : calls_(calls), tensors_(tensors), strict_(options.strict), nothing_unequal_(options.is_first_pass) {
+OwnErrors::OwnErrors(CallNodes& calls, const Rounding& rounding, std::span<const SettingDiff> settings,
+                     const BlameOptions& options, std::span<TensorDiff> tensors)
+    : calls_(calls),
+      rounding_(rounding),
+      tensors_(tensors),
+      strict_(options.strict),
+      nothing_unequal_(options.is_first_pass) {
   for (const SettingDiff& setting : settings)
     if (setting.is_number()) settings_.try_emplace(setting.call_a, &setting);
 }
@@ -106,6 +110,12 @@ std::optional<std::vector<const TensorDiff*>> OwnErrors::made_of(uint32_t i) {
   return found.empty() ? std::nullopt : std::optional(std::move(found));
 }
 
+// Beside a sum whose terms cancel, the errors of the terms are as many times larger.
+std::optional<double> OwnErrors::growth_of(uint32_t i, std::span<const TensorDiff* const> made_of) const {
+  const auto growth = ttap::growth_of(calls_.a(), calls_.b(), tensors_[i], made_of);
+  return growth ? std::optional(*growth / rounding_.cancellation_of(i)) : std::nullopt;
+}
+
 // Of the other calls of the kind. What differs there, or was given what differs, counts too: errors of any size grow
 // alike.
 UsualGrowth OwnErrors::usual_growth(uint32_t but_for) {
@@ -114,8 +124,7 @@ UsualGrowth OwnErrors::usual_growth(uint32_t but_for) {
       const Match& match = tensors_[i].match;
       if (match.a == kNoTensor || match.b == kNoTensor || !is_measured(tensors_[i])) continue;
       const auto of = made_of(i);
-      if (const auto growth = of ? growth_of(calls_.a(), calls_.b(), tensors_[i], *of) : std::nullopt)
-        growths_[place_of(i)].emplace_back(i, *growth);
+      if (const auto growth = of ? growth_of(i, *of) : std::nullopt) growths_[place_of(i)].emplace_back(i, *growth);
     }
   UsualGrowth usual;
   for (const auto& [i, growth] : growths_[place_of(but_for)]) {
@@ -128,7 +137,7 @@ UsualGrowth OwnErrors::usual_growth(uint32_t but_for) {
 
 // Whether what it was made of explains a value; nothing is said where not all of that is known.
 Unexplained OwnErrors::beyond_inputs(uint32_t i) {
-  if (!is_measured(tensors_[i])) return {};
+  if (!is_measured(tensors_[i]) || moves_values(i)) return {};
   const auto inputs = made_of(i);
   if (!inputs) return {};
   const Side &a = calls_.a(), &b = calls_.b();
@@ -141,7 +150,7 @@ Unexplained OwnErrors::beyond_inputs(uint32_t i) {
     if (strict_) return {};
     // Where only one side has 16 bits, a value is rounded also if all that it was made of agrees.
     const bool rounds = dtype_of(a.tensor(tensors_[i].match.a)) != dtype_of(b.tensor(tensors_[i].match.b));
-    const auto growth = any || rounds ? growth_of(a, b, tensors_[i], *inputs) : std::nullopt;
+    const auto growth = any || rounds ? growth_of(i, *inputs) : std::nullopt;
     if (!growth) return {};
     const UsualGrowth usual = usual_growth(i);
     return usual.calls == 0 ? Unexplained{} : beyond_usual_growth(*growth, usual);
@@ -151,7 +160,7 @@ Unexplained OwnErrors::beyond_inputs(uint32_t i) {
   if (!is_rounded_once(i) && (calls_.came_in(i) || calls_.of(i).unequal < i)) return {};
   Unexplained found = beyond_what_came_in(a, b, tensors_[i], size_of(i), *inputs);
   if (!found.reason.empty() || strict_) return found;
-  const auto growth = growth_of(a, b, tensors_[i], *inputs);
+  const auto growth = growth_of(i, *inputs);
   return growth ? beyond_usual_growth(*growth, usual_growth(i)) : Unexplained{};
 }
 
@@ -253,9 +262,22 @@ bool OwnErrors::judge(uint32_t i) {
   return is_rounded_once(i);
 }
 
+// Whether it is what an operator was given, or a part of it, in another shape or order: what is within tolerance there
+// has no error of its own.
+bool OwnErrors::moves_values(uint32_t i) const {
+  const Match& match = tensors_[i].match;
+  const auto moves = [](const Side& side, uint32_t record) {
+    const TensorRecord made = side.tensor(record);
+    const uint32_t event = made.event;
+    return !flow_of(made.role).input && event < side.event_count() && is_call_of_operator(side.event(event)) &&
+           (leaves_values_alone(operator_of(side.event(event))) || is_view_op(operator_of(side.event(event))));
+  };
+  return moves(calls_.a(), match.a) && moves(calls_.b(), match.b);
+}
+
 // A setting or an argument that is not the same is told, however little it does.
 bool OwnErrors::judge_by_setting(uint32_t i) {
-  const SettingDiff* setting = is_from_outside(i) ? nullptr : setting_of(i);
+  const SettingDiff* setting = is_from_outside(i) || moves_values(i) ? nullptr : setting_of(i);
   if (setting == nullptr) return false;
   tensors_[i].verdict = Verdict::kInconclusive;
   tensors_[i].reason = fmt::format("its {}, which moves it no further than rounding could", setting->text());
@@ -264,7 +286,8 @@ bool OwnErrors::judge_by_setting(uint32_t i) {
 
 void OwnErrors::judge_by_rounding(uint32_t i) {
   TensorDiff& tensor = tensors_[i];
-  if (std::string reason = beyond_rounding(calls_.a(), calls_.b(), tensor, size_of(i)); !reason.empty()) {
+  if (std::string reason = beyond_rounding(calls_.a(), calls_.b(), tensor, size_of(i));
+      !reason.empty() && !is_below(rounding_.own_floor_of(i), tensor)) {
     tensor.verdict = Verdict::kDiverged;
     tensor.reason = std::move(reason);
     return;

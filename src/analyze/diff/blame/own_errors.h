@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analyze/diff/blame/call_nodes.h"
+#include "analyze/diff/blame/rounding.h"
 #include "analyze/diff/judge/own_error.h"
 #include "analyze/diff/sides/settings.h"
 
@@ -23,8 +24,8 @@ struct BlameOptions {
 class OwnErrors {
  public:
   // All must outlive it; `tensors` as align() orders them.
-  OwnErrors(CallNodes& calls, std::span<const SettingDiff> settings, const BlameOptions& options,
-            std::span<TensorDiff> tensors);
+  OwnErrors(CallNodes& calls, const Rounding& rounding, std::span<const SettingDiff> settings,
+            const BlameOptions& options, std::span<TensorDiff> tensors);
 
   // To be asked in their order. A tensor within the tolerance of its dtype that its call was not to make has diverged
   // afterwards, and its reason says why. One that rounding explains is inconclusive where other calls of the same kind,
@@ -46,6 +47,7 @@ class OwnErrors {
   bool judge_by_setting(uint32_t i);
   std::optional<std::vector<const TensorDiff*>> made_of(uint32_t i);
   Unexplained beyond_inputs(uint32_t i);
+  std::optional<double> growth_of(uint32_t i, std::span<const TensorDiff* const> made_of) const;
   UsualGrowth usual_growth(uint32_t but_for);
   CallSize size_of(uint32_t i) const;
   void count_kinds();
@@ -55,8 +57,10 @@ class OwnErrors {
 
   bool is_from_outside(uint32_t i) const;
   bool is_rounded_once(uint32_t i) const;
+  bool moves_values(uint32_t i) const;
 
   CallNodes& calls_;
+  const Rounding& rounding_;
   std::span<TensorDiff> tensors_;
   std::unordered_map<std::string_view, const SettingDiff*> settings_;  // the first number of a call, by its name in A
   std::unordered_map<std::string, Kind> kinds_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <string>
 
@@ -29,12 +30,19 @@ constexpr double kOfOneElement = 10;
 // runs of nothing but rounding are about as large.
 constexpr double kGrowth = 8;
 constexpr double kMostShare = 8;
-// Terms of any sign come to the root of their number times their size. What is this much smaller has cancelled.
-constexpr double kOfWhatCancels = 1.0 / 16;
+// Terms of any sign come to the root of their number times their size. What is this many times smaller has cancelled.
+constexpr double kOfWhatCancels = 16;
+// The errors of the terms of a sum, too; three standard deviations of it.
+constexpr double kOfErrors = 3;
+// Partial sums that are rounded to a narrow dtype are off by 0.29 steps of the sum of all magnitudes, between two runs
+// with terms of any sign.
+constexpr double kOfPartialSums = 0.5;
 // Rounding has nothing to do with the value, a wrong factor is in proportion to it. In fewer elements there is no
-// telling.
+// telling, nor where fewer have all of the error.
 constexpr double kProportional = 0.9;
 constexpr uint64_t kFewElements = 16;
+constexpr double kFewWithError = 4;
+constexpr double kAmplified = 2;       // what came in in proportion
 constexpr int kDeepestUnmatched = 64;  // ops that only one side has, above one another
 
 double rms_in(const TensorRecord& record) {
@@ -72,24 +80,55 @@ double Rounding::floor_of(uint32_t position) const {
   return std::fmax(in_a, in_b);
 }
 
-double Rounding::floor_in(const Shares& of, uint32_t record, uint32_t at, int depth) const {
+// What a call of an operator was given, and what it made of that.
+struct Rounding::Call {
+  std::vector<SummedTensor> given = {};
+  std::vector<uint32_t> records = {};  // of those
+  std::vector<double> steps = {};      // of their dtypes
+  std::vector<uint32_t> choices = {};  // records of arguments that are no floats
+  SummedTensor result = {};
+  double step = 0;  // of its dtype; 0 for a choice, which is not rounded
+  std::optional<Summed> summed = {};
+
+  // What terms of any sign come to.
+  double expected() const {
+    if (summed->shares.empty()) return summed->scale / std::sqrt(summed->terms);
+    return std::sqrt(std::inner_product(summed->shares.begin(), summed->shares.end(), summed->shares.begin(), 0.0));
+  }
+  double cancellation() const {
+    const double times = summed ? expected() / result.rms : 1;
+    return times > 1 ? times : 1;
+  }
+  // By adding up alone.
+  double own_floor() const {
+    if (!summed) return 0;
+    const double narrow = summed->in_own_dtype ? kOfPartialSums * step * summed->scale : 0;
+    // Sums of numbers with few digits are made with more of them.
+    const double wide = std::min(step, epsilon_of(DType::kF32));
+    const double roundings = std::min(kOfAStep + std::sqrt(summed->terms), kMostSteps);
+    // Where nothing cancels the default tolerances have room for rounding.
+    return narrow + (cancellation() > kOfWhatCancels ? roundings * wide * summed->scale : 0);
+  }
+};
+
+std::optional<Rounding::Call> Rounding::call_of(const Shares& of, uint32_t record) const {
   const Side& side = of.side;
   const TensorRecord made = side.tensor(record);
-  if (made.event >= side.event_count() || is_input(made.role)) return kNothingKnown;
+  if (made.event >= side.event_count() || is_input(made.role)) return std::nullopt;
   const EventRecord event = side.event(made.event);
   // A kernel does many things at once, and its name does not say to which of its arguments.
-  if (!is_op(event) || is_placeholder(event) || event.kind == "kernel" || event.use_count == 0) return kNothingKnown;
+  if (!is_op(event) || is_placeholder(event) || event.kind == "kernel" || event.use_count == 0) return std::nullopt;
   const std::string op = operator_of(event);
   const bool lists = takes_lists(op);
   const Place own = place_of(made.path);
   const std::string_view entry = !lists ? std::string_view() : own.entry.empty() ? own.argument.substr(1) : own.entry;
 
-  std::vector<SummedTensor> given, results;
-  std::vector<double> shares;  // of each of them: how much of it is rounding
+  Call call;
+  std::vector<SummedTensor> results;
   for (uint32_t k = 0; k < event.use_count; ++k) {
     const UseRecord use = side.use(made.event, k);
     if (use.record >= of.position_of.size()) {
-      if (use.role == "in" && !is_for_results(use.path)) return kNothingKnown;
+      if (use.role == "in" && !is_for_results(use.path)) return std::nullopt;
       continue;
     }
     const TensorRecord value = side.tensor(use.record);
@@ -100,32 +139,68 @@ double Rounding::floor_in(const Shares& of, uint32_t record, uint32_t at, int de
     if (use.role != "in" || is_for_results(use.path) || use.record == record) continue;
     const Place place = place_of(use.path);
     if (lists && !place.entry.empty() && place.entry != entry) continue;
-    const double share = share_of(of, use.record, at, depth);
-    if (std::isnan(share)) return kNothingKnown;
     const auto argument = summed_tensor(place.argument, value);
-    if (!argument || epsilon_of(dtype_of(value)) == 0) continue;
+    const double step = epsilon_of(dtype_of(value));
+    if (!argument || step == 0) {
+      call.choices.push_back(use.record);
+      continue;
+    }
     // Beside a mask nothing else would count.
-    if (argument->max_abs >= kSentinel) return kNothingKnown;
-    given.push_back(*argument);
-    shares.push_back(std::max(share, epsilon_of(dtype_of(value))));
+    if (argument->max_abs >= kSentinel) return std::nullopt;
+    call.given.push_back(*argument);
+    call.records.push_back(use.record);
+    call.steps.push_back(step);
   }
+  call.step = epsilon_of(dtype_of(made));
+  if (call.step == 0) return call;
   const auto result = summed_tensor(made.path, made);
-  if (!result || epsilon_of(dtype_of(made)) == 0) return kNothingKnown;
-  const auto summed =
-      summed_in({.op = op, .text = event.arguments, .given = given, .made = results, .result = *result});
-  if (!summed) {
-    const double most = shares.empty() ? 0 : std::ranges::max(shares);
-    return most * result->rms;
+  if (!result) return std::nullopt;
+  call.result = *result;
+  call.summed = summed_in({.op = op, .text = event.arguments, .given = call.given, .made = results, .result = *result});
+  return call;
+}
+
+double Rounding::floor_in(const Shares& of, uint32_t record, uint32_t at, int depth) const {
+  const auto call = call_of(of, record);
+  if (!call || (call->step == 0 && depth == 0)) return kNothingKnown;
+  for (const uint32_t choice : call->choices)
+    if (std::isnan(share_of(of, choice, at, depth))) return kNothingKnown;
+  double floor = call->own_floor(), most = 0;
+  for (size_t k = 0; k < call->given.size(); ++k) {
+    const double share = share_of(of, call->records[k], at, depth);
+    if (std::isnan(share)) return kNothingKnown;
+    most = std::max({most, share, call->steps[k]});
+    if (!call->summed) continue;
+    if (!call->summed->shares.empty()) {
+      floor += std::max(share, call->steps[k]) * call->summed->shares[k];
+      continue;
+    }
+    // The errors of terms that do not cancel may add up as the terms do.
+    const double spread = std::min({call->cancellation(), kOfErrors, std::sqrt(call->summed->terms)});
+    const double size = std::max(call->expected(), call->result.rms);
+    floor += std::max(spread * share * size, call->steps[k] * call->expected());
   }
-  // Sums of numbers with few digits are made with more of them.
-  const double step = std::min(epsilon_of(dtype_of(made)), epsilon_of(DType::kF32));
-  // Where nothing cancels the default tolerances have room for rounding.
-  const bool cancels = result->rms < kOfWhatCancels * summed->scale / std::sqrt(summed->terms);
-  const double steps = std::min(kOfAStep + std::sqrt(summed->terms), kMostSteps);
-  double floor = cancels ? steps * step * summed->scale : 0;
-  for (size_t k = 0; k < given.size(); ++k)
-    floor += shares[k] * (summed->shares.empty() ? summed->scale / std::sqrt(summed->terms) : summed->shares[k]);
+  return call->summed ? floor : most * call->result.rms;
+}
+
+double Rounding::own_floor_of(uint32_t position) const {
+  const Match& match = tensors_[position].match;
+  double floor = 0;
+  if (match.a != kNoTensor)
+    if (const auto call = call_of(a_, match.a)) floor = std::max(floor, call->own_floor());
+  if (match.b != kNoTensor)
+    if (const auto call = call_of(b_, match.b)) floor = std::max(floor, call->own_floor());
   return floor;
+}
+
+double Rounding::cancellation_of(uint32_t position) const {
+  const Match& match = tensors_[position].match;
+  double times = 1;
+  if (match.a != kNoTensor)
+    if (const auto call = call_of(a_, match.a)) times = std::max(times, call->cancellation());
+  if (match.b != kNoTensor)
+    if (const auto call = call_of(b_, match.b)) times = std::max(times, call->cancellation());
+  return times;
 }
 
 double Rounding::share_of(const Shares& of, uint32_t record, uint32_t at, int depth) const {
@@ -151,26 +226,38 @@ double Rounding::share_of(const Shares& of, uint32_t record, uint32_t at, int de
 
 namespace {
 
+// How much of the error lies along the values, from −1 to 1.
+double along_values_of(const Measures& m) {
+  return (m.rms_b * m.rms_b - m.rms_a * m.rms_a - m.rmse * m.rmse) / (2 * m.rms_a * m.rmse);
+}
+
 bool is_in_proportion(const TensorDiff& tensor) {
   const Measures& m = *tensor.measures;
   if (!is_measured(tensor) || m.finite < kFewElements || m.rmse > m.rms_a / 2) return false;
-  const double along = (m.rms_b * m.rms_b - m.rms_a * m.rms_a - m.rmse * m.rmse) / (2 * m.rms_a * m.rmse);
-  return std::abs(along) > kProportional;
+  const double share_of_worst = m.rmse / m.max_abs;
+  if (static_cast<double>(m.finite) * share_of_worst * share_of_worst < kFewWithError) return false;
+  return std::abs(along_values_of(m)) > kProportional;
 }
 
 }  // namespace
 
-bool is_below(double floor, const TensorDiff& tensor) {
+double error_in_proportion(const TensorDiff& tensor) {
+  if (!is_measured(tensor) || !(tensor.measures->rmse > 0)) return 0;
+  return std::abs(along_values_of(*tensor.measures)) * tensor.measures->rmse / tensor.measures->rms_a;
+}
+
+bool is_below(double floor, const TensorDiff& tensor, double came_in_proportion) {
   const Measures* measures = tensor.measures.get();
   const Judge* judge = tensor.judge.get();
   // What the user asked for is what counts.
   if (measures == nullptr || judge == nullptr || judge->predicate || !std::isfinite(judge->most_relative)) return false;
-  if (measures->nan_mismatches + measures->inf_mismatches > 0 || is_in_proportion(tensor)) return false;
+  if (measures->nan_mismatches + measures->inf_mismatches > 0) return false;
+  if (is_in_proportion(tensor) && error_in_proportion(tensor) > kAmplified * came_in_proportion) return false;
   return measures->rmse <= floor && measures->max_abs <= std::max(judge->tolerance.atol, kOfOneElement * floor);
 }
 
 bool is_nothing_but_rounding(double floor, const TensorDiff& tensor) {
-  return is_below(floor, tensor) && tensor.measures->rms_a + tensor.measures->rms_b <= floor;
+  return is_below(floor, tensor, 0) && tensor.measures->rms_a + tensor.measures->rms_b <= floor;
 }
 
 void accept_as_rounding(double floor, TensorDiff& tensor) {
