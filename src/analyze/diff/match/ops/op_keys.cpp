@@ -69,8 +69,9 @@ OpKeys keys_of(const OpList& list, const OpKnown& known) {
       } else if (known.shared[value]) {
         origin[value] = list.bits(value);
       } else {
-        const uint32_t input = op.same ? list.inputs(op).front() : kNoTensor;
-        found[value] = input != kNoTensor && found[input];
+        // Only one side may have a cast.
+        const uint32_t input = op.same || op.casts ? list.inputs(op).front() : kNoTensor;
+        found[value] = op.same && found[input];
         origin[value] = input != kNoTensor && origin[input] != 0 ? origin[input] : add(add(flow, 11), position);
       }
     }

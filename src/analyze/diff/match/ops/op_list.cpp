@@ -212,6 +212,8 @@ void OpList::describe_uses(const Side& side) {
       continue;
     }
     const uint32_t value = values_[op.first_value];
+    op.casts = op.copies && !op.kernel && shape_[value] == shape_[given.front()] &&
+               side.tensor(given.front()).dtype != side.tensor(value).dtype;
     if (op.copies && side.tensor(given.front()).dtype != side.tensor(value).dtype) op.copies = false;
     // A copy by its bits, whatever it is called. A plain value may come out of anything.
     if (op.copies || bits_[value] == 0 || plain_[value]) continue;

@@ -35,6 +35,7 @@ struct Op {
   bool same = false;       // its one value is its first argument in every way: detach, clone
   bool undefined = false;  // its value is whatever the memory held: empty
   bool constant = false;   // its value depends on none of its arguments' values: ones_like
+  bool casts = false;      // its one value is its first argument in another dtype, perhaps rounded
   bool copies = false;     // its value has the bits of an input, or its name says that it leaves values alone
 };
 

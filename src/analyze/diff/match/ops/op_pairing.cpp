@@ -225,7 +225,7 @@ bool OpPairing::join_near() {
       const uint32_t value = list.values(op).front();
       if (list.bits(value) == 0 || !list.is_real(value) || list.is_plain(value) || list.elements(value) < kFewest)
         continue;
-      free.push_back({mix64(mix64(op.name + op.shape) + op.dtype + (op.backward ? 2 : 1)), i});
+      free.push_back({mix64(mix64(op.name + op.shape) + (op.backward ? 2 : 1)), i});
     }
     return free;
   };

@@ -1,0 +1,54 @@
+"""One side in f32, the other in bf16, with casts that only one of them has."""
+
+import copy
+
+import pytest
+import tensortap as tap
+import torch
+from torch import nn
+
+
+class Mixer(nn.Module):
+    shift = 0
+
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(32, 32, bias=False)
+
+    def forward(self, x):
+        made = self.project(x)
+        return made.roll(self.shift, -1) if self.shift else made
+
+
+class Norm(nn.Module):
+    """In f32 whatever the dtype, as many models have it: a cast where that is another."""
+
+    def forward(self, x):
+        wide = x.float()
+        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mixer, self.norm = Mixer(), Norm()
+
+    def forward(self, x):
+        return x + self.norm(self.mixer(x))
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_an_op_before_a_cast_that_only_one_side_has_is_named(tmp_path, layer):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(Layer(), Layer(), Layer()), torch.randn(2, 20, 32)
+    port = copy.deepcopy(model).bfloat16()
+    port[layer].mixer.shift = 8
+    for name, each, given in (("f32", model, x), ("bf16", port, x.bfloat16())):
+        with (
+            tap.record(each, tmp_path / name, roles=["in", "out"], modules="all", ops=True, level="full", report=False),
+            torch.no_grad(),
+        ):
+            each(given)
+    found = tap.diff(tmp_path / "f32", tmp_path / "bf16")
+    assert found.sentence.startswith(f"diverged: {layer}.mixer"), found
+    assert "project" not in found.first.key, found
