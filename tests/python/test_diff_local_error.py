@@ -91,6 +91,54 @@ def test_the_reason_says_why_it_is_no_rounding(tmp_path):
     assert found.first.relative < 0.04, "the tolerance of bf16 would let it pass"
 
 
+class StoredInFp8(nn.Module):
+    """A weight in fp8 with a scale per channel, which is decoded at every call."""
+
+    def __init__(self, weight):
+        super().__init__()
+        scale = weight.abs().amax(1, keepdim=True) / 448
+        self.register_buffer("codes", (weight / scale).to(torch.float8_e4m3fn))
+        self.register_buffer("scale", scale.bfloat16())
+
+    def forward(self, x):
+        return F.linear(x, self.codes.to(torch.bfloat16) * self.scale)
+
+
+def through_int8(weight):
+    step = weight.abs().max() / 127
+    return (weight / step).round() * step
+
+
+@pytest.mark.parametrize("level", ["full", "fingerprint"])
+def test_a_weight_in_fp8_that_is_another_is_named_though_rounding_could_be_as_large(level, tmp_path):
+    torch.manual_seed(0)
+    weights = [torch.randn(64, 64) / 8 for _ in range(3)]
+    model = nn.Sequential(*[StoredInFp8(weight) for weight in weights])
+    wrong = nn.Sequential(*[StoredInFp8(weight) for weight in weights])
+    wrong[1] = StoredInFp8(through_int8(weights[1]))
+    x = torch.randn(6, 64).bfloat16()
+    found = tap.diff(
+        recorded(model, tmp_path / "a", x, ops=True, level=level),
+        recorded(wrong, tmp_path / "b", x, ops=True, level=level),
+    )
+    assert found.sentence.startswith("inconclusive: 1:aten::_to_copy@in/0 came in different"), found.sentence
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("level", ["full", "fingerprint"])
+def test_a_weight_of_which_one_value_is_the_next_one_is_named(level, dtype, tmp_path):
+    model, x = made(dtype)
+    wrong = copy.deepcopy(model)
+    value = wrong.blocks[1].up.weight.data[5, 7]
+    wrong.blocks[1].up.weight.data[5, 7] = torch.nextafter(value, torch.tensor(9, dtype=dtype))
+    found = tap.diff(
+        recorded(model, tmp_path / "a", x, ops=True, level=level),
+        recorded(wrong, tmp_path / "b", x, ops=True, level=level),
+    )
+    assert found.verdict == "inconclusive" and found.first.key.startswith("blocks.1.up:aten::"), found.sentence
+    assert "nothing that was recorded rounded it" in found.first.reason
+
+
 def lower(model, x, dtype):
     return copy.deepcopy(model).to(dtype), x.to(dtype)
 
