@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <vector>
 
 #include "analyze/compare/tolerance.h"
@@ -42,6 +43,13 @@ TEST(Statistics, SwappedValuesAndTurnedSignsDoNot) {
     EXPECT_EQ(tensor.verdict, Verdict::kInconclusive);
     EXPECT_FALSE(tensor.like_rounding);
   }
+}
+
+TEST(Statistics, BesideAMaskEqualSumsDoNotTellOfAnotherOrder) {
+  const float lowest = std::numeric_limits<float>::lowest();
+  const TensorDiff tensor = compared<float>(DType::kF32, {1, 2, 3, lowest}, {1, 2.0000002F, 3, lowest}, {}, false);
+  EXPECT_EQ(tensor.verdict, Verdict::kInconclusive);
+  EXPECT_TRUE(tensor.like_rounding);
 }
 
 TEST(Statistics, ALeastErrorBeyondTheRelativeBoundHasDiverged) {

@@ -139,6 +139,22 @@ def test_a_weight_of_which_one_value_is_the_next_one_is_named(level, dtype, tmp_
     assert "nothing that was recorded rounded it" in found.first.reason
 
 
+def test_fingerprints_tell_an_activation_that_leaves_no_zeros(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).bfloat16()
+    wrong = copy.deepcopy(model)
+    wrong[1] = nn.LeakyReLU(0.01)
+    x = torch.randn(12, 64).bfloat16()
+    for ops in (False, True):
+        found = tap.diff(
+            recorded(model, tmp_path / f"a{ops}", x, ops=ops, level="fingerprint"),
+            recorded(wrong, tmp_path / f"b{ops}", x, ops=ops, level="fingerprint"),
+        )
+        first = found.to_json()["passes"][0]["tensors"][found.first.order - 1]
+        assert (first["name"] if first["event_kind"] == "module" else first["parent"]) == "1", found.sentence
+        assert "values are zero in A and 0 in B" in found.first.reason
+
+
 def lower(model, x, dtype):
     return copy.deepcopy(model).to(dtype), x.to(dtype)
 

@@ -56,6 +56,8 @@ constexpr uint64_t kFewestOthers = 2;
 // One rounding, in steps, as a root mean square; sums may be made in f16, by many of them.
 constexpr double kOneRounding = 0.29;
 constexpr double kRoundingOfF16Sums = 2;
+// Of the values: zero on one side only.
+constexpr double kManyZeros = 0.25;
 // Of a call that rounds once.
 constexpr double kFew = 0.25;
 constexpr double kMostSteps = 2.5;
@@ -130,6 +132,14 @@ std::string by_bias(const Measures& m, double mean, double least) {
   const double chance = kOfChance / std::sqrt(static_cast<double>(m.finite));
   if (!(std::abs(mean) > std::max(kPreference, chance) * m.rmse) || !(std::abs(mean) > least * m.rms_a)) return {};
   return fmt::format("its error has one sign, {:+.2g} on average, which rounding never has", mean);
+}
+
+// A value that rounds to zero is far smaller than those beside it.
+std::string by_zeros(const Stats& a, const Stats& b) {
+  const uint64_t more = std::max(a.zeros, b.zeros) - std::min(a.zeros, b.zeros);
+  if (!(static_cast<double>(more) > kManyZeros * static_cast<double>(a.count))) return {};
+  return fmt::format("{} of its {} values are zero in A and {} in B, and rounding leaves few values zero", a.zeros,
+                     a.count, b.zeros);
 }
 
 // The root mean square of A's values in one entry of an axis.
@@ -281,6 +291,8 @@ std::string beyond_rounding(const Side& a, const Side& b, const TensorDiff& tens
     if (std::string reason = by_bias(m, of_b.fingerprint.stats.mean - of_a.fingerprint.stats.mean, least);
         !reason.empty())
       return reason;
+  if (has_statistics(of_a, of_b))
+    if (std::string reason = by_zeros(of_a.fingerprint.stats, of_b.fingerprint.stats); !reason.empty()) return reason;
   if (std::string reason = by_place(a, tensor, step, sums ? kStepsOfSumsInOnePlace : kStepsInOnePlace); !reason.empty())
     return reason;
   if (tensor.evidence == Evidence::kSketch)

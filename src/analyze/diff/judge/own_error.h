@@ -28,6 +28,7 @@ bool sums_are_made_in(DType dtype);
 //   proportion the error is in proportion to the value: a factor
 //   bias       the error has one sign: something was added
 //   place      one row, channel or block has nearly all of the error
+//   zeros      a fourth of the values are zero on one side only
 //   order      the same values stand in another order, or have other signs
 std::string beyond_rounding(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size);
 
