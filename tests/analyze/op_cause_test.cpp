@@ -205,6 +205,46 @@ TEST_F(OpCause, AnOpThatOnlyOneSideHasIsWhereItBegins) {
   }
 }
 
+TEST_F(OpCause, AnOpThatOnlyOneSideHasIsNoRoundingHoweverLittleItDoes) {
+  for (auto& [more, less] : {std::pair(&b, &a), std::pair(&a, &b)}) {
+    a = OpSide();
+    b = OpSide();
+    less->op("aten::mm", {less->op("aten::relu", {less->outside(1)}, {.bits = 10}), less->outside(2)}, {.bits = 11});
+    auto y = more->op("aten::relu", {more->outside(1)}, {.bits = 10});
+    y = more->op("aten::round", {more->op("aten::mul.Tensor", {y}, {.bits = 20})}, {.bits = 21});
+    more->op("aten::mm", {y, more->outside(2)}, {.bits = 22});
+    compare();
+    EXPECT_EQ(first(), "aten::mul.Tensor");
+    EXPECT_EQ(verdict("aten::mm"), Verdict::kInconclusive);
+    EXPECT_EQ(cause("aten::mm"), Cause::kInherited);
+  }
+}
+
+TEST_F(OpCause, AnotherWeightThanTheOneThatBothSidesHaveIsNoRounding) {
+  for (auto& [side, tied] : {std::pair(&a, true), std::pair(&b, false)}) {
+    const auto weight = side->outside(2);
+    const auto x = side->op("aten::embedding", {weight, side->outside(1)}, {.bits = 10});
+    side->op("aten::mm", {x, tied ? weight : side->outside(3)}, {.bits = tied ? 11 : 12});
+  }
+  compare();
+  EXPECT_EQ(first(), "aten::mm");
+  EXPECT_EQ(verdict("aten::mm"), Verdict::kInconclusive);
+  EXPECT_TRUE(at("aten::mm").reason.find("it was given another tensor: its argument 1") != std::string::npos);
+}
+
+TEST_F(OpCause, SumsInAnotherOrderAreRounding) {
+  for (auto& [side, turned] : {std::pair(&a, false), std::pair(&b, true)}) {
+    const auto x = side->outside(1);
+    const auto one = side->op("aten::sin", {x}, {.bits = 10}), two = side->op("aten::cos", {x}, {.bits = 11}),
+               three = side->op("aten::exp", {x}, {.bits = 12});
+    const auto part = turned ? side->op("aten::add.Tensor", {two, three}, {.bits = 30, .size = 2})
+                             : side->op("aten::add.Tensor", {one, two}, {.bits = 20, .size = 2});
+    side->op("aten::add.Tensor", {part, turned ? one : three}, {.bits = turned ? 31 : 21, .size = 3});
+  }
+  compare();
+  EXPECT_EQ(verdict("aten::add.Tensor::call2"), Verdict::kWithin);
+}
+
 TEST_F(OpCause, WhatIsMadeFromNothingDoesNotStandForACalculation) {
   // A divides the loss, so its backward divides the seed; B forgot it.
   for (auto& [side, divides] : {std::pair(&a, true), std::pair(&b, false)}) {

@@ -139,6 +139,43 @@ def test_a_weight_of_which_one_value_is_the_next_one_is_named(level, dtype, tmp_
     assert "nothing that was recorded rounded it" in found.first.reason
 
 
+@pytest.mark.parametrize("level", ["full", "fingerprint"])
+def test_a_value_that_both_sides_have_and_one_of_them_changes_is_no_rounding(level, tmp_path):
+    """By its size it could be: B made A's value, bit for bit, and another one of it."""
+    model, x = made()
+    wrong = copy.deepcopy(model)
+    returning(lambda y: moved(y, 3, 0.012 * y.float().std().item()))(wrong.blocks[1].up)
+    found = tap.diff(
+        recorded(model, tmp_path / "a", x, ops=True, level=level),
+        recorded(wrong, tmp_path / "b", x, ops=True, level=level),
+    )
+    first = found.to_json()["passes"][0]["tensors"][found.first.order - 1]
+    assert not found.same and first["parent"] == "blocks.1.up", found.sentence
+
+
+@pytest.mark.parametrize("level", ["full", "fingerprint"])
+def test_another_weight_in_place_of_a_tied_one_is_named(level, tmp_path):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.head = nn.Embedding(50, 64), nn.Linear(64, 50, bias=False)
+            self.head.weight = self.embed.weight
+
+        def forward(self, tokens):
+            return self.head(self.embed(tokens))
+
+    torch.manual_seed(0)
+    model, tokens = Tied().bfloat16(), torch.randint(0, 50, (2, 12))
+    wrong = copy.deepcopy(model)
+    wrong.head.weight = nn.Parameter(through_int8(model.head.weight.detach()))
+    found = tap.diff(
+        recorded(model, tmp_path / "a", tokens, ops=True, level=level),
+        recorded(wrong, tmp_path / "b", tokens, ops=True, level=level),
+    )
+    first = found.to_json()["passes"][0]["tensors"][found.first.order - 1]
+    assert not found.same and first["parent"] == "head", found.sentence
+
+
 def test_fingerprints_tell_an_activation_that_leaves_no_zeros(tmp_path):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).bfloat16()

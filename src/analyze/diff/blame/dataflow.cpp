@@ -8,6 +8,7 @@
 #include "analyze/diff/match/ops/op_list.h"
 #include "analyze/diff/match/ops/value_likeness.h"
 #include "analyze/ops/event_op.h"
+#include "analyze/ops/op_facts.h"
 #include "core/op_name.h"
 
 namespace ttap {
@@ -103,18 +104,25 @@ std::vector<Dataflow::Argument> Dataflow::arguments_of(const Values& of, uint32_
   return arguments;
 }
 
+// What calls wrote into the bytes of an argument that nothing else made.
+std::vector<uint32_t> Dataflow::part_records(const Values& of, uint32_t record) {
+  std::vector<uint32_t> parts;
+  const TensorRecord given = of.side.tensor(record);
+  if (given.role != "in" || given.event >= of.side.event_count()) return parts;
+  for (uint32_t k = of.side.event(given.event).use_count; k-- > 0;) {
+    const UseRecord use = of.side.use(given.event, k);
+    if (use.role != "part") break;
+    if (use.path == given.path && use.record < of.position_of.size()) parts.push_back(use.record);
+  }
+  return parts;
+}
+
 std::vector<uint32_t> Dataflow::parts_of(uint32_t position) const {
   std::vector<uint32_t> found;
   const auto add = [&](const Values& of, uint32_t tensor) {
     if (tensor == kNoTensor) return;
-    const TensorRecord record = of.side.tensor(tensor);
-    if (record.role != "in" || record.event >= of.side.event_count()) return;
-    for (uint32_t k = of.side.event(record.event).use_count; k-- > 0;) {
-      const UseRecord use = of.side.use(record.event, k);
-      if (use.role != "part") return;
-      if (use.path == record.path && use.record < of.position_of.size() && of.position_of[use.record] != kNoTensor)
-        found.push_back(of.position_of[use.record]);
-    }
+    for (const uint32_t part : part_records(of, tensor))
+      if (of.position_of[part] != kNoTensor) found.push_back(of.position_of[part]);
   };
   add(a_, tensors_[position].match.a);
   add(b_, tensors_[position].match.b);
@@ -212,20 +220,57 @@ void Dataflow::compare(const Argument& x, const Argument& y, Inputs& inputs) con
       std::ranges::any_of(both.found, [&](uint32_t k) { return differs(tensors_[k]) || tensors_[k].rounding > 0; });
   if (known && !explained) {
     const TensorRecord a = a_.side.tensor(x.record), b = b_.side.tensor(y.record);
-    if (is_rounded(a, b)) {
+    const bool replaced =
+        is_replaced(a_, x.record, b_, y.record, both) || is_replaced(b_, y.record, a_, x.record, both);
+    if (!replaced && is_rounded(a, b)) {
       ++inputs.within;
       return;
     }
     if (a.has_fingerprint && b.has_fingerprint) {
       if (inputs.other) return;
-      const uint32_t only_b = only_maker(b_, y.record);
-      inputs.other = Other{x.path, x.record, y.record, only_b != kNoTensor ? only_b : only_maker(a_, x.record)};
+      const auto maker = [&](const Values& of, uint32_t record) {
+        return replaced ? first_only_maker(of, record) : only_maker(of, record);
+      };
+      const uint32_t only_b = maker(b_, y.record);
+      inputs.other = Other{x.path, x.record, y.record, only_b != kNoTensor ? only_b : maker(a_, x.record), replaced};
       return;
     }
   }
   inputs.found.insert(inputs.found.end(), both.found.begin(), both.found.end());
   inputs.same_bits += both.same_bits;
   inputs.unknown += both.unknown;
+}
+
+// Whether both sides have a value, bit for bit, and the one that does not give it has something else in its place, made
+// of nothing but that or come from outside. In another dtype it may be the same value.
+bool Dataflow::is_replaced(const Values& of, uint32_t given, const Values& other, uint32_t in_place,
+                           const Inputs& made_of) const {
+  const uint32_t position = of.position_of[given];
+  if (dtype_of(of.side.tensor(given)) != dtype_of(other.side.tensor(in_place))) return false;
+  return is_paired(position) && tensors_[position].verdict == Verdict::kIdentical &&
+         !is_paired(other.position_of[in_place]) && made_of.found.size() == 1 && made_of.found.front() == position;
+}
+
+// The first of the ops above a value that the other side does not have, but for views and copies.
+uint32_t Dataflow::first_only_maker(const Values& of, uint32_t record) const {
+  std::vector<uint32_t> above = {buffer_of(of, record)};
+  std::unordered_set<uint32_t> seen(above.begin(), above.end());
+  uint32_t first = kNoTensor;
+  for (size_t next = 0; next < above.size() && next < kMostLookedThrough; ++next) {
+    const uint32_t at = above[next], position = of.position_of[at];
+    if (position == kNoTensor || is_paired(position)) continue;
+    std::vector<uint32_t> made_of = part_records(of, at);
+    if (tells(of, at)) {
+      const uint32_t event = of.side.tensor(at).event;
+      if (!tensors_[position].match.trivial && !is_view_op(operator_of(of.side.event(event))))
+        first = std::min(first, position);
+      for (const Argument& argument : arguments_of(of, event))
+        if (argument.record != kNoTensor) made_of.push_back(argument.record);
+    }
+    for (const uint32_t each : made_of)
+      if (seen.insert(each).second) above.push_back(each);
+  }
+  return first;
 }
 
 // The op that made a value, looked for behind copies, where the other side has neither it nor what it made.

@@ -24,6 +24,7 @@ class Dataflow {
     uint32_t a = kNoTensor;      // tensor records
     uint32_t b = kNoTensor;
     uint32_t only = kNoTensor;  // position in `tensors` of what made it, where only one side has that
+    bool replaced = false;      // both sides have the value that one of them gives; the other gives what it made of it
   };
   struct Inputs {
     std::vector<uint32_t> found = {};  // positions in `tensors` of those that both sides have, each once
@@ -64,7 +65,11 @@ class Dataflow {
   std::optional<Inputs> one_by_one(uint32_t a, uint32_t b) const;
   bool are_one(const Argument& x, const Argument& y) const;
   void compare(const Argument& x, const Argument& y, Inputs& inputs) const;
+  bool is_replaced(const Values& of, uint32_t given, const Values& other, uint32_t in_place,
+                   const Inputs& made_of) const;
   uint32_t only_maker(const Values& of, uint32_t record) const;
+  uint32_t first_only_maker(const Values& of, uint32_t record) const;
+  static std::vector<uint32_t> part_records(const Values& of, uint32_t record);
 
   std::span<const TensorDiff> tensors_;
   Values a_, b_;

@@ -255,6 +255,7 @@ bool OwnErrors::judge(uint32_t i) {
     judge_by_rounding(i);
     return false;
   }
+  if (judge_by_argument(i)) return true;
   Unexplained found = beyond_inputs(i);
   if (found.reason.empty()) return judge_by_setting(i);
   tensor.verdict = found.verdict;
@@ -273,6 +274,16 @@ bool OwnErrors::moves_values(uint32_t i) const {
            (leaves_values_alone(operator_of(side.event(event))) || is_view_op(operator_of(side.event(event))));
   };
   return moves(calls_.a(), match.a) && moves(calls_.b(), match.b);
+}
+
+// An argument was replaced by another tensor: the value that it has on the other side was at hand, bit for bit.
+bool OwnErrors::judge_by_argument(uint32_t i) {
+  if (!calls_.is_of_op(i) || calls_.came_in(i)) return false;
+  const Node& node = calls_.of(i);
+  if (!node.other || !node.other->replaced) return false;
+  tensors_[i].verdict = Verdict::kInconclusive;
+  tensors_[i].reason = "what it was given differs by no more than rounding could make, and is no rounding";
+  return true;
 }
 
 // A setting or an argument that is not the same is told, however little it does.

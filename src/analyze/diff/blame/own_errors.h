@@ -45,6 +45,7 @@ class OwnErrors {
   bool is_of_question(uint32_t i);
   void judge_by_rounding(uint32_t i);
   bool judge_by_setting(uint32_t i);
+  bool judge_by_argument(uint32_t i);
   std::optional<std::vector<const TensorDiff*>> made_of(uint32_t i);
   Unexplained beyond_inputs(uint32_t i);
   std::optional<double> growth_of(uint32_t i, std::span<const TensorDiff* const> made_of) const;
