@@ -13,12 +13,12 @@ namespace {
 // Two traces compared: what was said of each tensor that both have, in the order of execution.
 class OpCause : public ::testing::Test {
  protected:
-  void compare() {
+  void compare(bool strict = false) {
     diffs.clear();
-    for (const Match& match : align(a, b)) diffs.emplace_back().match = match;
+    for (const Match& match : align(a, b, {.nearness = !strict})) diffs.emplace_back().match = match;
     const Tolerances tolerances = Tolerances::create({}).value();
     compare_pairs({a, b, tolerances}, diffs, 1);
-    find_causes(a, b, {}, {}, diffs);
+    find_causes(a, b, {}, {.strict = strict}, diffs);
   }
   const TensorDiff& at(std::string_view key) const {
     for (const TensorDiff& diff : diffs)
@@ -157,6 +157,19 @@ TEST_F(OpCause, RoundingIsExpectedOfAnotherKernelAndOfWhatFollowsIt) {
   EXPECT_EQ(at("aten::cos").evidence, Evidence::kStatistics);
   EXPECT_EQ(verdict("aten::mm"), Verdict::kWithin);
   EXPECT_EQ(first(), "aten::neg");
+}
+
+TEST_F(OpCause, WhatAKernelsArgumentIsForIsNotToldByItsNameWhereNoGuessDecides) {
+  for (auto& [side, off, size] : {std::tuple(&a, 0, 1.0), std::tuple(&b, 100, 3.0)})
+    side->call("kernel", "triton::my_kernel", {side->outside(1), side->outside(50 + off)},
+               {{.bits = 11 + off, .role = "after", .path = "/out", .size = size}});
+  a.rename_argument(1, "/out");
+  b.rename_argument(1, "/out");
+  compare();
+  EXPECT_EQ(cause("triton::my_kernel@after/out"), Cause::kIntroduced);
+  compare(true);
+  EXPECT_EQ(verdict("triton::my_kernel@after/out"), Verdict::kDiverged);
+  EXPECT_EQ(cause("triton::my_kernel@after/out"), Cause::kUnknown);
 }
 
 TEST_F(OpCause, RoundingFromTheStartDoesNotHideALargerFault) {

@@ -9,9 +9,9 @@
 namespace ttap::test {
 namespace {
 
-Lines made(const Side& a, const Side& b) {
+Lines made(const Side& a, const Side& b, const AlignOptions& options = {}) {
   Lines lines;
-  for (const Match& match : align(a, b)) {
+  for (const Match& match : align(a, b, options)) {
     const TensorRecord record = match.a != kNoTensor ? a.tensor(match.a) : b.tensor(match.b);
     if (record.role != "in") lines.push_back(written(a, b, match));
   }
@@ -125,6 +125,19 @@ TEST(OpKernel, OpsThatAreGivenTheSameInAnotherOrderAreFoundByWhatTheyMade) {
     if (line.find("::mm") != std::string::npos) lines.push_back(line);
   EXPECT_EQ(lines, (Lines{"aten::mm op aten::mm::call2", "aten::mm::call2 op aten::mm::call3",
                           "aten::mm::call3 op aten::mm"}));
+}
+
+TEST(OpKernel, WithoutNearnessTheOrderTells) {
+  OpSide a, b;
+  const auto add = [](OpSide& side, std::initializer_list<int> order, int off) {
+    for (const int i : order)
+      side.op("aten::mm", {side.outside(50 + i + off, {4, 8})},
+              {.bits = 20 + i + off, .shape = {4, 8}, .size = 5.0 + i});
+  };
+  add(a, {0, 1}, 0);
+  add(b, {1, 0}, 100);
+  EXPECT_EQ(made(a, b), (Lines{"aten::mm op aten::mm::call2", "aten::mm::call2 op aten::mm"}));
+  EXPECT_EQ(made(a, b, {.nearness = false}), (Lines{"aten::mm op aten::mm", "aten::mm::call2 op aten::mm::call2"}));
 }
 
 }  // namespace

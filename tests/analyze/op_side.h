@@ -81,6 +81,14 @@ class OpSide final : public Side {
     return results;
   }
 
+  // Gives an argument of the last call another name.
+  void rename_argument(size_t argument, std::string path) {
+    UseRecord& use = uses_.back()[argument];
+    use.path = texts_.emplace_back(std::move(path));
+    if (tensors_[use.record].role == "in" && tensors_[use.record].event + 1 == events_.size())
+      tensors_[use.record].path = use.path;
+  }
+
   uint32_t inside = kNoEvent;  // the module event around the next ops
   bool tells_uses = true;
 

@@ -52,7 +52,7 @@ std::vector<Match> align(const SideOps& ops_a, const SideOps& ops_b, const Align
   close_parts(a, parts_a, b, parts_b, pairing);
   // What a rule renames is what somebody asked for; the rest goes by its key.
   if (options.map != nullptr) match_by_map(a, b, *options.map, pairing);
-  match_ops(ops_a, ops_b, pairing);
+  match_ops(ops_a, ops_b, options.nearness, pairing);
   match_by_key(a, b, pairing);
   match_modules_with_ops(a, b, pairing);
   if (options.structure) {

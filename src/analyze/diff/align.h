@@ -13,6 +13,7 @@ namespace ttap {
 struct AlignOptions {
   const NameMap* map = nullptr;
   bool structure = true;                                          // guess at what keys and map leave over
+  bool nearness = true;                                           // of ops: see match_ops()
   const std::function<bool(std::string_view)>* wanted = nullptr;  // keys (of A, or of B where A has none) to look at
 };
 

@@ -174,6 +174,7 @@ Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const 
   auto matches = align(ops_a, ops_b,
                        {.map = rules.map ? &*rules.map : nullptr,
                         .structure = options.structure && !options.strict,
+                        .nearness = !options.strict,
                         .wanted = rules.wanted ? &rules.wanted : nullptr});
   for (const Match& match : matches)
     if (match.part) ++(match.a != kNoTensor ? notes.parts_a : notes.parts_b);

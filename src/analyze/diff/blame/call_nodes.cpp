@@ -21,8 +21,8 @@ bool is_from_outside(const Side& side, uint32_t tensor) {
 
 }  // namespace
 
-CallNodes::CallNodes(const Side& a, const Side& b, std::span<const TensorDiff> tensors)
-    : a_(a), b_(b), tensors_(tensors), dataflow_(a, b, tensors) {
+CallNodes::CallNodes(const Side& a, const Side& b, std::span<const TensorDiff> tensors, bool strict)
+    : a_(a), b_(b), tensors_(tensors), dataflow_(a, b, tensors, strict) {
   for (uint32_t i = 0; i < tensors.size(); ++i) {
     const TensorRecord record = record_at(i);
     const RoleFlow flow = flow_of(record.role);

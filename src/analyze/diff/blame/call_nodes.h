@@ -40,8 +40,8 @@ struct Node {
 
 class CallNodes {
  public:
-  // `tensors` as align() orders them; all must outlive it.
-  CallNodes(const Side& a, const Side& b, std::span<const TensorDiff> tensors);
+  // `tensors` as align() orders them; all must outlive it. `strict` as for Dataflow.
+  CallNodes(const Side& a, const Side& b, std::span<const TensorDiff> tensors, bool strict = false);
 
   const Side& a() const { return a_; }
   const Side& b() const { return b_; }

@@ -66,7 +66,7 @@ class Blame {
       : a_(a),
         b_(b),
         tensors_(tensors),
-        calls_(a, b, tensors),
+        calls_(a, b, tensors, options.strict),
         rounding_(a, b, tensors),
         own_(calls_, rounding_, settings, options, tensors),
         strict_(options.strict) {}

@@ -31,8 +31,8 @@ bool is_symmetric(uint64_t name) {
 
 }  // namespace
 
-Dataflow::Dataflow(const Side& a, const Side& b, std::span<const TensorDiff> tensors)
-    : tensors_(tensors), a_(a, tensors, &Match::a), b_(b, tensors, &Match::b) {
+Dataflow::Dataflow(const Side& a, const Side& b, std::span<const TensorDiff> tensors, bool strict)
+    : tensors_(tensors), a_(a, tensors, &Match::a), b_(b, tensors, &Match::b), strict_(strict) {
   // Those are asked for only where a side has something that the other has not.
   if (std::ranges::all_of(tensors,
                           [](const TensorDiff& t) { return t.match.a != kNoTensor && t.match.b != kNoTensor; }))
@@ -93,12 +93,17 @@ void Dataflow::merge(Inputs& into, Inputs from) {
   into.unknown = std::min(into.unknown, from.unknown);
 }
 
-std::vector<Dataflow::Argument> Dataflow::arguments_of(const Values& of, uint32_t event) {
+std::vector<Dataflow::Argument> Dataflow::arguments_of(const Values& of, uint32_t event) const {
   std::vector<Argument> arguments;
-  const uint32_t uses = of.side.event(event).use_count;
-  for (uint32_t k = 0; k < uses; ++k) {
+  const EventRecord call = of.side.event(event);
+  const bool is_kernel = call.kind == "kernel";
+  for (uint32_t k = 0; k < call.use_count; ++k) {
     const UseRecord use = of.side.use(event, k);
-    if (use.role != "in" || is_for_results(use.path)) continue;
+    if (use.role != "in") continue;
+    if (is_for_results(use.path)) {
+      if (strict_ && is_kernel) arguments.push_back({use.path, kNoTensor, event});
+      continue;
+    }
     arguments.push_back({use.path, use.record < of.position_of.size() ? use.record : kNoTensor, event});
   }
   return arguments;
@@ -223,7 +228,7 @@ void Dataflow::compare(const Argument& x, const Argument& y, Inputs& inputs) con
     const bool replaced =
         is_replaced(a_, x.record, b_, y.record, both) || is_replaced(b_, y.record, a_, x.record, both);
     if (!replaced && is_rounded(a, b)) {
-      ++inputs.within;
+      ++(strict_ ? inputs.unknown : inputs.within);
       return;
     }
     if (a.has_fingerprint && b.has_fingerprint) {

@@ -15,8 +15,10 @@ namespace ttap {
 // What a call was given, as the uses of its event say, instead of what ran before it.
 class Dataflow {
  public:
-  // `tensors` as align() orders them; all must outlive it.
-  Dataflow(const Side& a, const Side& b, std::span<const TensorDiff> tensors);
+  // `tensors` as align() orders them; all must outlive it. With `strict`, of an argument that was not compared nothing
+  // is known: neither that it is rounding, as its statistics say, nor that a kernel only writes to it, as its name
+  // does.
+  Dataflow(const Side& a, const Side& b, std::span<const TensorDiff> tensors, bool strict = false);
 
   // An argument that holds another value on the other side, though all that both sides have of it agrees.
   struct Other {
@@ -58,7 +60,7 @@ class Dataflow {
   static bool is_of_op(const Values& of, uint32_t tensor);
   static bool is_from_outside(const Values& of, const TensorRecord& record);
   bool is_paired(uint32_t position) const;
-  static std::vector<Argument> arguments_of(const Values& of, uint32_t event);
+  std::vector<Argument> arguments_of(const Values& of, uint32_t event) const;
   static uint32_t buffer_of(const Values& of, uint32_t record);
   void collect(const Values& of, const Values& other, std::vector<Argument> arguments, Inputs& inputs) const;
   static void merge(Inputs& into, Inputs from);
@@ -73,6 +75,7 @@ class Dataflow {
 
   std::span<const TensorDiff> tensors_;
   Values a_, b_;
+  const bool strict_;
 };
 
 }  // namespace ttap

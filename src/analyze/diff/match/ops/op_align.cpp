@@ -21,7 +21,7 @@ void match_by_evidence(OpPairing& ops) {
     any |= ops.join_equal(keys_a.outside, keys_b.outside, MatchedBy::kOp);
     any |= ops.join_equal(keys_a.weights, keys_b.weights, MatchedBy::kOp, true);
     // Before arguments, of which a sum may have others in the same places.
-    any |= ops.join_near();
+    if (ops.nearness) any |= ops.join_near();
     if (!any || ops.is_complete()) return;
     match_arguments(ops);
   }
@@ -57,9 +57,9 @@ void match_by_order(OpPairing& ops) {
 
 }  // namespace
 
-void match_ops(const SideOps& a, const SideOps& b, Pairing& pairing) {
+void match_ops(const SideOps& a, const SideOps& b, bool nearness, Pairing& pairing) {
   if (!has_ops(a.side()) || !has_ops(b.side())) return;
-  OpPairing ops(a, b, pairing);
+  OpPairing ops(a, b, nearness, pairing);
   match_nodes_of_equal_graphs(ops);
   match_by_evidence(ops);
   match_gradients(ops);

@@ -13,7 +13,10 @@ namespace ttap {
 // Call numbers do not count, so an op more or less leaves the rest as it is. What has no counterpart is closed in the
 // pairing: neither its key nor structure would know better.
 //
+// `nearness`: ops may also be matched because the statistics of what they made are near. Buffers of fused kernels are
+// matched so in any case: nothing else tells which value is which.
+//
 // Does nothing unless both sides have ops.
-void match_ops(const SideOps& a, const SideOps& b, Pairing& pairing);
+void match_ops(const SideOps& a, const SideOps& b, bool nearness, Pairing& pairing);
 
 }  // namespace ttap

@@ -58,7 +58,7 @@ void for_each_shared(std::vector<Keyed>& a, std::vector<Keyed>& b, Visit&& visit
 
 }  // namespace
 
-OpPairing::OpPairing(const SideOps& one, const SideOps& other, Pairing& into)
+OpPairing::OpPairing(const SideOps& one, const SideOps& other, bool by_nearness, Pairing& into)
     : listed_a(one),
       listed_b(other),
       side_a(one.side()),
@@ -66,6 +66,7 @@ OpPairing::OpPairing(const SideOps& one, const SideOps& other, Pairing& into)
       a(one.list()),
       b(other.list()),
       streams(find_streams(side_a, a, side_b, b)),
+      nearness(by_nearness),
       pairing(into),
       of_a_(a.ops().size(), kNoOp),
       of_b_(b.ops().size(), kNoOp),
@@ -257,7 +258,7 @@ bool OpPairing::made_alike(uint32_t op_a, uint32_t op_b) const {
   if (values_a.empty() || values_b.empty()) return true;
   const uint32_t x = values_a.front(), y = values_b.front();
   if (a.bits(x) == b.bits(y) || a.bits(x) == 0 || b.bits(y) == 0) return true;
-  return is_near(side_a.tensor(x), side_b.tensor(y));
+  return nearness && is_near(side_a.tensor(x), side_b.tensor(y));
 }
 
 std::vector<OpPairing::Gap> OpPairing::gaps_of(size_t stream) const {

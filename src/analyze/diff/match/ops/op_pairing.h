@@ -14,7 +14,7 @@ namespace ttap {
 // Ops of both sides on their way into a Pairing.
 class OpPairing {
  public:
-  OpPairing(const SideOps& one, const SideOps& other, Pairing& into);
+  OpPairing(const SideOps& one, const SideOps& other, bool by_nearness, Pairing& into);
 
   const SideOps& listed_a;
   const SideOps& listed_b;
@@ -23,6 +23,7 @@ class OpPairing {
   const OpList& a;
   const OpList& b;
   const OpStreams streams;
+  const bool nearness;  // as for match_ops()
   Pairing& pairing;
 
   bool has_a(uint32_t op) const { return of_a_[op] != kNoOp; }

@@ -235,7 +235,8 @@ class ValueMatcher {
     const uint32_t x = last_of(a_, gap.a, [&](uint32_t t) { return free_a(t); });
     const uint32_t y = last_of(b_, gap.b, [&](uint32_t t) { return free_b(t); });
     if (x == kNoTensor || y == kNoTensor) return;
-    if (is_given_on(uses_a.of(x), uses_b.of(y)) || is_near(ops_.side_a.tensor(x), ops_.side_b.tensor(y)))
+    if (is_given_on(uses_a.of(x), uses_b.of(y)) ||
+        (ops_.nearness && is_near(ops_.side_a.tensor(x), ops_.side_b.tensor(y))))
       join_if_alike(x, y);
   }
 
