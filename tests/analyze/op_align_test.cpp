@@ -79,6 +79,25 @@ TEST(OpAlign, ReorderedOpsAreFoundByWhatTheyWereGivenThoughTheValuesDiffer) {
                    "aten::mm::call2 op aten::mm", "aten::neg::call2 op aten::neg"}));
 }
 
+TEST(OpAlign, OpsOfDifferentModulesThatShareOneOfTwoArgumentsAreDifferent) {
+  // B adds something to the result of the first layer, and the second layer goes on with that.
+  OpSide a, b;
+  for (auto& [side, more] : {std::pair(&a, false), std::pair(&b, true)}) {
+    const int off = more ? 100 : 0;
+    const auto in = side->outside(1);
+    auto x = side->op("layers.0:aten::mm", {in, side->outside(2)}, {.bits = 10});
+    if (more) {
+      const auto y = side->op("layers.0:aten::neg", {in}, {.bits = 30});
+      x = side->op("layers.0:aten::add.Tensor", {x, y}, {.bits = 31});
+    }
+    const auto y = side->op("layers.1:aten::exp", {x}, {.bits = 11 + off});
+    side->op("layers.1:aten::add.Tensor", {x, y}, {.bits = 12 + off});
+  }
+  EXPECT_EQ(made(a, b), (Lines{"layers.0:aten::mm op layers.0:aten::mm", "- layers.0:aten::neg",
+                               "- layers.0:aten::add.Tensor", "layers.1:aten::exp op layers.1:aten::exp",
+                               "layers.1:aten::add.Tensor op layers.1:aten::add.Tensor"}));
+}
+
 TEST(OpAlign, OverloadsAndWorkInPlaceAreTheSameOperator) {
   OpSide a, b;
   auto x = a.op("aten::mm", {a.outside(1)}, {.bits = 10});

@@ -233,6 +233,20 @@ TEST_F(OpCause, AnOpThatOnlyOneSideHasIsNoRoundingHoweverLittleItDoes) {
   }
 }
 
+TEST_F(OpCause, WhatReplacesAValueMayBeMadeOfOthersThatAgree) {
+  for (auto& [side, scaled] : {std::pair(&a, false), std::pair(&b, true)}) {
+    const auto x = side->op("aten::embedding", {side->outside(1)}, {.bits = 10});
+    auto y = side->op("aten::add.Tensor", {x, side->op("aten::mm", {x, side->outside(2)}, {.bits = 11})}, {.bits = 12});
+    if (scaled)
+      y = side->op("aten::add.Tensor", {y, side->op("aten::mul.Tensor", {x}, {.bits = 20, .size = 0.01})},
+                   {.bits = 21});
+    side->op("aten::silu", {y}, {.bits = scaled ? 22 : 13});
+  }
+  compare();
+  EXPECT_EQ(first(), "aten::mul.Tensor");
+  EXPECT_EQ(verdict("aten::silu"), Verdict::kInconclusive);
+}
+
 TEST_F(OpCause, AnotherWeightThanTheOneThatBothSidesHaveIsNoRounding) {
   for (auto& [side, tied] : {std::pair(&a, true), std::pair(&b, false)}) {
     const auto weight = side->outside(2);

@@ -128,16 +128,19 @@ TEST(OpKernel, OpsThatAreGivenTheSameInAnotherOrderAreFoundByWhatTheyMade) {
 }
 
 TEST(OpKernel, WithoutNearnessTheOrderTells) {
-  OpSide a, b;
-  const auto add = [](OpSide& side, std::initializer_list<int> order, int off) {
-    for (const int i : order)
-      side.op("aten::mm", {side.outside(50 + i + off, {4, 8})},
-              {.bits = 20 + i + off, .shape = {4, 8}, .size = 5.0 + i});
-  };
-  add(a, {0, 1}, 0);
-  add(b, {1, 0}, 100);
-  EXPECT_EQ(made(a, b), (Lines{"aten::mm op aten::mm::call2", "aten::mm::call2 op aten::mm"}));
-  EXPECT_EQ(made(a, b, {.nearness = false}), (Lines{"aten::mm op aten::mm", "aten::mm::call2 op aten::mm::call2"}));
+  for (const bool recorded : {true, false}) {
+    OpSide a, b;
+    const auto add = [&](OpSide& side, std::initializer_list<int> order, int off) {
+      for (const int i : order) {
+        const Value x = recorded ? side.outside(50 + i + off, {4, 8}) : side.unrecorded();
+        side.op("aten::mm", {x}, {.bits = 20 + i + off, .shape = {4, 8}, .size = 5.0 + i});
+      }
+    };
+    add(a, {0, 1}, 0);
+    add(b, {1, 0}, 100);
+    EXPECT_EQ(made(a, b), (Lines{"aten::mm op aten::mm::call2", "aten::mm::call2 op aten::mm"}));
+    EXPECT_EQ(made(a, b, {.nearness = false}), (Lines{"aten::mm op aten::mm", "aten::mm::call2 op aten::mm::call2"}));
+  }
 }
 
 }  // namespace

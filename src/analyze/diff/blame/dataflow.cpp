@@ -189,8 +189,10 @@ std::optional<Dataflow::Inputs> Dataflow::one_by_one(uint32_t a, uint32_t b) con
   if (!std::ranges::equal(of_a, of_b, {}, &Argument::path, &Argument::path)) return std::nullopt;
   if (of_a.size() == 2 && is_symmetric(name) && are_one(of_a[0], of_b[1]) && are_one(of_a[1], of_b[0]))
     std::swap(of_b[0], of_b[1]);
+  size_t same = 0;
+  for (size_t k = 0; k < of_a.size(); ++k) same += has_same_bits(of_a[k], of_b[k]);
   Inputs inputs;
-  for (size_t k = 0; k < of_a.size(); ++k) compare(of_a[k], of_b[k], inputs);
+  for (size_t k = 0; k < of_a.size(); ++k) compare(of_a[k], of_b[k], same + 1 == of_a.size(), inputs);
   std::ranges::sort(inputs.found);
   inputs.found.erase(std::unique(inputs.found.begin(), inputs.found.end()), inputs.found.end());
   return inputs;
@@ -205,8 +207,15 @@ bool Dataflow::are_one(const Argument& x, const Argument& y) const {
   return a.has_fingerprint && b.has_fingerprint && a.fingerprint.hash == b.fingerprint.hash;
 }
 
+bool Dataflow::has_same_bits(const Argument& x, const Argument& y) const {
+  if (!are_one(x, y)) return false;
+  const uint32_t position = a_.position_of[x.record];
+  return !is_paired(position) || position != b_.position_of[y.record] ||
+         tensors_[position].verdict == Verdict::kIdentical;
+}
+
 // One argument of both sides.
-void Dataflow::compare(const Argument& x, const Argument& y, Inputs& inputs) const {
+void Dataflow::compare(const Argument& x, const Argument& y, bool others_agree, Inputs& inputs) const {
   if (are_one(x, y)) {
     const uint32_t position = a_.position_of[x.record];
     if (is_paired(position) && position == b_.position_of[y.record]) {
@@ -225,8 +234,8 @@ void Dataflow::compare(const Argument& x, const Argument& y, Inputs& inputs) con
       std::ranges::any_of(both.found, [&](uint32_t k) { return differs(tensors_[k]) || tensors_[k].rounding > 0; });
   if (known && !explained) {
     const TensorRecord a = a_.side.tensor(x.record), b = b_.side.tensor(y.record);
-    const bool replaced =
-        is_replaced(a_, x.record, b_, y.record, both) || is_replaced(b_, y.record, a_, x.record, both);
+    const bool replaced = is_replaced(a_, x.record, b_, y.record, both, others_agree) ||
+                          is_replaced(b_, y.record, a_, x.record, both, others_agree);
     if (!replaced && is_rounded(a, b)) {
       ++(strict_ ? inputs.unknown : inputs.within);
       return;
@@ -246,14 +255,18 @@ void Dataflow::compare(const Argument& x, const Argument& y, Inputs& inputs) con
   inputs.unknown += both.unknown;
 }
 
-// Whether both sides have a value, bit for bit, and the one that does not give it has something else in its place, made
-// of nothing but that or come from outside. In another dtype it may be the same value.
+// Whether both sides have a value, bit for bit, and the one that does not give it has something else in its place: made
+// of that value, or come from outside. Where it is also made of others, these must agree, and so must all other
+// arguments of the call: a sum in another order has other terms in both places. In another dtype it may be the same
+// value.
 bool Dataflow::is_replaced(const Values& of, uint32_t given, const Values& other, uint32_t in_place,
-                           const Inputs& made_of) const {
+                           const Inputs& made_of, bool others_agree) const {
+  const auto is_same = [&](uint32_t k) { return tensors_[k].verdict == Verdict::kIdentical; };
   const uint32_t position = of.position_of[given];
   if (dtype_of(of.side.tensor(given)) != dtype_of(other.side.tensor(in_place))) return false;
-  return is_paired(position) && tensors_[position].verdict == Verdict::kIdentical &&
-         !is_paired(other.position_of[in_place]) && made_of.found.size() == 1 && made_of.found.front() == position;
+  if (!is_paired(position) || !is_same(position) || is_paired(other.position_of[in_place])) return false;
+  if (std::ranges::find(made_of.found, position) == made_of.found.end()) return false;
+  return made_of.found.size() == 1 || (others_agree && std::ranges::all_of(made_of.found, is_same));
 }
 
 // The first of the ops above a value that the other side does not have, but for views and copies.

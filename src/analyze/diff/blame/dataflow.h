@@ -66,9 +66,10 @@ class Dataflow {
   static void merge(Inputs& into, Inputs from);
   std::optional<Inputs> one_by_one(uint32_t a, uint32_t b) const;
   bool are_one(const Argument& x, const Argument& y) const;
-  void compare(const Argument& x, const Argument& y, Inputs& inputs) const;
-  bool is_replaced(const Values& of, uint32_t given, const Values& other, uint32_t in_place,
-                   const Inputs& made_of) const;
+  void compare(const Argument& x, const Argument& y, bool others_agree, Inputs& inputs) const;
+  bool is_replaced(const Values& of, uint32_t given, const Values& other, uint32_t in_place, const Inputs& made_of,
+                   bool others_agree) const;
+  bool has_same_bits(const Argument& x, const Argument& y) const;
   uint32_t only_maker(const Values& of, uint32_t record) const;
   uint32_t first_only_maker(const Values& of, uint32_t record) const;
   static std::vector<uint32_t> part_records(const Values& of, uint32_t record);

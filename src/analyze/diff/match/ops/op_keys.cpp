@@ -32,13 +32,16 @@ OpKeys keys_of(const OpList& list, const OpKnown& known) {
     const uint64_t self = add(op.name, op.shape);
     const uint64_t turn = add(self, op.backward ? 2 : 1);
     uint64_t flow = self, given = turn, outside = add(turn, 5), place = add(op.shape, op.dtype);
-    bool any = false, any_given = false, any_outside = false;
+    bool any = false, any_given = false, all_given = true, any_outside = false;
     for (const uint32_t input : list.inputs(op)) {
       const uint64_t from = input != kNoTensor && origin[input] != 0 ? origin[input] : kNotRecorded;
       any |= from != kNotRecorded;
       flow = add(flow, from);
       place = add(place, from);
-      if (from == kNotRecorded || !found[input] || list.is_plain(input)) continue;
+      if (from == kNotRecorded || !found[input] || list.is_plain(input)) {
+        all_given = false;
+        continue;
+      }
       given = add(given, from);
       any_given = true;
       if (list.position_of(input) != kNoTensor) continue;
@@ -58,7 +61,7 @@ OpKeys keys_of(const OpList& list, const OpKnown& known) {
     }
     keys.dataflow[i] = any ? (all_made ? add(flow, made) : flow) : 0;
     keys.made[i] = all_made ? made : 0;
-    keys.given[i] = any_given ? given : 0;
+    keys.given[i] = !any_given ? 0 : all_given ? given : add(given, known.streams[i] + uint64_t{3});
     keys.outside[i] = any_outside ? outside : 0;
     keys.place[i] = any ? place : 0;
     for (const uint32_t value : list.values(op)) {

@@ -75,7 +75,9 @@ OpPairing::OpPairing(const SideOps& one, const SideOps& other, bool by_nearness,
       shared_a_(side_a.tensor_count()),
       shared_b_(side_b.tensor_count()),
       weighs_a_(side_a.tensor_count()),
-      weighs_b_(side_b.tensor_count()) {
+      weighs_b_(side_b.tensor_count()),
+      stream_a_(OpStreams::numbers_of(streams.a, of_a_.size())),
+      stream_b_(OpStreams::numbers_of(streams.b, of_b_.size())) {
   find_shared();
 }
 
@@ -163,14 +165,14 @@ bool OpPairing::can_be_one(uint32_t op_a, uint32_t op_b) const {
 }
 
 OpKeys OpPairing::keys_a() const {
-  OpKnown known{shared_a_, weighs_a_, std::vector<uint32_t>(shared_a_.size(), kNoTensor)};
+  OpKnown known{shared_a_, weighs_a_, std::vector<uint32_t>(shared_a_.size(), kNoTensor), stream_a_};
   for (uint32_t i = 0; i < known.joins.size(); ++i)
     if (pairing.has_a(i)) known.joins[i] = i;
   return keys_of(a, known);
 }
 
 OpKeys OpPairing::keys_b() const {
-  OpKnown known{shared_b_, weighs_b_, std::vector<uint32_t>(shared_b_.size(), kNoTensor)};
+  OpKnown known{shared_b_, weighs_b_, std::vector<uint32_t>(shared_b_.size(), kNoTensor), stream_b_};
   for (uint32_t i = 0; i < known.joins.size(); ++i) known.joins[i] = pairing.a_of(i);
   return keys_of(b, known);
 }

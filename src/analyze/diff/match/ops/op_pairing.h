@@ -81,6 +81,7 @@ class OpPairing {
   size_t free_a_, free_b_;             // ops without one
   std::vector<bool> shared_a_, shared_b_;
   std::vector<bool> weighs_a_, weighs_b_;  // OpKnown::weighs
+  std::vector<uint32_t> stream_a_, stream_b_;
 };
 
 // What matched ops are given in the same place, where it has no counterpart yet.

@@ -42,6 +42,13 @@ class Scopes {
 
 }  // namespace
 
+std::vector<uint32_t> OpStreams::numbers_of(const std::vector<std::vector<uint32_t>>& streams, size_t op_count) {
+  std::vector<uint32_t> numbers(op_count);
+  for (uint32_t stream = 0; stream < streams.size(); ++stream)
+    for (const uint32_t op : streams[stream]) numbers[op] = stream;
+  return numbers;
+}
+
 OpStreams find_streams(const Side& a, const OpList& ops_a, const Side& b, const OpList& ops_b) {
   const Scopes scopes_a(a, ops_a), scopes_b(b, ops_b);
   OpStreams streams;

@@ -13,6 +13,9 @@ namespace ttap {
 struct OpStreams {
   // Per stream its ops, in execution order.
   std::vector<std::vector<uint32_t>> a, b;
+
+  // Per op the number of its stream.
+  static std::vector<uint32_t> numbers_of(const std::vector<std::vector<uint32_t>>& streams, size_t op_count);
 };
 OpStreams find_streams(const Side& a, const OpList& ops_a, const Side& b, const OpList& ops_b);
 
