@@ -101,7 +101,8 @@ class Port(nn.Module):
             mixed = F.scaled_dot_product_attention(rotate(q, base), rotate(k, base), v, is_causal=True, scale=scale)
             x = x + self.mix(mixed.transpose(1, 2).reshape(x.shape))
             gate, up = self.wide(self.b(x)).chunk(2, -1)
-            act = F.silu(gate) if fault == "act" else F.gelu(gate, approximate="tanh")
+            how = "none" if fault == "gelu" else "tanh"
+            act = F.silu(gate) if fault == "act" else F.gelu(gate, approximate=how)
             out = self.narrow(act * up)
             return (out, x) if self.options["residual"] else x + out
 
@@ -218,6 +219,19 @@ def test_a_fault_in_a_port_is_named(reference, tmp_path, port, fault, dtype, how
     found = tap.diff(run(dtype, how), path)
     assert found.verdict == "diverged", found
     assert re.search(FAULTS[fault][how == "ops"], found.first.key), found
+
+
+@pytest.mark.parametrize("level", ["full", "fingerprint"])
+@pytest.mark.parametrize("port", PORTS)
+def test_another_approximation_of_gelu_is_named_though_rounding_could_be_as_large(reference, tmp_path, port, level):
+    model, ids, _ = reference
+    wrong = Port(**PORTS[port], fault="gelu", ids=ids).load(model).eval()
+    for name, each in {"a": copy.deepcopy(model), "b": wrong}.items():
+        with tap.record(each.bfloat16(), tmp_path / name, ops=True, level=level, report=False), torch.no_grad():
+            each(ids)
+    found = tap.diff(tmp_path / "a", tmp_path / "b")
+    assert (found.verdict, found.first.key) == ("inconclusive", "layers.0:aten::gelu"), found
+    assert "approximate is 'tanh' in A, and B has none" in found.first.reason
 
 
 def test_each_part_of_a_fused_projection_is_compared_with_its_columns(reference, tmp_path):

@@ -52,7 +52,7 @@ OwnErrors::OwnErrors(CallNodes& calls, const Rounding& rounding, std::span<const
       strict_(options.strict),
       nothing_unequal_(options.is_first_pass) {
   for (const SettingDiff& setting : settings)
-    if (setting.is_number()) settings_.try_emplace(setting.call_a, &setting);
+    if (setting.changes_result()) settings_.try_emplace(setting.call_a, &setting);
 }
 
 // What the calls of a kind made of the same bits, over all: one that differs stands out among them.

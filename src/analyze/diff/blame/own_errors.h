@@ -63,7 +63,7 @@ class OwnErrors {
   CallNodes& calls_;
   const Rounding& rounding_;
   std::span<TensorDiff> tensors_;
-  std::unordered_map<std::string_view, const SettingDiff*> settings_;  // the first number of a call, by its name in A
+  std::unordered_map<std::string_view, const SettingDiff*> settings_;  // the first of a call, by its name in A
   std::unordered_map<std::string, Kind> kinds_;
   std::unordered_map<std::string, std::vector<std::pair<uint32_t, double>>> growths_;  // by place, with positions
   const bool strict_;

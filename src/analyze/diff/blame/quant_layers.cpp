@@ -205,7 +205,8 @@ void inherit_from_quantized_weights(const Side& a, const QuantizedWeights& weigh
     const bool is_related = is_measured(tensor) && relative_error(tensor) < kLeastUnrelated;
     if (tensor.cause != Cause::kIntroduced || tensor.is_wrong || !is_related) continue;
     const std::string_view name = a.tensor(tensor.match.a).name;
-    if (std::ranges::any_of(settings, [&](const SettingDiff& each) { return each.is_number() && each.call_a == name; }))
+    if (std::ranges::any_of(settings,
+                            [&](const SettingDiff& each) { return each.changes_result() && each.call_a == name; }))
       continue;
     tensor.cause = Cause::kInherited;
     tensor.source = first;

@@ -76,7 +76,7 @@ class Settings {
     if (!op_a) return add_modules(call_a.name, call_b.name);
     if (operator_of(call_a) != operator_of(call_b) || call_a.kind != "op" || call_b.kind != "op") return;
     compare(call_name(call_a), call_name(call_b), plain_arguments(call_a.arguments), plain_arguments(call_b.arguments),
-            true);
+            true, true);
   }
   // Those for several parameters at once.
   void add_optimizers() {
@@ -114,17 +114,18 @@ class Settings {
     const ModuleFacts *module_a = a_.module(name_a), *module_b = b_.module(name_b);
     if (module_a == nullptr || module_b == nullptr) return;
     compare(std::string(name_a), std::string(name_b), module_a->settings, module_b->settings,
-            module_a->type == module_b->type);
+            module_a->type == module_b->type, false);
   }
   void compare(const std::string& call_a, const std::string& call_b, const std::map<std::string, std::string>& a,
-               const std::map<std::string, std::string>& b, bool all) {
+               const std::map<std::string, std::string>& b, bool all, bool of_operator) {
     for (const auto& [name, value] : a) {
       const auto other = b.find(name);
       if (other == b.end() ? all : !is_same_setting(value, other->second))
-        found_.push_back({call_a, call_b, name, value, other == b.end() ? std::string() : other->second});
+        found_.push_back(
+            {call_a, call_b, name, value, other == b.end() ? std::string() : other->second, {}, of_operator});
     }
     for (const auto& [name, value] : b)
-      if (all && !a.contains(name)) found_.push_back({call_a, call_b, name, {}, value});
+      if (all && !a.contains(name)) found_.push_back({call_a, call_b, name, {}, value, {}, of_operator});
   }
 
   const Side& a_;
@@ -143,7 +144,13 @@ bool is_part(const Side& a, const Match& match) {
 
 }  // namespace
 
-bool SettingDiff::is_number() const { return number_in(a) && number_in(b); }
+bool SettingDiff::changes_result() const {
+  if (!of_operator) return number_in(a) && number_in(b);
+  const auto counts = [](const std::string& text) {
+    return text.empty() || text.starts_with('\'') || text.starts_with('"') || number_in(text);
+  };
+  return counts(a) && counts(b);
+}
 
 std::string SettingDiff::text() const {
   if (a.empty()) return fmt::format("{} is {} in B, and A has none", name, b);

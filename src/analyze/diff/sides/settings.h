@@ -18,10 +18,12 @@ struct SettingDiff {
   std::string name = {};                     // "eps", "alpha", "argument 2"
   std::string a = {}, b = {};                // as Python writes it; empty where that side does not have it
   std::vector<std::string> parameters = {};  // of an optimizer's: which it updates so
+  bool of_operator = false;                  // it is an argument
 
   std::string text() const;  // "eps is 1e-06 in A and 1e-05 in B"
-  // Whether it is a number on both sides, which changes what is computed; a word may be another way to the same.
-  bool is_number() const;
+  // Whether it changes what is computed. Of modules a number does, and a word may be another way to the same. Of an
+  // operator a word in quotes does too (`approximate='tanh'`); one that a side does not have is the default there.
+  bool changes_result() const;
 };
 
 // Of every pair of calls that has a matched tensor, in the order of the tensors, each once. A setting that only one of
