@@ -153,6 +153,31 @@ def test_a_value_that_both_sides_have_and_one_of_them_changes_is_no_rounding(lev
     assert not found.same and first["parent"] == "blocks.1.up", found.sentence
 
 
+class RmsNorm(nn.Module):
+    def forward(self, x):
+        y = x.float()
+        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+
+
+def test_the_first_operator_that_only_one_side_has_is_named(tmp_path):
+    """A's norm casts the value that B's fault casts before."""
+
+    def change(y):
+        wrong = y.clone()
+        wrong[0, 3] += 0.015 * y.float().std().to(y.dtype)
+        return wrong
+
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(64, 64), RmsNorm(), nn.Linear(64, 64)).bfloat16(), torch.randn(2, 12, 64)
+    wrong = copy.deepcopy(model)
+    returning(change)(wrong[0])
+    found = tap.diff(
+        recorded(model, tmp_path / "a", x.bfloat16(), ops=True, level="fingerprint"),
+        recorded(wrong, tmp_path / "b", x.bfloat16(), ops=True, level="fingerprint"),
+    )
+    assert found.first.key == "0:aten::std.correction", found.sentence
+
+
 @pytest.mark.parametrize("level", ["full", "fingerprint"])
 def test_another_weight_in_place_of_a_tied_one_is_named(level, tmp_path):
     class Tied(nn.Module):

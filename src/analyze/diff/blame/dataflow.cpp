@@ -273,7 +273,7 @@ bool Dataflow::is_replaced(const Values& of, uint32_t given, const Values& other
 uint32_t Dataflow::first_only_maker(const Values& of, uint32_t record) const {
   std::vector<uint32_t> above = {buffer_of(of, record)};
   std::unordered_set<uint32_t> seen(above.begin(), above.end());
-  uint32_t first = kNoTensor;
+  uint32_t first = kNoTensor;  // record
   for (size_t next = 0; next < above.size() && next < kMostLookedThrough; ++next) {
     const uint32_t at = above[next], position = of.position_of[at];
     if (position == kNoTensor || is_paired(position)) continue;
@@ -281,14 +281,14 @@ uint32_t Dataflow::first_only_maker(const Values& of, uint32_t record) const {
     if (tells(of, at)) {
       const uint32_t event = of.side.tensor(at).event;
       if (!tensors_[position].match.trivial && !is_view_op(operator_of(of.side.event(event))))
-        first = std::min(first, position);
+        first = std::min(first, at);
       for (const Argument& argument : arguments_of(of, event))
         if (argument.record != kNoTensor) made_of.push_back(argument.record);
     }
     for (const uint32_t each : made_of)
       if (seen.insert(each).second) above.push_back(each);
   }
-  return first;
+  return first == kNoTensor ? kNoTensor : of.position_of[first];
 }
 
 // The op that made a value, looked for behind copies, where the other side has neither it nor what it made.
