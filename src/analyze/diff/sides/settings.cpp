@@ -145,11 +145,9 @@ bool is_part(const Side& a, const Match& match) {
 }  // namespace
 
 bool SettingDiff::changes_result() const {
-  if (!of_operator) return number_in(a) && number_in(b);
-  const auto counts = [](const std::string& text) {
-    return text.empty() || text.starts_with('\'') || text.starts_with('"') || number_in(text);
-  };
-  return counts(a) && counts(b);
+  if (number_in(a) && number_in(b)) return true;
+  const auto is_word = [](const std::string& text) { return text.starts_with('\'') || text.starts_with('"'); };
+  return of_operator && (is_word(a) || a.empty()) && (is_word(b) || b.empty());
 }
 
 std::string SettingDiff::text() const {

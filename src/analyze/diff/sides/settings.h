@@ -21,8 +21,9 @@ struct SettingDiff {
   bool of_operator = false;                  // it is an argument
 
   std::string text() const;  // "eps is 1e-06 in A and 1e-05 in B"
-  // Whether it changes what is computed. Of modules a number does, and a word may be another way to the same. Of an
-  // operator a word in quotes does too (`approximate='tanh'`); one that a side does not have is the default there.
+  // Whether it changes what is computed. Numbers do; a word of a module may be another way to the same. A word among
+  // the arguments of an operator (`approximate='tanh'`) changes it too, and a side that does not have it takes the
+  // default. Numbers have defaults that are no number: the scale of attention.
   bool changes_result() const;
 };
 
