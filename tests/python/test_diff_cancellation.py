@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-LEVELS = ["fingerprint", "full"]
+LEVELS = ["sketch", "full"]
 
 
 @pytest.fixture(params=LEVELS)

@@ -109,7 +109,7 @@ def through_int8(weight):
     return (weight / step).round() * step
 
 
-@pytest.mark.parametrize("level", ["full", "fingerprint"])
+@pytest.mark.parametrize("level", ["full", "sketch"])
 def test_a_weight_in_fp8_that_is_another_is_named_though_rounding_could_be_as_large(level, tmp_path):
     torch.manual_seed(0)
     weights = [torch.randn(64, 64) / 8 for _ in range(3)]
@@ -125,7 +125,7 @@ def test_a_weight_in_fp8_that_is_another_is_named_though_rounding_could_be_as_la
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("level", ["full", "fingerprint"])
+@pytest.mark.parametrize("level", ["full", "sketch"])
 def test_a_weight_of_which_one_value_is_the_next_one_is_named(level, dtype, tmp_path):
     model, x = made(dtype)
     wrong = copy.deepcopy(model)
@@ -139,7 +139,7 @@ def test_a_weight_of_which_one_value_is_the_next_one_is_named(level, dtype, tmp_
     assert "nothing that was recorded rounded it" in found.first.reason
 
 
-@pytest.mark.parametrize("level", ["full", "fingerprint"])
+@pytest.mark.parametrize("level", ["full", "sketch"])
 def test_a_value_that_both_sides_have_and_one_of_them_changes_is_no_rounding(level, tmp_path):
     """By its size it could be: B made A's value, bit for bit, and another one of it."""
     model, x = made()
@@ -172,13 +172,13 @@ def test_the_first_operator_that_only_one_side_has_is_named(tmp_path):
     wrong = copy.deepcopy(model)
     returning(change)(wrong[0])
     found = tap.diff(
-        recorded(model, tmp_path / "a", x.bfloat16(), ops=True, level="fingerprint"),
-        recorded(wrong, tmp_path / "b", x.bfloat16(), ops=True, level="fingerprint"),
+        recorded(model, tmp_path / "a", x.bfloat16(), ops=True, level="sketch"),
+        recorded(wrong, tmp_path / "b", x.bfloat16(), ops=True, level="sketch"),
     )
     assert found.first.key == "0:aten::std.correction", found.sentence
 
 
-@pytest.mark.parametrize("level", ["full", "fingerprint"])
+@pytest.mark.parametrize("level", ["full", "sketch"])
 def test_another_weight_in_place_of_a_tied_one_is_named(level, tmp_path):
     class Tied(nn.Module):
         def __init__(self):
@@ -209,8 +209,8 @@ def test_fingerprints_tell_an_activation_that_leaves_no_zeros(tmp_path):
     x = torch.randn(12, 64).bfloat16()
     for ops in (False, True):
         found = tap.diff(
-            recorded(model, tmp_path / f"a{ops}", x, ops=ops, level="fingerprint"),
-            recorded(wrong, tmp_path / f"b{ops}", x, ops=ops, level="fingerprint"),
+            recorded(model, tmp_path / f"a{ops}", x, ops=ops, level="sketch"),
+            recorded(wrong, tmp_path / f"b{ops}", x, ops=ops, level="sketch"),
         )
         first = found.to_json()["passes"][0]["tensors"][found.first.order - 1]
         assert (first["name"] if first["event_kind"] == "module" else first["parent"]) == "1", found.sentence

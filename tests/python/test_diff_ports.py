@@ -221,7 +221,7 @@ def test_a_fault_in_a_port_is_named(reference, tmp_path, port, fault, dtype, how
     assert re.search(FAULTS[fault][how == "ops"], found.first.key), found
 
 
-@pytest.mark.parametrize("level", ["full", "fingerprint"])
+@pytest.mark.parametrize("level", ["full", "sketch"])
 @pytest.mark.parametrize("port", PORTS)
 def test_another_approximation_of_gelu_is_named_though_rounding_could_be_as_large(reference, tmp_path, port, level):
     model, ids, _ = reference
