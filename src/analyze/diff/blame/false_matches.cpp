@@ -16,7 +16,16 @@ constexpr size_t kMostMade = 4096;  // values that are followed from one
 
 bool has_partner(const TensorDiff& tensor) { return tensor.match.a != kNoTensor && tensor.match.b != kNoTensor; }
 
+// Of the error of a value, what is made of it may have this share left, and be within tolerance.
+constexpr double kLeft = 1.0 / 8;
+
 bool disagree(const TensorDiff& tensor) { return has_partner(tensor) && differs(tensor) && !tensor.like_rounding; }
+
+// Whether an error within tolerance may be what is left of that of a value further up.
+bool may_come_from(const TensorDiff& tensor, const TensorDiff& above) {
+  return tensor.verdict != Verdict::kIdentical && is_measured(tensor) && is_measured(above) &&
+         relative_error(tensor) > kLeft * relative_error(above);
+}
 
 class FalseMatches {
  public:
@@ -27,7 +36,8 @@ class FalseMatches {
   std::vector<bool> find() {
     for (size_t i = tensors_.size(); i-- > 0;) {
       if (!disagree(tensors_[i]) || is_sure(tensors_[i])) continue;
-      const Outcome of_a = follow(a_, tensors_[i].match.a), of_b = follow(b_, tensors_[i].match.b);
+      const Outcome of_a = follow(a_, tensors_[i].match.a, tensors_[i]);
+      const Outcome of_b = follow(b_, tensors_[i].match.b, tensors_[i]);
       is_false_[i] = !of_a.disagrees && !of_b.disagrees && (of_a.agrees || of_b.agrees);
     }
     return std::move(is_false_);
@@ -98,8 +108,8 @@ class FalseMatches {
            });
   }
 
-  // What becomes of a value, as far as to the first values that have a partner.
-  Outcome follow(const Program& program, uint32_t tensor) const {
+  // What becomes of a value of a pair, as far as to the first values that have a partner.
+  Outcome follow(const Program& program, uint32_t tensor, const TensorDiff& from) const {
     Outcome outcome;
     if (program.list.op_of(tensor) == kNoOp) return {.disagrees = true};
     if (program.is_agreed(tensor)) return {.agrees = true};
@@ -116,7 +126,7 @@ class FalseMatches {
           const bool is_paired = has_partner(pair) && !is_false_[position];
           if (program.is_agreed(made)) {
             outcome.agrees = true;
-          } else if (is_paired && disagree(pair)) {
+          } else if (is_paired && (disagree(pair) || may_come_from(pair, from))) {
             outcome.disagrees = true;
           } else if (is_paired && pair.evidence != Evidence::kNothing && !program.list.is_plain(made)) {
             outcome.agrees = true;
