@@ -89,7 +89,7 @@ def test_a_file_of_another_kind_is_an_error(tmp_path):
 
 def test_ls_of_one_pass_lists_its_tensors_in_execution_order(runs):
     lines = run("ls", runs("clean")).stdout.splitlines()
-    assert lines[0] == "pass 0 of rank 0 (pid 4711): complete, 11 tensors, 6 events, 7.1 KiB"
+    assert lines[0] == "pass 0 of rank 0 (pid 4711): complete, 11 tensors, 6 events, 6.6 KiB"
     assert lines[2].split() == ["key", "dtype", "shape", "level", "size", "min", "max", "mean"]
     keys = [line.split()[0] for line in lines[3:]]
     assert keys[:3] == ["model.embed@in/0", "model.embed", "model.layers.0.mlp@in/0"]
@@ -117,8 +117,8 @@ def test_ls_of_several_passes_gives_a_line_each_and_a_hint(runs):
 def test_ls_selects(runs):
     text = run("ls", runs("several"), "--pass", "1-2", "--rank", "1", "--filter", r"mlp$").stdout
     assert [line for line in text.splitlines() if line.startswith("pass")] == [
-        "pass 1 of rank 1 (pid 4712): complete, 11 tensors, 6 events, 7.5 KiB",
-        "pass 2 of rank 1 (pid 4712): complete, 11 tensors, 6 events, 7.1 KiB",
+        "pass 1 of rank 1 (pid 4712): complete, 11 tensors, 6 events, 6.9 KiB",
+        "pass 2 of rank 1 (pid 4712): complete, 11 tensors, 6 events, 6.6 KiB",
     ]
     assert text.count("model.layers.0.mlp ") == 2
     assert "model.embed" not in text

@@ -16,8 +16,8 @@ namespace {
 constexpr double kFewChoices = 0.1;
 // Values that are off by a share r of their size pass a threshold in about as large a share of the elements.
 constexpr double kOfShare = 4;
-constexpr double kGrown = 8;  // of what came in, in the elements that did not
-constexpr double kUsual = 2;  // where nothing passes one
+constexpr double kGrownElsewhere = 8;  // of what came in, in the elements that did not
+constexpr double kUsual = 2;           // where nothing passes one
 
 bool jumps(const Side& side, const TensorRecord& record) {
   return record.event < side.event_count() && is_call_of_operator(side.event(record.event)) &&
@@ -57,7 +57,7 @@ bool is_explained_by_jumps(const CallNodes& calls, const TensorDiff& tensor, dou
   if (!(jumps(a, a.tensor(tensor.match.a)) || jumps(b, b.tensor(tensor.match.b)))) return false;
   if (tensor.evidence == Evidence::kSketch) return whole * whole <= kOfShare * came;
   const auto found = jumped_in(a, b, tensor);
-  return found && found->share <= kOfShare * came && found->rest <= kGrown * came;
+  return found && found->share <= kOfShare * came && found->rest <= kGrownElsewhere * came;
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ constexpr double kNothingKnown = std::numeric_limits<double>::quiet_NaN();
 // if they rounded independently. The gradient of a bias before a batch norm, 256 terms, was seen to need 18. The most
 // is such that a fault of some percent shows in a sum of a million terms of any sign.
 constexpr double kOfAStep = 8;
-constexpr double kMostSteps = 100;
+constexpr double kMostRoundings = 100;
 // One element beside the root mean square of all, as in the default tolerances.
 constexpr double kOfOneElement = 10;
 // What was made of rounding may hold this many times the share that was measured, and never more than kMostShare: two
@@ -42,8 +42,8 @@ constexpr double kOfPartialSums = 0.5;
 constexpr double kProportional = 0.9;
 constexpr uint64_t kFewElements = 16;
 constexpr double kFewWithError = 4;
-constexpr double kAmplified = 2;       // what came in in proportion
-constexpr int kDeepestUnmatched = 64;  // ops that only one side has, above one another
+constexpr double kProportionAmplified = 2;  // what came in in proportion
+constexpr int kDeepestUnmatched = 64;       // ops that only one side has, above one another
 
 double rms_in(const TensorRecord& record) {
   const auto tensor = summed_tensor({}, record);
@@ -105,7 +105,7 @@ struct Rounding::Call {
     const double narrow = summed->in_own_dtype ? kOfPartialSums * step * summed->scale : 0;
     // Sums of numbers with few digits are made with more of them.
     const double wide = std::min(step, epsilon_of(DType::kF32));
-    const double roundings = std::min(kOfAStep + std::sqrt(summed->terms), kMostSteps);
+    const double roundings = std::min(kOfAStep + std::sqrt(summed->terms), kMostRoundings);
     // Where nothing cancels the default tolerances have room for rounding.
     return narrow + (cancellation() > kOfWhatCancels ? roundings * wide * summed->scale : 0);
   }
@@ -252,7 +252,7 @@ bool is_below(double floor, const TensorDiff& tensor, double came_in_proportion)
   // What the user asked for is what counts.
   if (measures == nullptr || judge == nullptr || judge->predicate || !std::isfinite(judge->most_relative)) return false;
   if (measures->nan_mismatches + measures->inf_mismatches > 0) return false;
-  if (is_in_proportion(tensor) && error_in_proportion(tensor) > kAmplified * came_in_proportion) return false;
+  if (is_in_proportion(tensor) && error_in_proportion(tensor) > kProportionAmplified * came_in_proportion) return false;
   return measures->rmse <= floor && measures->max_abs <= std::max(judge->tolerance.atol, kOfOneElement * floor);
 }
 
