@@ -89,7 +89,7 @@ def test_a_tensor_of_torchao_is_read_back_and_decoded_as_torchao_does(tmp_path, 
         plain.shape,
         plain.dtype,
     )
-    assert record.group and not record.has_bytes and record.level == "fingerprint"
+    assert record.group and not record.has_bytes and record.level == "sketch"
     assert recording.coverage["notes"] == [] and recording.coverage["unsupported"] == []
 
 

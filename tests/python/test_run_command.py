@@ -313,7 +313,7 @@ def test_a_fresh_directory_is_made_and_named(here):
     result = run("run", *RECORD, "clean")
     (made,) = here.iterdir()
     assert FRESH.fullmatch(made.name)
-    assert result.stderr.startswith(f"ttap run: {made.name}: 1 rank, 1 pass, 11 tensors, 7.1 KiB\n")
+    assert result.stderr.startswith(f"ttap run: {made.name}: 1 rank, 1 pass, 11 tensors, 6.6 KiB\n")
     assert run("check", made).returncode == 0
 
 
@@ -352,7 +352,7 @@ def test_the_report_sums_up_what_was_and_what_was_not_recorded(here):
     result = run("run", "-o", "out", *RECORD, "covered")
     assert result.returncode == 0
     lines = result.stderr.splitlines()
-    assert lines[0] == "ttap run: out: 2 ranks, 6 passes, 66 tensors, 43.1 KiB"
+    assert lines[0] == "ttap run: out: 2 ranks, 6 passes, 66 tensors, 39.8 KiB"
     for expected in [
         "what is missing of rank 1 (pid 4712) is not known, it has no coverage.json: its process was killed",
         "  3 dropped (quota 2, unsupported 1)",

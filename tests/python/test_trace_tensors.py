@@ -200,7 +200,7 @@ def test_memory_that_is_there_for_the_backward_alone_is_not_read():
         )
     layer = only(t, "aten::mkldnn_rnn_layer")
     assert layer.notes["unread"] == {"out/3": "memory of the backward, which may hold anything"}
-    assert [t.recorded.records[use.record].level for use in uses(layer, "out")] == ["fingerprint"] * 3 + ["meta"]
+    assert [t.recorded.records[use.record].level for use in uses(layer, "out")] == ["sketch"] * 3 + ["meta"]
 
 
 def test_memory_that_nobody_has_written_to_is_not_read_as_an_argument_either():

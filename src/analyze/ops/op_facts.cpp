@@ -58,6 +58,7 @@ int facts_of(std::string_view name) {
       {"full_like", kFromNothing},
       {"_fused_dropout", kRandom},
       {"geometric", kOverwrites | kRandom},
+      {"getitem", kView},  // of Dynamo
       {"hardshrink", kJumps},
       {"hardshrink_backward", kJumps},
       {"hardsigmoid_backward", kJumps},
