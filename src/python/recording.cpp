@@ -32,7 +32,8 @@ namespace {
 
 Level level_named(std::string_view name) {
   const auto level = level_from_name(name);
-  if (!level) raise({.message = "level '" + std::string(name) + "'", .hint = "it is one of: full, fingerprint, meta"});
+  if (!level)
+    raise({.message = "level '" + std::string(name) + "'", .hint = "it is one of: full, sketch, fingerprint, meta"});
   return *level;
 }
 
