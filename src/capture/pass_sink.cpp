@@ -220,6 +220,7 @@ void PassSink::take_tensor(Open& pass, const StagedTensor& tensor) {
 
   TensorRecord record = record_of(tensor);
   if (tensor.level >= Level::kFingerprint) set_fingerprint(record, tensor.payload.fingerprint);
+  if (!keeps_sketch(tensor.level)) record.fingerprint.has_sketch = false;  // of one that was taken already
   record.has_bytes = tensor.level == Level::kFull && !tensor.bytes_lost;
   if (tensor.bytes_lost) count_drop(pass, &DropCounts::unsupported, rows);
   if (tensor.elsewhere != kNoNumber) return take_elsewhere(pass, tensor, record, tensor.elsewhere);

@@ -108,7 +108,7 @@ class ProbeRun:
         core = self._writer.core
         number = core.open_pass()
         for name, snapshot in tensors:
-            level = LEVELS["sketch" if snapshot.tensor is None else "full"]
+            level = LEVELS["fingerprint" if snapshot.tensor is None else "full"]
             event = core.begin_event(name, "probe", number, level)
             device = str(snapshot.device)
             if snapshot.tensor is None:
