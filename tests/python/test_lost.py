@@ -96,7 +96,7 @@ def test_bytes_alone_that_were_dropped_lose_nothing(tmp_path):
 # The level of operators
 
 
-def test_operators_are_kept_as_fingerprints_unless_a_level_is_given(tmp_path):
+def test_operators_are_kept_as_sketches_unless_a_level_is_given(tmp_path):
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
 
     def levels(name, **options):
@@ -106,23 +106,23 @@ def test_operators_are_kept_as_fingerprints_unless_a_level_is_given(tmp_path):
         assert recorded.ranks[0].metadata["program"]["options"]["ops"]
         return {record.key: record.level for record in recorded.ranks[0].passes[0].records}
 
-    assert set(levels("default").values()) == {"fingerprint"}
+    assert set(levels("default").values()) == {"sketch"}
     assert set(levels("full", level="full").values()) == {"full"}
     ruled = levels("rules", level={"addmm": "full"})
     assert {level for key, level in ruled.items() if "addmm" in key} == {"full"}
-    assert {level for key, level in ruled.items() if "addmm" not in key} == {"fingerprint"}
+    assert {level for key, level in ruled.items() if "addmm" not in key} == {"sketch"}
     with tap.record(model, tmp_path / "modules", report=False), torch.no_grad():
         model(torch.ones(2, 4))
     assert {record.level for record in tap.open(tmp_path / "modules").ranks[0].passes[0].records} == {"full"}
 
 
-def test_ttap_run_keeps_operators_as_fingerprints_too(training):
+def test_ttap_run_keeps_operators_as_sketches_too(training):
     def levels(directory):
         return {record.level for record in tap.open(directory).ranks[0].passes[1].records}
 
-    assert levels(training("default", "--steps", "1")[0]) == {"fingerprint"}
+    assert levels(training("default", "--steps", "1")[0]) == {"sketch"}
     assert levels(training("full", "--steps", "1", "--level", "full")[0]) == {"full"}
-    assert levels(training("some", "--steps", "1", "--level", "aten::log=full")[0]) == {"full", "fingerprint"}
+    assert levels(training("some", "--steps", "1", "--level", "aten::log=full")[0]) == {"full", "sketch"}
 
 
 # How fast it grows
@@ -141,7 +141,7 @@ def grow(directory, passes, capsys, **options):
 def test_a_recording_that_grows_fast_says_so_once(tmp_path, capsys):
     said = grow(tmp_path / "loud", 4, capsys)
     assert len(re.findall(GROWS, said)) == 1, said
-    assert "level='fingerprint'" in said and "--quota" in said
+    assert "level='sketch'" in said and "--quota" in said
 
 
 @pytest.mark.parametrize(
