@@ -87,7 +87,8 @@ Status ProbeSite::enqueue(const TensorView& tensor, const Rows& rows, std::share
                            .rows = rows,
                            .copy_to = options_.keep_bytes && bytes > 0 ? taken_.get() : nullptr,
                            .result = reinterpret_cast<DeviceResult*>(result_.get()),
-                           .is_watched = false};
+                           .is_watched = false,
+                           .is_sketched = false};
   TTAP_TRY(launch_fingerprints({&job, 1}, scratch_->memory.get(), stream));
   if (!options_.keep_bytes && taken_bytes_ > 0) {
     const uint64_t elements = std::min(

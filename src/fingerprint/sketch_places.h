@@ -60,8 +60,8 @@ TTAP_HD constexpr uint32_t turned_signs(uint32_t signs, uint32_t turn) {
   return signs;
 }
 
-// What a kernel has to know of one vector in each of some lines. VALUES: of a vector; 8, 4 or 2. The vectors of
-// `line`, one of the unit's, and of those after it; the lines after it must differ from it in bits that it has not set.
+// The signs of vector number `vector` in line number `line` of a unit and in the lines that follow. VALUES: of a vector,
+// 8, 4 or 2. A kernel that takes n lines together begins with a multiple of n, so that `turn` holds for all of them.
 template <uint32_t VALUES>
 struct VectorSigns {
   static constexpr uint32_t kWords = VALUES == 2 ? 2 : 1;

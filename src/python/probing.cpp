@@ -247,7 +247,7 @@ void init_probing(nb::module_& m) {
         const TensorView view = access.view();
         raise_if_failed(validate(view));
         const nb::gil_scoped_release released;
-        return fingerprint(view);
+        return fingerprint(view, {.sketch = false});
       },
       "tensor"_a, "Of a strided CPU tensor.");
   m.def(
@@ -288,8 +288,8 @@ void init_probing(nb::module_& m) {
         Status status;
         {
           const nb::gil_scoped_release released;
-          status =
-              recorder.try_capture(held.event, view, {.device = device, .at_most = Level::kSketch, .known = &known});
+          status = recorder.try_capture(held.event, view,
+                                        {.device = device, .at_most = Level::kFingerprint, .known = &known});
         }
         if (status.ok()) return std::nullopt;
         return status.error().describe();

@@ -13,11 +13,10 @@ namespace ttap {
 namespace {
 
 constexpr size_t kMostMade = 4096;  // values that are followed from one
+// A result has at least this share of the relative error of what it was made of, where it has that error at all.
+constexpr double kLeft = 1.0 / 8;
 
 bool has_partner(const TensorDiff& tensor) { return tensor.match.a != kNoTensor && tensor.match.b != kNoTensor; }
-
-// Of the error of a value, what is made of it may have this share left, and be within tolerance.
-constexpr double kLeft = 1.0 / 8;
 
 bool disagree(const TensorDiff& tensor) { return has_partner(tensor) && differs(tensor) && !tensor.like_rounding; }
 

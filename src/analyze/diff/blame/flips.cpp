@@ -26,8 +26,8 @@ bool jumps(const Side& side, const TensorRecord& record) {
 
 // Elements that are zero on one side only, as a share of all, and the error of the others beside the size of all.
 struct Jumped {
-  double share = 0;
-  double rest = 0;
+  double share;
+  double rest;
 };
 std::optional<Jumped> jumped_in(const Side& a, const Side& b, const TensorDiff& tensor) {
   const auto views = read_pair(a, b, tensor.match);
@@ -35,17 +35,18 @@ std::optional<Jumped> jumped_in(const Side& a, const Side& b, const TensorDiff& 
   const TensorView &x = views->a.view, &y = views->b.view;
   const uint64_t count = element_count(x);
   if (count == 0 || !is_contiguous(x) || !is_contiguous(y) || count != element_count(y)) return std::nullopt;
-  Jumped found;
+  uint64_t jumped = 0;
+  double rest = 0;
   for (uint64_t i = 0; i < count; ++i) {
     const double of_a = value_of(x.dtype, static_cast<const std::byte*>(x.data) + i * size_of(x.dtype));
     const double of_b = value_of(y.dtype, static_cast<const std::byte*>(y.data) + i * size_of(y.dtype));
     if ((of_a == 0) != (of_b == 0))
-      ++found.share;
+      ++jumped;
     else
-      found.rest += (of_b - of_a) * (of_b - of_a);
+      rest += (of_b - of_a) * (of_b - of_a);
   }
   const auto n = static_cast<double>(count);
-  return Jumped{found.share / n, std::sqrt(found.rest / n) / tensor.measures->rms_a};
+  return Jumped{static_cast<double>(jumped) / n, std::sqrt(rest / n) / tensor.measures->rms_a};
 }
 
 // `came`: the largest relative error of what went in.

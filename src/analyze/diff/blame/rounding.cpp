@@ -10,6 +10,7 @@
 #include <string>
 
 #include "analyze/diff/blame/cause.h"
+#include "analyze/diff/judge/own_error.h"
 #include "analyze/diff/judge/statistics.h"
 #include "analyze/diff/match/ops/op_list.h"
 #include "analyze/ops/event_op.h"
@@ -183,25 +184,18 @@ double Rounding::floor_in(const Shares& of, uint32_t record, uint32_t at, int de
   return call->summed ? floor : most * call->result.rms;
 }
 
-double Rounding::own_floor_of(uint32_t position) const {
+double Rounding::largest_of(uint32_t position, double least, double (Call::*what)() const) const {
   const Match& match = tensors_[position].match;
-  double floor = 0;
-  if (match.a != kNoTensor)
-    if (const auto call = call_of(a_, match.a)) floor = std::max(floor, call->own_floor());
-  if (match.b != kNoTensor)
-    if (const auto call = call_of(b_, match.b)) floor = std::max(floor, call->own_floor());
-  return floor;
+  double largest = least;
+  for (const auto& [of, record] : {std::pair(&a_, match.a), std::pair(&b_, match.b)}) {
+    if (record == kNoTensor) continue;
+    if (const auto call = call_of(*of, record)) largest = std::max(largest, (*call.*what)());
+  }
+  return largest;
 }
 
-double Rounding::cancellation_of(uint32_t position) const {
-  const Match& match = tensors_[position].match;
-  double times = 1;
-  if (match.a != kNoTensor)
-    if (const auto call = call_of(a_, match.a)) times = std::max(times, call->cancellation());
-  if (match.b != kNoTensor)
-    if (const auto call = call_of(b_, match.b)) times = std::max(times, call->cancellation());
-  return times;
-}
+double Rounding::own_floor_of(uint32_t position) const { return largest_of(position, 0, &Call::own_floor); }
+double Rounding::cancellation_of(uint32_t position) const { return largest_of(position, 1, &Call::cancellation); }
 
 double Rounding::share_of(const Shares& of, uint32_t record, uint32_t at, int depth) const {
   if (const uint32_t position = of.position_of[record]; is_paired(position)) {
@@ -226,24 +220,19 @@ double Rounding::share_of(const Shares& of, uint32_t record, uint32_t at, int de
 
 namespace {
 
-// How much of the error lies along the values, from −1 to 1.
-double along_values_of(const Measures& m) {
-  return (m.rms_b * m.rms_b - m.rms_a * m.rms_a - m.rmse * m.rmse) / (2 * m.rms_a * m.rmse);
-}
-
 bool is_in_proportion(const TensorDiff& tensor) {
   const Measures& m = *tensor.measures;
   if (!is_measured(tensor) || m.finite < kFewElements || m.rmse > m.rms_a / 2) return false;
   const double share_of_worst = m.rmse / m.max_abs;
   if (static_cast<double>(m.finite) * share_of_worst * share_of_worst < kFewWithError) return false;
-  return std::abs(along_values_of(m)) > kProportional;
+  return std::abs(along_values(m)) > kProportional;
 }
 
 }  // namespace
 
 double error_in_proportion(const TensorDiff& tensor) {
   if (!is_measured(tensor) || !(tensor.measures->rmse > 0)) return 0;
-  return std::abs(along_values_of(*tensor.measures)) * tensor.measures->rmse / tensor.measures->rms_a;
+  return std::abs(along_values(*tensor.measures)) * tensor.measures->rmse / tensor.measures->rms_a;
 }
 
 bool is_below(double floor, const TensorDiff& tensor, double came_in_proportion) {
@@ -257,7 +246,7 @@ bool is_below(double floor, const TensorDiff& tensor, double came_in_proportion)
 }
 
 bool is_nothing_but_rounding(double floor, const TensorDiff& tensor) {
-  return is_below(floor, tensor, 0) && tensor.measures->rms_a + tensor.measures->rms_b <= floor;
+  return is_below(floor, tensor) && tensor.measures->rms_a + tensor.measures->rms_b <= floor;
 }
 
 void accept_as_rounding(double floor, TensorDiff& tensor) {

@@ -35,6 +35,8 @@ class Rounding {
     mutable std::unordered_map<uint32_t, double> shares = {};  // of what only this side has
   };
   std::optional<Call> call_of(const Shares& of, uint32_t record) const;
+  // Of the calls that made the two.
+  double largest_of(uint32_t position, double least, double (Call::*what)() const) const;
   double floor_in(const Shares& of, uint32_t record, uint32_t at, int depth) const;
   double share_of(const Shares& of, uint32_t record, uint32_t at, int depth) const;
   bool is_paired(uint32_t position) const;

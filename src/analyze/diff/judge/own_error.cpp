@@ -114,11 +114,6 @@ std::string by_tolerance(const Measures& m, DType dtype) {
                      dtype_name(dtype), most);
 }
 
-// How much of the error lies along the values, from −1 to 1.
-double along_values(const Measures& m) {
-  return (m.rms_b * m.rms_b - m.rms_a * m.rms_a - m.rmse * m.rmse) / (2 * m.rms_a * m.rmse);
-}
-
 std::string by_proportion(const Measures& m, double least) {
   const double along = along_values(m);
   const double chance = kOfChance / std::sqrt(static_cast<double>(m.finite));
@@ -201,6 +196,10 @@ Arrived arrived(const Side& a, const Side& b, std::span<const TensorDiff* const>
 }
 
 }  // namespace
+
+double along_values(const Measures& m) {
+  return (m.rms_b * m.rms_b - m.rms_a * m.rms_a - m.rmse * m.rmse) / (2 * m.rms_a * m.rmse);
+}
 
 bool sums_are_made_in(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kC64 || dtype == DType::kC128;

@@ -22,6 +22,9 @@ enum class CallSize : uint8_t {
 // Whether sums are made in a dtype: f32 and f64, and rounded there as often as they are long.
 bool sums_are_made_in(DType dtype);
 
+// How much of an error lies along the values, from −1 to 1.
+double along_values(const Measures& m);
+
 // Why rounding does not explain the difference of a pair that was compared by its values; empty when it does.
 //   size       one value, or all together, is further off than the roundings of such a call come to. Of f32 and f64, in
 //              which sums are made, the tolerance of the dtype has the say
