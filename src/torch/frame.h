@@ -46,6 +46,7 @@ struct Observer::Frame {
     uint32_t tap = kNoTap;
     std::string_view group = {};
     bool is_subclass = false;  // Python is asked what it consists of
+    bool is_lost = false;      // its bytes could not be had
   };
   struct Written {
     at::Tensor tensor;

@@ -11,6 +11,7 @@
 namespace ttap::torch_source {
 namespace {
 
+constexpr std::string_view kNotCopied = "its bytes could not be copied to the host";
 constexpr std::string_view kUnderWay = "a collective that has not been waited for";
 constexpr std::string_view kUninitialised = "not initialised";
 constexpr std::string_view kScratch = "memory of the backward, which may hold anything";
@@ -34,6 +35,7 @@ PlaceId Observer::place_of(const Operator& op, const TensorPlace& place) {
 // is a part of, or the value could not be read when they did (`before`; 0: none). They are told as uses of role `part`.
 void Observer::note_parts(Frame& frame, const at::Tensor& tensor, PlaceId place, uint32_t before) {
   const auto add = [&](uint32_t value) {
+    if (dropped_values_.contains(value)) return;
     const PlaceId part = places_.of(places_.part(), places_.all()[place].path);
     frame.rare().parts.push_back({.place = part, .tensor = kNoNumber, .value = value});
   };
@@ -283,7 +285,8 @@ bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
         source.view.data = each.tensor.const_data_ptr();
       } else if (each.way == Frame::Way::kRead && each.tensor.defined()) {
         source.view.data = bytes.of(each.tensor, source.view);
-        if (source.view.data == nullptr && each.meta->byte_count > 0) each.record.asked = Level::kMeta;
+        each.is_lost = source.view.data == nullptr && each.meta->byte_count > 0;
+        if (each.is_lost) each.record.asked = Level::kMeta;
       }
       sink_->take(frame.call, each.record, source);
     }
@@ -304,6 +307,8 @@ bool Observer::take_pending(Frame& frame, std::unique_lock<SpinLock>& lock) {
       return false;
     }
   }
+  for (const Frame::Pending& each : all)
+    if (each.is_lost) note_unread(frame, each.record.place, kNotCopied);
   if (options_.ids)
     for (size_t i = 0; i < all.size(); ++i) {
       const Frame::Pending& each = all[i];

@@ -1,6 +1,7 @@
 #include "torch/tensor_bytes.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -43,8 +44,12 @@ const void* TensorBytes::of(const at::Tensor& tensor, TensorView& view) {
       const at::AutoDispatchBelowADInplaceOrView below_autograd;
       const c10::impl::ExcludeDispatchKeyGuard no_modes(c10::DispatchKeySet(
           {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::Functionalize}));
-      host_ = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kCPU));
+      const auto on_host = tensor.options().device(c10::kCPU);
+      const bool dense = tensor.is_non_overlapping_and_dense();
+      // What is expanded, and has an element in several places, cannot be written to.
+      host_ = dense ? at::empty_strided(tensor.sizes(), tensor.strides(), on_host) : at::empty(tensor.sizes(), on_host);
       host_.copy_(tensor);
+      if (!dense) view.strides = {};
     } catch (const std::exception&) {
       host_ = at::Tensor();
     }

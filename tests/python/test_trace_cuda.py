@@ -60,6 +60,22 @@ def test_they_are_those_of_the_bytes_on_the_host(dtype):
         assert counts_and_extremes(stats) == counts_and_extremes(on_host[key][1]), key
 
 
+def test_what_is_expanded_or_sliced_is_kept_with_its_bytes():
+    def program(x):
+        return x.expand(8, 16) * 2, x.expand(8, 16)[:, ::3] + 1
+
+    x = torch.randn(8, 1)
+    on_device = x.cuda()
+    with tap.trace(level="full") as trace:
+        program(on_device)
+    with tap.trace(level="full") as expected:
+        program(x)
+    records = {record.key: record for record in trace.recorded.records}
+    for record in expected.recorded.records:
+        assert records[record.key].level == "full", record.key
+        assert records[record.key].hash == record.hash, record.key
+
+
 def test_an_in_place_operator_does_not_change_what_was_seen_before_it():
     x = torch.arange(1000.0, device="cuda")
     with tap.trace(hashes=True) as trace:
