@@ -5,6 +5,7 @@ import sys
 import warnings
 
 import pytest
+import tensortap as tap
 import torch
 from tensortap.tracing import trace
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -401,3 +402,15 @@ print(t.events[0].notes["unread"])
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert found.stdout.strip() == "{'/0': 'without memory', 'out': 'without memory'}", found.stderr
+
+
+def test_a_view_that_no_operator_made_shows_what_stood_in_its_bytes():
+    from torch._C._dynamo.guards import _reinterpret_tensor  # how inductor makes views
+
+    with tap.trace(level="full") as trace:
+        y = torch.randn(4, 6) @ torch.randn(6, 8)
+        _reinterpret_tensor(y, (8, 4), (4, 1), 0).relu()
+    product, relu = trace.events[-2:]
+    (made,) = (use for use in product.uses if use.role == "out")
+    (part,) = (use for use in relu.uses if use.role == "part")
+    assert (part.path, part.record) == ("/0", made.record)

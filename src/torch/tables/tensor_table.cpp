@@ -322,10 +322,16 @@ void TensorTable::add_write(const at::Tensor& tensor, uint32_t value) {
 std::vector<uint32_t> TensorTable::writes_to(const at::Tensor& tensor) {
   const Storage* storage = storage_of(tensor);
   std::vector<uint32_t> values;
-  if (storage == nullptr || storage->writes.empty()) return values;
+  if (storage == nullptr) return values;
   const ByteRange range = range_of(tensor);
-  for (const Write& write : storage->writes)
-    if (write.pass == pass_ && write.range.overlaps(range)) values.push_back(write.value);
+  const auto add_all = [&](const auto& all) {
+    for (const auto& each : all)
+      if (each.pass == pass_ && each.range.overlaps(range) && values.size() < kWritesPerStorage)
+        values.push_back(each.value);
+  };
+  add_all(storage->writes);
+  // A view that no operator made: a compiler's.
+  if (values.empty()) add_all(storage->views);
   return values;
 }
 

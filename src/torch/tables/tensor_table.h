@@ -118,7 +118,8 @@ class TensorTable {
   void doubt(const at::Tensor& tensor);
   // The value that a call wrote to the tensor, which may be a part of others.
   void add_write(const at::Tensor& tensor, uint32_t value);
-  // What was written to the tensor's bytes in this pass, by calls that took them for another tensor's.
+  // What was written to the tensor's bytes in this pass, by calls that took them for another tensor's; else what stood
+  // there as another tensor's value.
   std::vector<uint32_t> writes_to(const at::Tensor& tensor);
   // No tensor's value is known any more.
   void forget_values();
