@@ -193,3 +193,25 @@ def test_an_axis_counted_from_the_end_is_the_same_axis(level):
     ]
     found = tap.diff(*traces)
     assert found.same, found
+
+
+@pytest.mark.parametrize(("off", "verdict"), [(4e-7, "within tolerance"), (4e-3, "diverged")])
+def test_a_value_that_has_cancelled_is_off_by_the_rounding_of_its_sum(tmp_path, off, verdict):
+    """Many steps of its own, and next to nothing beside the terms."""
+
+    def recorded(name, value):
+        torch.manual_seed(0)
+        layer = nn.Linear(64, 32).bfloat16()
+
+        def forward(x):
+            y = nn.functional.linear(x, layer.weight, layer.bias)
+            y[3, 5] = value
+            return y
+
+        layer.forward = forward
+        with tap.record(layer, tmp_path / name, roles=["in", "out"], level="full", report=False), torch.no_grad():
+            layer(torch.randn(16, 64).bfloat16())
+        return tmp_path / name
+
+    found = tap.diff(recorded("a", 2e-6), recorded("b", 2e-6 + off))
+    assert found.verdict == verdict, found.sentence

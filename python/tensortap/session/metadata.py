@@ -67,6 +67,7 @@ def of_program(options: dict[str, object]) -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "devices": [torch.cuda.get_device_name(i) for i in range(_used_devices())],
         "threads": torch.get_num_threads(),
+        "fp32_precision": _fp32_precision(),
         "world": world,
         "options": options,
     }
@@ -81,6 +82,21 @@ def _platform() -> str:
 def _used_devices() -> int:
     # Asking for a device would initialise CUDA in a program that does not use it.
     return torch.cuda.device_count() if torch.cuda.is_initialized() else 0
+
+
+def _fp32_precision() -> dict[str, dict[str, str]]:
+    """Where PyTorch may multiply f32 with fewer bits than it has: {"cuda": {"conv": "tf32"}} by default."""
+    backends = torch.backends
+    settings = {"cpu": (backends.mkldnn, backends.mkldnn)}
+    if torch.version.cuda is not None:
+        settings["cuda"] = (backends.cuda, backends.cudnn)
+    found: dict[str, dict[str, str]] = {}
+    for device, (of_matmul, of_conv) in settings.items():
+        for kind, owner in (("matmul", of_matmul), ("conv", of_conv)):
+            precision = getattr(getattr(owner, kind, None), "fp32_precision", "none")
+            if precision not in ("none", "ieee"):
+                found.setdefault(device, {})[kind] = precision
+    return found
 
 
 def of_model(root: nn.Module, name: str, modules: Sequence[NamedModule], selected: set[int]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ enum Fact : uint16_t {
   kRandom = 64,         // it draws random numbers
   kFromNothing = 128,   // its result depends on no value of its arguments
   kJumps = 256,         // its result is zero on one side of a threshold, and not on the other
+  kOrders = 512,        // its result says in which order values stand, and those that are equal in any
 };
 
 int facts_of(std::string_view name) {
@@ -29,6 +30,7 @@ int facts_of(std::string_view name) {
       {"alias", kView | kSame},
       {"alpha_dropout", kRandom},
       {"arange", kFromNothing},
+      {"argsort", kOrders},
       {"as_strided", kView},
       {"bernoulli", kOverwrites | kRandom},
       {"binomial", kRandom},
@@ -111,6 +113,7 @@ int facts_of(std::string_view name) {
       {"set", kOverwrites},
       {"slice", kView},
       {"softshrink_backward", kJumps},
+      {"sort", kOrders},
       {"split", kView},
       {"split_with_sizes", kView},
       {"squeeze", kView | kReshapes},
@@ -120,6 +123,7 @@ int facts_of(std::string_view name) {
       {"tensor_split", kView},
       {"threshold_backward", kJumps},
       {"to", kConverts},
+      {"topk", kOrders},
       {"to_copy", kConverts},
       {"_to_copy", kConverts},
       {"transpose", kView | kReshapes},
@@ -180,6 +184,8 @@ bool is_same_op(std::string_view op) { return has_fact(plain_op(op), kSame); }
 bool leaves_values_alone(std::string_view op) { return has_fact(plain_op(op), kSame | kReshapes | kConverts); }
 
 bool jumps_at_thresholds(std::string_view op) { return has_fact(plain_op(op), kJumps); }
+
+bool orders_ties_freely(std::string_view op) { return has_fact(plain_op(op), kOrders); }
 
 bool leaves_uninitialised(std::string_view op) { return has_fact(plain_op(op), kUninitialised); }
 

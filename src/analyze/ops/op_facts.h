@@ -19,6 +19,8 @@ bool is_same_op(std::string_view op);
 bool leaves_values_alone(std::string_view op);
 // Its result jumps where an argument passes a threshold, to zero or from it: the derivative of relu.
 bool jumps_at_thresholds(std::string_view op);
+// Its result says in which order values stand, and equal ones may stand in any: `sort`, `topk`.
+bool orders_ties_freely(std::string_view op);
 // Its result is memory that nothing has been written to: any value may stand there.
 bool leaves_uninitialised(std::string_view op);
 // Whether a call gives every value of the arguments that it writes to anew, so what stood in them does not matter.

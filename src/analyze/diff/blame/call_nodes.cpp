@@ -161,6 +161,8 @@ void CallNodes::ask_dataflow(uint32_t i, Node& node) const {
   node.within = inputs->within;
   node.unknown = inputs->unknown;
   node.other = inputs->other;
+  node.through = inputs->through;
+  node.through_sort = inputs->through_sort;
 }
 
 void CallNodes::for_each_around(uint32_t i, const std::function<void(Node&)>& visit) {

@@ -24,6 +24,8 @@ struct Node {
   uint64_t within = 0;     // more inputs, which agree within tolerance
   uint64_t unknown = 0;    // more inputs, of which nothing can be said
   std::optional<Dataflow::Other> other = {};  // an input that is another value on the other side
+  std::optional<DType> through = {};          // of what was computed between its inputs and it, on one side only
+  bool through_sort = false;                  // some of that is the order in which something was sorted
   bool exact = false;                         // these are all its inputs: the recording says what the call used
   std::vector<uint32_t> made_inside = {};     // what calls directly inside it made
   uint32_t introduced = kNoTensor;            // by a call inside this one

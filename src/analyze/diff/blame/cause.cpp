@@ -76,9 +76,9 @@ class Blame {
       if (tensors_[i].like_rounding && !strict_) expect_rounding(i);
       explain_by_rounding(i);
       const bool made_here = own_.judge(i);
-      if (is_flipped(calls_, tensors_, i)) {
+      if (std::string flip = flip_of(calls_, tensors_, i); !flip.empty()) {
         tensors_[i].verdict = Verdict::kFlipped;
-        tensors_[i].reason = "what it chooses between differs within tolerance, and ties within that";
+        tensors_[i].reason = std::move(flip);
         last_differing_ = i;
         if (const auto bits = bits_of_b(i)) made_[*bits] = i;
         mark_differing(i);

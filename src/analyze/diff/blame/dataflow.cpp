@@ -91,6 +91,20 @@ void Dataflow::merge(Inputs& into, Inputs from) {
   into.found.erase(std::unique(into.found.begin(), into.found.end()), into.found.end());
   into.same_bits = std::max(into.same_bits, from.same_bits);
   into.unknown = std::min(into.unknown, from.unknown);
+  add_looked_through(into, from);
+}
+
+void Dataflow::add_looked_through(Inputs& into, const Inputs& from) {
+  if (from.through) into.through = into.through ? coarser(*into.through, *from.through) : *from.through;
+  into.through_sort |= from.through_sort;
+}
+
+void Dataflow::look_through(const Values& of, const TensorRecord& record, Inputs& inputs) {
+  const std::string op = operator_of(of.side.event(record.event));
+  if (leaves_values_alone(op) || is_view_op(op)) return;
+  inputs.through_sort |= orders_ties_freely(op);
+  if (epsilon_of(dtype_of(record)) == 0) return;
+  inputs.through = inputs.through ? coarser(*inputs.through, dtype_of(record)) : dtype_of(record);
 }
 
 std::vector<Dataflow::Argument> Dataflow::arguments_of(const Values& of, uint32_t event) const {
@@ -170,6 +184,7 @@ void Dataflow::collect(const Values& of, const Values& other, std::vector<Argume
       ++inputs.same_bits;
     } else if (record.role != "in" && !outside && record.event < of.side.event_count() && record.event != event &&
                of.side.event(record.event).returned && events.size() < kMostLookedThrough) {
+      look_through(of, record, inputs);
       if (!events.insert(record.event).second) continue;
       const std::vector<Argument> above = arguments_of(of, record.event);
       arguments.insert(arguments.end(), above.begin(), above.end());
@@ -229,6 +244,7 @@ void Dataflow::compare(const Argument& x, const Argument& y, bool others_agree, 
   collect(a_, b_, {x}, both);
   collect(b_, a_, {y}, of_b);
   merge(both, std::move(of_b));
+  add_looked_through(inputs, both);
   const bool known = both.unknown == 0 && x.record != kNoTensor && y.record != kNoTensor;
   const bool explained =
       std::ranges::any_of(both.found, [&](uint32_t k) { return differs(tensors_[k]) || tensors_[k].rounding > 0; });

@@ -35,6 +35,10 @@ class Dataflow {
     uint32_t within = 0;   // it is not compared, but by the statistics it differs by no more than rounding
     uint32_t unknown = 0;  // not recorded, or from outside and on one side only
     std::optional<Other> other = {};
+    // What was computed between these and the call, and that only one side has: the coarsest dtype of it, and whether
+    // it has to do with the order in which something was sorted.
+    std::optional<DType> through = {};
+    bool through_sort = false;
   };
   // The arguments of the call that made the tensor at `position`. Of two calls of the same operator they are held
   // against each other one by one. One without a counterpart (a view, an op that the other side fused) is looked
@@ -64,6 +68,8 @@ class Dataflow {
   static uint32_t buffer_of(const Values& of, uint32_t record);
   void collect(const Values& of, const Values& other, std::vector<Argument> arguments, Inputs& inputs) const;
   static void merge(Inputs& into, Inputs from);
+  static void look_through(const Values& of, const TensorRecord& record, Inputs& inputs);
+  static void add_looked_through(Inputs& into, const Inputs& from);
   std::optional<Inputs> one_by_one(uint32_t a, uint32_t b) const;
   bool are_one(const Argument& x, const Argument& y) const;
   void compare(const Argument& x, const Argument& y, bool others_agree, Inputs& inputs) const;

@@ -5,6 +5,7 @@
 
 #include "analyze/compare/tolerance.h"
 #include "analyze/diff/judge/compare_pair.h"
+#include "analyze/diff/match/ops/value_likeness.h"
 #include "analyze/ops/event_op.h"
 #include "analyze/ops/op_facts.h"
 #include "core/element.h"
@@ -61,37 +62,46 @@ bool is_explained_by_jumps(const CallNodes& calls, const TensorDiff& tensor, dou
   return found && found->share <= kOfShare * came && found->rest <= kGrownElsewhere * came;
 }
 
+// As far as the statistics tell.
+bool is_in_another_order(const CallNodes& calls, const TensorDiff& tensor) {
+  const TensorRecord a = calls.a().tensor(tensor.match.a), b = calls.b().tensor(tensor.match.b);
+  return is_near(a, b) || is_reordered(a, b);
+}
+
 }  // namespace
 
-bool is_flipped(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i) {
+std::string flip_of(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i) {
+  constexpr const char* kTie = "what it chooses between differs within tolerance, and ties within that";
   const TensorDiff& tensor = tensors[i];
-  if (tensor.verdict == Verdict::kIdentical || tensor.match.a == kNoTensor || tensor.match.b == kNoTensor) return false;
+  if (tensor.verdict == Verdict::kIdentical || tensor.match.a == kNoTensor || tensor.match.b == kNoTensor) return {};
   const bool is_float = epsilon_of(dtype_of(calls.a().tensor(tensor.match.a))) > 0 ||
                         epsilon_of(dtype_of(calls.b().tensor(tensor.match.b))) > 0;
-  if (calls.came_in(i) || (!is_float && tensor.verdict != Verdict::kDiverged)) return false;
+  if (calls.came_in(i) || (!is_float && tensor.verdict != Verdict::kDiverged)) return {};
   const Node& node = calls.of(i);
-  if (node.other || node.unknown > 0) return false;
+  if (node.other || node.unknown > 0) return {};
   bool rounded = node.within > 0;
   double came = 0;
   for (const uint32_t k : node.inputs) {
     if (k == i) continue;
     const bool by_rounding = tensors[k].like_rounding;
-    if (differs(tensors[k]) && !by_rounding) return false;
+    if (differs(tensors[k]) && !by_rounding) return {};
     rounded |= tensors[k].verdict == Verdict::kWithin || by_rounding;
     if (is_measured(tensors[k])) came = std::max(came, tensors[k].measures->rmse / tensors[k].measures->rms_a);
   }
-  if (!rounded) return false;
-  if (is_float) return is_explained_by_jumps(calls, tensor, came);
+  if (is_float && node.through_sort && differs(tensor) && is_in_another_order(calls, tensor))
+    return "it holds the same values in another order, and those that are sorted by equal keys may stand in any";
+  if (!rounded) return {};
+  if (is_float) return is_explained_by_jumps(calls, tensor, came) ? kTie : "";
   bool has_chosen = false;
   for (const uint32_t k : node.outputs) {
     if (k == i || epsilon_of(dtype_of(calls.record_at(k))) == 0) continue;
     has_chosen = true;
-    if (tensors[k].verdict == Verdict::kDiverged) return false;
+    if (tensors[k].verdict == Verdict::kDiverged) return {};
   }
   const Measures* m = tensor.measures.get();
   const bool few = m != nullptr && tensor.evidence == Evidence::kValues &&
                    static_cast<double>(m->unequal) <= kFewChoices * static_cast<double>(m->count);
-  return has_chosen || few;
+  return has_chosen || few ? kTie : "";
 }
 
 }  // namespace ttap

@@ -49,6 +49,8 @@ OwnErrors::OwnErrors(CallNodes& calls, const Rounding& rounding, std::span<const
     : calls_(calls),
       rounding_(rounding),
       tensors_(tensors),
+      fp32_a_(calls.a()),
+      fp32_b_(calls.b()),
       strict_(options.strict),
       nothing_unequal_(options.is_first_pass) {
   for (const SettingDiff& setting : settings)
@@ -151,17 +153,30 @@ Unexplained OwnErrors::beyond_inputs(uint32_t i) {
     // Where only one side has 16 bits, a value is rounded also if all that it was made of agrees.
     const bool rounds = dtype_of(a.tensor(tensors_[i].match.a)) != dtype_of(b.tensor(tensors_[i].match.b));
     const auto growth = any || rounds ? growth_of(i, *inputs) : std::nullopt;
-    if (!growth) return {};
+    // What a compiler's kernel computed between may have cancelled.
+    if (!growth || (calls_.of(i).through && tensors_[i].match.by == MatchedBy::kPlace)) return {};
     const UsualGrowth usual = usual_growth(i);
     return usual.calls == 0 ? Unexplained{} : beyond_usual_growth(*growth, usual);
   }
   if (!any) return {};
   // In f32 and f64, whose sums round too, what calls inside it were off by is not told from what its own code was.
   if (!is_rounded_once(i) && (calls_.came_in(i) || calls_.of(i).unequal < i)) return {};
-  Unexplained found = beyond_what_came_in(a, b, tensors_[i], size_of(i), *inputs);
+  Unexplained found = beyond_what_came_in(a, b, tensors_[i], size_of(i), rounded_to(i), *inputs);
   if (!found.reason.empty() || strict_) return found;
   const auto growth = growth_of(i, *inputs);
   return growth ? beyond_usual_growth(*growth, usual_growth(i)) : Unexplained{};
+}
+
+// The coarsest dtype that its call rounds to: its own on either side, that of the products it sums, and that of what
+// one side computes between and the other does not show.
+DType OwnErrors::rounded_to(uint32_t i) {
+  const Match& match = tensors_[i].match;
+  DType dtype = coarser(dtype_of(calls_.a().tensor(match.a)), dtype_of(calls_.b().tensor(match.b)));
+  if (calls_.came_in(i)) return dtype;
+  if (const auto through = calls_.of(i).through) dtype = coarser(dtype, *through);
+  for (const auto& factors : {fp32_a_.of(match.a), fp32_b_.of(match.b)})
+    if (factors) dtype = coarser(dtype, *factors);
+  return dtype;
 }
 
 // Of 16 bits, on either side.
@@ -185,7 +200,7 @@ CallSize OwnErrors::size_of(uint32_t i) const {
       size = std::max(size, several || match.by == MatchedBy::kPlace ? CallSize::kCode : CallSize::kOneRounding);
       continue;
     }
-    if (has_modules_inside(*side, event)) return CallSize::kCode;
+    if (has_modules_inside(*side, event)) return CallSize::kModule;
     const ModuleFacts* module = side->module(record.name);
     size = std::max(size,
                     module != nullptr && is_one_operator(*module) ? CallSize::kOneRounding : CallSize::kFewRoundings);
@@ -297,7 +312,7 @@ bool OwnErrors::judge_by_setting(uint32_t i) {
 
 void OwnErrors::judge_by_rounding(uint32_t i) {
   TensorDiff& tensor = tensors_[i];
-  if (std::string reason = beyond_rounding(calls_.a(), calls_.b(), tensor, size_of(i));
+  if (std::string reason = beyond_rounding(calls_.a(), calls_.b(), tensor, size_of(i), rounded_to(i));
       !reason.empty() && !is_below(rounding_.own_floor_of(i), tensor)) {
     tensor.verdict = Verdict::kDiverged;
     tensor.reason = std::move(reason);

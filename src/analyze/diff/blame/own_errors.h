@@ -11,6 +11,7 @@
 #include "analyze/diff/blame/call_nodes.h"
 #include "analyze/diff/blame/rounding.h"
 #include "analyze/diff/judge/own_error.h"
+#include "analyze/diff/sides/fp32_precision.h"
 #include "analyze/diff/sides/settings.h"
 
 namespace ttap {
@@ -51,6 +52,7 @@ class OwnErrors {
   std::optional<double> growth_of(uint32_t i, std::span<const TensorDiff* const> made_of) const;
   UsualGrowth usual_growth(uint32_t but_for);
   CallSize size_of(uint32_t i) const;
+  DType rounded_to(uint32_t i);
   void count_kinds();
   std::string place_of(uint32_t i) const;
   std::string kind_of(uint32_t i) const;
@@ -63,6 +65,7 @@ class OwnErrors {
   CallNodes& calls_;
   const Rounding& rounding_;
   std::span<TensorDiff> tensors_;
+  const Fp32Precision fp32_a_, fp32_b_;
   std::unordered_map<std::string_view, const SettingDiff*> settings_;  // the first of a call, by its name in A
   std::unordered_map<std::string, Kind> kinds_;
   std::unordered_map<std::string, std::vector<std::pair<uint32_t, double>>> growths_;  // by place, with positions

@@ -203,7 +203,9 @@ double Rounding::share_of(const Shares& of, uint32_t record, uint32_t at, int de
     if (tensor.rounding > 0) return tensor.rounding;
     // Of several values that a kernel made at once some come later.
     if (differs(tensor)) return position > at && tensor.like_rounding ? 0 : kNothingKnown;
-    return tensor.measures == nullptr || !(tensor.measures->rms_a > 0) ? 0 : relative_error(tensor);
+    if (tensor.verdict == Verdict::kFlipped) return kNothingKnown;
+    if (tensor.measures == nullptr || !(tensor.measures->rms_a > 0)) return 0;
+    return most_relative_error(a_.side, b_.side, tensor);
   }
   const TensorRecord value = of.side.tensor(record);
   if (value.event >= of.side.event_count()) return kNothingKnown;

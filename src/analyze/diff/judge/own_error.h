@@ -16,7 +16,8 @@ namespace ttap {
 enum class CallSize : uint8_t {
   kOneRounding,   // an operator, or a module of PyTorch's that is one: its result is rounded once
   kFewRoundings,  // a module without others inside
-  kCode,          // code with modules or kernels inside
+  kModule,        // a module with others inside, which all made the same bits: what is left is its own code
+  kCode,          // several steps at once: a kernel, attention, what was not recorded
 };
 
 // Whether sums are made in a dtype: f32 and f64, and rounded there as often as they are long.
@@ -33,7 +34,8 @@ double along_values(const Measures& m);
 //   place      one row, channel or block has nearly all of the error
 //   zeros      a fourth of the values are zero on one side only
 //   order      the same values stand in another order, or have other signs
-std::string beyond_rounding(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size);
+// `rounded_to` is the coarsest dtype that its call rounds to, at least its own.
+std::string beyond_rounding(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size, DType rounded_to);
 
 // How much larger the error of a value is than what it was made of and one rounding explain. `made_of` are identical or
 // measured.
@@ -55,7 +57,7 @@ Unexplained beyond_usual_growth(double growth, const UsualGrowth& usual);
 
 // Of a value that was made of values which differ within tolerance, also in another dtype: whether those and rounding
 // explain its error, as beyond_rounding() tells it.
-Unexplained beyond_what_came_in(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size,
+Unexplained beyond_what_came_in(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size, DType rounded_to,
                                 std::span<const TensorDiff* const> made_of);
 
 }  // namespace ttap

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "analyze/compare/measures.h"
+#include "analyze/diff/sides/fp32_precision.h"
 #include "analyze/ops/event_op.h"
 #include "analyze/ops/role_flow.h"
 
@@ -22,19 +23,22 @@ void take(Precision& to, const Precision& from) {
 
 class Precisions {
  public:
-  explicit Precisions(const Side& side) : side_(side), of_event_(side.event_count()) {
-    if (!runs_in_16_bits()) {
+  explicit Precisions(const Side& side) : side_(side), fp32_(side), of_event_(side.event_count()) {
+    narrow_travels_ = runs_in_16_bits();
+    if (!narrow_travels_ && !fp32_.is_reduced()) {
       for (size_t i = 0; i < side.tensor_count(); ++i) found_.push_back(dtype_of(side.tensor(i)));
       return;
     }
-    for (size_t i = 0; i < side.tensor_count(); ++i) {
+    for (uint32_t i = 0; i < side.tensor_count(); ++i) {
       const TensorRecord record = side.tensor(i);
       const DType own = dtype_of(record);
       found_.push_back(own);
       if (!travels(own)) continue;
-      Precision precision = own;
-      if (record.event < side.event_count()) precision = of(record, own);
-      found_.back() = *precision;
+      const bool is_narrow = own == DType::kF16 || own == DType::kBF16;
+      Precision precision = is_narrow && !narrow_travels_ ? DType::kF32 : own;
+      take(precision, fp32_.of(i));
+      if (record.event < side.event_count()) precision = of(record, *precision);
+      found_.back() = coarser(own, *precision);
       if (record.has_fingerprint) by_bits_.try_emplace(record.fingerprint.hash, *precision);
     }
   }
@@ -70,16 +74,23 @@ class Precisions {
         if (const auto made = by_bits_.find(record.fingerprint.hash); made != by_bits_.end())
           take(precision, made->second);
       if (!input) take(precision, of_event_[record.event]);
-      if (input && event.parent < of_event_.size()) take(precision, of_event_[event.parent]);
+      if (input) take(precision, around(event));
     }
     take(of_event_[record.event], precision);
-    if (event.parent < of_event_.size()) take(of_event_[event.parent], precision);
+    take(around(event), precision);
     return precision;
+  }
+  // Of the call around a call; of none, of the program.
+  Precision& around(const EventRecord& event) {
+    return event.parent < of_event_.size() ? of_event_[event.parent] : of_program_;
   }
 
   const Side& side_;
+  const Fp32Precision fp32_;
+  bool narrow_travels_ = false;
   std::vector<DType> found_;
   std::vector<Precision> of_event_;
+  Precision of_program_;
   std::unordered_map<Hash128, DType> by_bits_;
 };
 

@@ -27,9 +27,8 @@ constexpr double kOfStep = 0.7;
 
 // Sketches of as many values, each of which has the same place in both.
 bool have_like_sketches(const TensorRecord& a, const TensorRecord& b) {
-  return a.fingerprint.has_sketch && b.fingerprint.has_sketch &&
-         dtype_info(a.dtype).kind == dtype_info(b.dtype).kind && a.group.empty() && b.group.empty() &&
-         a.fingerprint.stats.count == b.fingerprint.stats.count &&
+  return a.fingerprint.has_sketch && b.fingerprint.has_sketch && dtype_info(a.dtype).kind == dtype_info(b.dtype).kind &&
+         a.group.empty() && b.group.empty() && a.fingerprint.stats.count == b.fingerprint.stats.count &&
          std::isfinite(sketched_distance(a.fingerprint.sketch, b.fingerprint.sketch));
 }
 
@@ -131,6 +130,13 @@ void compare_statistics(const Tolerances& tolerances, const TensorRecord& a, con
                         ? "the bits differ; the statistics agree within tolerance, and there are no bytes to tell more"
                         : "other dtypes and no bytes: the statistics agree, which proves nothing";
   }
+}
+
+double most_relative_error(const Side& a, const Side& b, const TensorDiff& tensor) {
+  const double error = relative_error(tensor);
+  if (tensor.evidence != Evidence::kSketch) return error;
+  const TensorRecord of_a = a.tensor(tensor.match.a), of_b = b.tensor(tensor.match.b);
+  return error * (1 + kSpreads * sketch_spread(of_a.fingerprint.sketch, of_b.fingerprint.sketch));
 }
 
 }  // namespace ttap

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "analyze/compare/tolerance.h"
+#include "analyze/diff/sides/fp32_precision.h"
 #include "analyze/ops/event_op.h"
 
 namespace ttap {
@@ -65,14 +66,18 @@ std::map<std::string, std::string> plain_arguments(std::string_view text) {
 
 class Settings {
  public:
-  Settings(const Side& a, const Side& b) : a_(a), b_(b) {}
+  Settings(const Side& a, const Side& b) : a_(a), b_(b), fp32_a_(a), fp32_b_(b) {}
 
-  void add(const TensorRecord& of_a, const TensorRecord& of_b) {
+  void add(const Match& match) {
+    const TensorRecord of_a = a_.tensor(match.a), of_b = b_.tensor(match.b);
     if (of_a.event >= a_.event_count() || of_b.event >= b_.event_count()) return;
     if (!seen_.emplace(of_a.event, of_b.event).second) return;
     const EventRecord call_a = a_.event(of_a.event), call_b = b_.event(of_b.event);
     const bool op_a = is_call_of_operator(call_a), op_b = is_call_of_operator(call_b);
     if (op_a != op_b) return;
+    if (dtype_of(of_a) == DType::kF32 && dtype_of(of_b) == DType::kF32)
+      if (std::string in_a = fp32_a_.name_of(match.a), in_b = fp32_b_.name_of(match.b); in_a != in_b)
+        found_.push_back({call_name(call_a), call_name(call_b), "fp32_precision", std::move(in_a), std::move(in_b)});
     if (!op_a) return add_modules(call_a.name, call_b.name);
     if (operator_of(call_a) != operator_of(call_b) || call_a.kind != "op" || call_b.kind != "op") return;
     compare(call_name(call_a), call_name(call_b), plain_arguments(call_a.arguments), plain_arguments(call_b.arguments),
@@ -130,6 +135,7 @@ class Settings {
 
   const Side& a_;
   const Side& b_;
+  const Fp32Precision fp32_a_, fp32_b_;
   std::set<std::pair<uint32_t, uint32_t>> seen_;
   std::set<std::pair<std::string, std::string>> modules_;
   std::vector<SettingDiff> found_;
@@ -161,7 +167,7 @@ std::vector<SettingDiff> differing_settings(const Side& a, const Side& b, std::s
   settings.add_optimizers();
   for (const TensorDiff& tensor : tensors)
     if (tensor.match.a != kNoTensor && tensor.match.b != kNoTensor && !is_part(a, tensor.match))
-      settings.add(a.tensor(tensor.match.a), b.tensor(tensor.match.b));
+      settings.add(tensor.match);
   return settings.take();
 }
 

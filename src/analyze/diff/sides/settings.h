@@ -11,8 +11,9 @@
 // What the two programs say differently without a tensor: numbers, words and switches.
 namespace ttap {
 
-// One setting of two matched modules, one argument of two matched calls of an operator, or one setting with which an
-// optimizer updates parameters of the same names, that is not the same.
+// One setting of two matched modules, one argument of two matched calls of an operator, one setting with which an
+// optimizer updates parameters of the same names, or the precision in which PyTorch lets a call multiply f32, that is
+// not the same.
 struct SettingDiff {
   std::string call_a = {}, call_b = {};      // names of the modules, or keys of the calls
   std::string name = {};                     // "eps", "alpha", "argument 2"

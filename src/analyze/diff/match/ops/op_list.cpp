@@ -198,9 +198,14 @@ void OpList::describe_tensors(const Side& side, std::span<const uint32_t> op_of_
 void OpList::describe_uses(const Side& side) {
   for (Op& op : ops_) {
     op.first_input = static_cast<uint32_t>(inputs_.size());
+    op.first_part = static_cast<uint32_t>(parts_.size());
     const uint32_t uses = side.event(op.event).use_count;
     for (uint32_t k = 0; k < uses; ++k) {
       const UseRecord use = side.use(op.event, k);
+      if (use.role == "part" && use.record < bits_.size()) {
+        parts_.push_back(use.record);
+        ++op.part_count;
+      }
       if (use.role != "in" || is_for_results(use.path) || op.given) continue;
       input_paths_.push_back(hash_of(use.path));
       inputs_.push_back(use.record < bits_.size() ? use.record : kNoTensor);

@@ -24,6 +24,8 @@ struct Op {
   uint32_t outside_count = 0;
   uint32_t first_input = 0;  // OpList::inputs()
   uint32_t input_count = 0;
+  uint32_t first_part = 0;  // OpList::parts()
+  uint32_t part_count = 0;
   uint64_t name = 0;      // of the operator, without library, overload and what says that it works in place
   uint64_t overload = 0;  // of the whole operator
   uint64_t shape = 0;     // of all its values
@@ -60,6 +62,10 @@ class OpList {
   std::span<const uint64_t> input_paths(const Op& op) const {
     return std::span(input_paths_).subspan(op.first_input, op.input_count);
   }
+  // The records of what other calls wrote to the bytes of its arguments, where no call made those.
+  std::span<const uint32_t> parts(const Op& op) const {
+    return std::span(parts_).subspan(op.first_part, op.part_count);
+  }
   // The op that a tensor record belongs to; kNoOp for one of a module or probe.
   uint32_t op_of(uint32_t tensor) const { return op_of_[tensor]; }
   // Which of its op's values a record is; kNoTensor for one of role in.
@@ -82,7 +88,7 @@ class OpList {
 
   std::vector<Op> ops_;
   std::unordered_set<std::string> texts_;  // the scopes of nodes
-  std::vector<uint32_t> values_, outside_, inputs_;
+  std::vector<uint32_t> values_, outside_, inputs_, parts_;
   std::vector<uint32_t> op_of_, position_of_;
   std::vector<uint64_t> bits_, shape_, elements_, content_, input_paths_;
   std::vector<bool> plain_, real_;

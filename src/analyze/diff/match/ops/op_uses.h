@@ -8,7 +8,7 @@
 
 namespace ttap {
 
-// The way from a value to the ops that were given it.
+// The way from a value to the ops that were given it, or bytes of it.
 class OpUses {
  public:
   explicit OpUses(const OpList& list);
