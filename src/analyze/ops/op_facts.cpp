@@ -1,6 +1,7 @@
 #include "analyze/ops/op_facts.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <cstdint>
@@ -186,6 +187,12 @@ bool leaves_values_alone(std::string_view op) { return has_fact(plain_op(op), kS
 bool jumps_at_thresholds(std::string_view op) { return has_fact(plain_op(op), kJumps); }
 
 bool orders_ties_freely(std::string_view op) { return has_fact(plain_op(op), kOrders); }
+
+bool takes_several_steps(std::string_view op) {
+  constexpr std::array<std::string_view, 5> kParts{"norm_backward", "attention", "lstm", "gru", "rnn"};
+  const std::string_view name = plain_op(op);
+  return std::ranges::any_of(kParts, [&](std::string_view part) { return name.find(part) != name.npos; });
+}
 
 bool leaves_uninitialised(std::string_view op) { return has_fact(plain_op(op), kUninitialised); }
 

@@ -21,6 +21,8 @@ bool leaves_values_alone(std::string_view op);
 bool jumps_at_thresholds(std::string_view op);
 // Its result says in which order values stand, and equal ones may stand in any: `sort`, `topk`.
 bool orders_ties_freely(std::string_view op);
+// It rounds more than once on the way to its result: attention, the backward of a norm.
+bool takes_several_steps(std::string_view op);
 // Its result is memory that nothing has been written to: any value may stand there.
 bool leaves_uninitialised(std::string_view op);
 // Whether a call gives every value of the arguments that it writes to anew, so what stood in them does not matter.

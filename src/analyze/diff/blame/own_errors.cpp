@@ -35,13 +35,6 @@ bool is_one_operator(const ModuleFacts& module) {
          });
 }
 
-bool is_several_steps(std::string_view op) {
-  const std::string_view name = plain_op(op);
-  const bool of_norm = name.find("norm_backward") != std::string_view::npos;
-  return of_norm || name.find("attention") != std::string_view::npos || name.find("lstm") != std::string_view::npos ||
-         name.find("gru") != std::string_view::npos || name.find("rnn") != std::string_view::npos;
-}
-
 }  // namespace
 
 OwnErrors::OwnErrors(CallNodes& calls, const Rounding& rounding, std::span<const SettingDiff> settings,
@@ -196,7 +189,7 @@ CallSize OwnErrors::size_of(uint32_t i) const {
     if (event >= side->event_count()) return CallSize::kCode;
     const EventRecord record = side->event(event);
     if (is_call_of_operator(record)) {
-      const bool several = record.kind == "kernel" || is_several_steps(operator_of(record));
+      const bool several = record.kind == "kernel" || takes_several_steps(operator_of(record));
       size = std::max(size, several || match.by == MatchedBy::kPlace ? CallSize::kCode : CallSize::kOneRounding);
       continue;
     }

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "analyze/diff/blame/cause.h"
+#include "analyze/diff/judge/compare_fingerprints.h"
 #include "analyze/diff/judge/own_error.h"
-#include "analyze/diff/judge/statistics.h"
 #include "analyze/diff/match/ops/op_list.h"
 #include "analyze/ops/event_op.h"
 #include "analyze/ops/op_facts.h"

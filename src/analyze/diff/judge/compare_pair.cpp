@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "analyze/check/quant_groups.h"
+#include "analyze/diff/judge/compare_fingerprints.h"
 #include "analyze/diff/judge/mask.h"
-#include "analyze/diff/judge/statistics.h"
 #include "core/element.h"
 #include "ttap/group.h"
 
@@ -159,7 +159,7 @@ void compare_values(const PairContext& context, TensorDiff& tensor, unsigned thr
   const auto views = read_pair(context.a, context.b, tensor.match);
   if (!views.ok()) {
     // What is damaged or cannot be read may still be known to differ.
-    compare_statistics(context.tolerances, a, b, context.judged_by(tensor.match), tensor);
+    compare_fingerprints(context.tolerances, a, b, context.judged_by(tensor.match), tensor);
     tensor.reason = views.error().describe();
     return;
   }
@@ -310,7 +310,7 @@ void compare_pair(const PairContext& context, TensorDiff& tensor, unsigned threa
   } else if (a.has_bytes && b.has_bytes) {
     compare_values(context, tensor, threads);
   } else {
-    compare_statistics(context.tolerances, a, b, context.judged_by(tensor.match), tensor);
+    compare_fingerprints(context.tolerances, a, b, context.judged_by(tensor.match), tensor);
     if (tensor.evidence == Evidence::kNothing && (is_rotated(a) || is_rotated(b)))
       tensor.reason = "its values were rotated before they were quantized: its parts tell whether it is the same";
   }

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "analyze/compare/tolerance.h"
-#include "analyze/diff/judge/statistics.h"
+#include "analyze/diff/judge/compare_fingerprints.h"
 #include "core/element.h"
 
 namespace ttap {

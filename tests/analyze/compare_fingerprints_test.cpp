@@ -1,4 +1,4 @@
-#include "analyze/diff/judge/statistics.h"
+#include "analyze/diff/judge/compare_fingerprints.h"
 
 #include <gtest/gtest.h>
 
@@ -12,32 +12,34 @@ namespace {
 
 // Two tensors of which only fingerprints were kept.
 template <class T>
+TensorRecord record_of(DType dtype, const std::vector<T>& values, const std::vector<int64_t>& shape) {
+  TensorRecord tensor;
+  tensor.name = "x";
+  tensor.dtype = dtype;
+  tensor.shape = shape;
+  tensor.has_fingerprint = true;
+  tensor.fingerprint = fingerprint({values.data(), dtype, shape, {}});
+  return tensor;
+}
+template <class T>
 TensorDiff compared(DType dtype, const std::vector<T>& a, const std::vector<T>& b, const ToleranceOptions& options = {},
                     bool sketched = true) {
   const std::vector<int64_t> shape{static_cast<int64_t>(a.size())};
-  const auto record = [&](const std::vector<T>& values) {
-    TensorRecord tensor;
-    tensor.name = "x";
-    tensor.dtype = dtype;
-    tensor.shape = shape;
-    tensor.has_fingerprint = true;
-    tensor.fingerprint = fingerprint({values.data(), dtype, shape, {}});
-    tensor.fingerprint.has_sketch &= sketched;
-    return tensor;
-  };
+  TensorRecord of_a = record_of(dtype, a, shape), of_b = record_of(dtype, b, shape);
+  of_a.fingerprint.has_sketch &= sketched;
+  of_b.fingerprint.has_sketch &= sketched;
   TensorDiff tensor;
-  compare_statistics(Tolerances::create(options).value(), record(a), record(b),
-                     coarser(record(a).dtype, record(b).dtype), tensor);
+  compare_fingerprints(Tolerances::create(options).value(), of_a, of_b, dtype, tensor);
   return tensor;
 }
 
-TEST(Statistics, WhatDiffersByRoundingLooksLikeIt) {
+TEST(CompareFingerprints, WhatDiffersByRoundingLooksLikeIt) {
   const TensorDiff tensor = compared<float>(DType::kF32, {1, 2, 3, 4}, {1, 2.0000002F, 3, 4}, {}, false);
   EXPECT_EQ(tensor.verdict, Verdict::kInconclusive);
   EXPECT_TRUE(tensor.like_rounding);
 }
 
-TEST(Statistics, SwappedValuesAndTurnedSignsDoNot) {
+TEST(CompareFingerprints, SwappedValuesAndTurnedSignsDoNot) {
   for (const auto& other : {std::vector<float>{2, 1, 3, 4}, std::vector<float>{-1, 2, 3, 4}}) {
     const TensorDiff tensor = compared<float>(DType::kF32, {1, 2, 3, 4}, other, {.rtol = 1, .atol = 10}, false);
     EXPECT_EQ(tensor.verdict, Verdict::kInconclusive);
@@ -45,14 +47,30 @@ TEST(Statistics, SwappedValuesAndTurnedSignsDoNot) {
   }
 }
 
-TEST(Statistics, BesideAMaskEqualSumsDoNotTellOfAnotherOrder) {
+TEST(CompareFingerprints, BesideAMaskEqualSumsDoNotTellOfAnotherOrder) {
   const float lowest = std::numeric_limits<float>::lowest();
   const TensorDiff tensor = compared<float>(DType::kF32, {1, 2, 3, lowest}, {1, 2.0000002F, 3, lowest}, {}, false);
   EXPECT_EQ(tensor.verdict, Verdict::kInconclusive);
   EXPECT_TRUE(tensor.like_rounding);
 }
 
-TEST(Statistics, ALeastErrorBeyondTheRelativeBoundHasDiverged) {
+TEST(CompareFingerprints, AMaskInTwoDtypesAgreesWhereAsMuchIsMasked) {
+  const std::vector<int64_t> shape{4};
+  const float lowest = std::numeric_limits<float>::lowest();
+  const double infinite = std::numeric_limits<double>::infinity();
+  const auto verdict = [&](const std::vector<float>& a, const std::vector<double>& b) {
+    TensorDiff tensor;
+    compare_fingerprints(Tolerances::create({}).value(), record_of(DType::kF32, a, shape),
+                         record_of(DType::kF64, b, shape), DType::kF32, tensor);
+    return tensor.verdict;
+  };
+  EXPECT_EQ(verdict({0, lowest, lowest, 0}, {0, -1e300, -1e300, 0}), Verdict::kWithin);
+  EXPECT_EQ(verdict({0, lowest, lowest, 0}, {0, -infinite, -infinite, 0}), Verdict::kWithin);
+  EXPECT_NE(verdict({0, lowest, lowest, 0}, {0, 0, -1e300, 0}), Verdict::kWithin);         // fewer
+  EXPECT_NE(verdict({0.5, lowest, lowest, 0}, {0, -1e300, -1e300, 0}), Verdict::kWithin);  // no mask alone
+}
+
+TEST(CompareFingerprints, ALeastErrorBeyondTheRelativeBoundHasDiverged) {
   // Each value is close, and all are off to the same side.
   const std::vector<float> a(1000, 1.0F), b(1000, 1.0001F);
   EXPECT_EQ(compared<float>(DType::kF32, a, b).verdict, Verdict::kDiverged);
@@ -90,35 +108,29 @@ TEST(Sketches, WhatTheSpreadLeavesOpenIsWithinToleranceAndSaysSo) {
 }
 
 TEST(Sketches, OfOtherDtypesAreComparedWhereThereAreAsManyValues) {
-  TensorRecord a, b;
-  const std::vector<float> narrow{1, 2, 3, 4};
   const std::vector<double> wide{1, 2, 3, 4 + 1e-7};
   const std::vector<int64_t> shape{4}, shorter{3};
-  a.name = b.name = "x";
-  a.has_fingerprint = b.has_fingerprint = true;
-  a.shape = b.shape = shape;
-  a.dtype = DType::kF32, b.dtype = DType::kF64;
-  a.fingerprint = fingerprint({narrow.data(), a.dtype, shape, {}});
-  b.fingerprint = fingerprint({wide.data(), b.dtype, shape, {}});
+  const TensorRecord a = record_of<float>(DType::kF32, {1, 2, 3, 4}, shape);
+  TensorRecord b = record_of(DType::kF64, wide, shape);
   TensorDiff same_count;
-  compare_statistics(Tolerances::create({}).value(), a, b, DType::kF32, same_count);
+  compare_fingerprints(Tolerances::create({}).value(), a, b, DType::kF32, same_count);
   EXPECT_EQ(same_count.verdict, Verdict::kWithin);
   EXPECT_EQ(same_count.evidence, Evidence::kSketch);
   EXPECT_NEAR(same_count.measures->rmse, 0.5e-7, 1e-12);
 
   b.fingerprint = fingerprint({wide.data(), b.dtype, shorter, {}});
   TensorDiff other_count;
-  compare_statistics(Tolerances::create({}).value(), a, b, DType::kF32, other_count);
+  compare_fingerprints(Tolerances::create({}).value(), a, b, DType::kF32, other_count);
   EXPECT_NE(other_count.evidence, Evidence::kSketch);
 }
 
-TEST(Statistics, IntegersWithOtherBitsHaveDiverged) {
+TEST(CompareFingerprints, IntegersWithOtherBitsHaveDiverged) {
   const TensorDiff tensor = compared<int32_t>(DType::kI32, {1, 2, 3}, {2, 1, 3});
   EXPECT_EQ(tensor.verdict, Verdict::kDiverged);
   EXPECT_EQ(tensor.evidence, Evidence::kHash);
 }
 
-TEST(Statistics, APredicateIsNotAnsweredByStatistics) {
+TEST(CompareFingerprints, APredicateIsNotAnsweredByStatistics) {
   const TensorDiff tensor = compared<float>(DType::kF32, {1, 2}, {1, 900}, {.rules = {"x=cos>=0.9"}});
   EXPECT_EQ(tensor.verdict, Verdict::kInconclusive);
   EXPECT_FALSE(tensor.like_rounding);

@@ -1,4 +1,4 @@
-#include "analyze/diff/judge/statistics.h"
+#include "analyze/diff/judge/compare_fingerprints.h"
 
 #include <fmt/format.h>
 
@@ -52,6 +52,14 @@ void judge_by_sketches(const TensorRecord& a, const TensorRecord& b, TensorDiff&
                     tensor.note.empty() ? "" : "; ", found.rmse / found.rms_a, 100 * off, tensor.judge->most_relative);
 }
 
+// Zeros, and one number or infinity that stands for "masked".
+bool is_mask_alone(const Stats& stats) {
+  if (stats.nan > 0 || stats.pos_inf > 0 || !(stats.max <= 0 || stats.max == stats.min)) return false;
+  const auto masked = static_cast<double>(stats.finite() - stats.zeros);
+  const double sum = stats.neg_inf > 0 ? 0 : masked * std::abs(stats.min);
+  return std::abs(stats.l1 - sum) <= 1e-6 * sum;
+}
+
 bool is_compared_exactly(DType dtype) {
   const DTypeKind kind = dtype_info(dtype).kind;
   return kind != DTypeKind::kFloat && kind != DTypeKind::kComplex;
@@ -63,8 +71,8 @@ bool has_same_values(const Stats& a, const Stats& b) {
   return distance(a.l1, b.l1) <= kSameValues * a.l1 && distance(a.l2, b.l2) <= kSameValues * a.l2;
 }
 
-void compare_statistics(const Tolerances& tolerances, const TensorRecord& a, const TensorRecord& b, DType judged_by,
-                        TensorDiff& tensor) {
+void compare_fingerprints(const Tolerances& tolerances, const TensorRecord& a, const TensorRecord& b, DType judged_by,
+                          TensorDiff& tensor) {
   tensor.verdict = Verdict::kInconclusive;
   if (!a.has_fingerprint || !b.has_fingerprint) {
     const char* side = !a.has_fingerprint && !b.has_fingerprint ? "both sides" : !a.has_fingerprint ? "A" : "B";
@@ -124,6 +132,10 @@ void compare_statistics(const Tolerances& tolerances, const TensorRecord& a, con
     tensor.reason =
         "the bits differ and the statistics do not: the same values in another order, or with other signs? There are "
         "no bytes to tell";
+  } else if (masked && dtype_a != dtype_b && x.count == y.count && x.zeros == y.zeros && is_mask_alone(x) &&
+             is_mask_alone(y)) {
+    tensor.verdict = Verdict::kWithin;
+    tensor.note = "a mask in two dtypes: as many values are masked; without bytes there is no telling which";
   } else {
     tensor.like_rounding = true;
     tensor.reason = dtype_a == dtype_b
