@@ -4,6 +4,7 @@ import copy
 import csv
 import json
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -410,3 +411,57 @@ def test_the_page_is_written_from_python_and_from_the_command(pair, tmp_path):
         page = (tmp_path / f"{name}.html").read_text()
         assert "blocks.1.up introduced the error" in page and "Plotly" in page and "http-equiv" in page
     assert json.loads(run("diff", *pair, "--json").stdout).get("details") is None
+
+
+SERVER = """
+import subprocess, sys
+import torch
+
+torch.ones(3).sum()
+if "--in-process" not in sys.argv and "--engine" not in sys.argv:
+    subprocess.run([sys.executable, __file__, "--engine"], check=True)  # the model runs in a process of its own
+else:
+    torch.manual_seed(0)
+    model, wrong = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU()), "--wrong" in sys.argv
+    model[0].weight.data[3] *= 1.5 if wrong else 1
+    model(torch.ones(2, 4))
+"""
+
+
+def test_of_processes_with_one_rank_number_the_one_that_ran_the_model_is_compared(tmp_path):
+    program = tmp_path / "server.py"
+    program.write_text(SERVER)
+    for name, words in (("served", []), ("right", ["--in-process"]), ("wrong", ["--in-process", "--wrong"])):
+        made = run("run", "-o", str(tmp_path / name), "--ops", "--", sys.executable, str(program), *words)
+        assert made.returncode == 0, made.stderr
+    for a, b in (("served", "right"), ("right", "served")):
+        report = tap.diff(tmp_path / a, tmp_path / b).to_json()
+        assert report["verdict"] == "identical" and "0" in tensors_of(report), report["sentence"]
+        assert [each["place"].split(" (")[0] for each in report["unmatched_passes"]] == ["rank 0"]
+    assert tap.diff(tmp_path / "served", tmp_path / "wrong").verdict == "diverged"
+
+
+class WithOthers(nn.Module):
+    """One layer that two programs share, beside layers that each has for itself."""
+
+    def __init__(self, others, given):
+        super().__init__()
+        self.others, self.given = nn.ModuleDict(others), given
+        torch.manual_seed(0)
+        self.shared = nn.Linear(4, 4)
+
+    def forward(self, x):
+        for layer in self.others.values():
+            layer(self.given)
+        return self.shared(x)
+
+
+def test_agreement_of_the_few_that_have_a_counterpart_is_no_answer(tmp_path):
+    x = torch.randn(2, 4)
+    left = {f"left{i}": nn.Linear(5, 7 + i) for i in range(4)}
+    right = {f"right{i}": nn.Conv1d(3, 2 + i, 2) for i in range(4)}
+    for name, others, given in (("a", left, torch.ones(2, 5)), ("b", right, torch.zeros(3, 6))):
+        record(tmp_path / name, WithOthers(others, given), x, modules="leaf")
+    found = run("diff", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert found.returncode == 1
+    assert found.stdout.startswith("inconclusive: most tensors have no counterpart; of"), found.stdout

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "analyze/compare/parse_number.h"
@@ -29,6 +30,9 @@ constexpr DTypeTolerance kTable[] = {
     {DType::kF8E8M0FNU, {.rtol = 1, .atol_per_rms = 1, .relative = 0.5}, 1},
     {DType::kF4E2M1FNx2, {.rtol = 0.8, .atol_per_rms = 0.8, .relative = 0.5}, 0x1p-1},
 };
+
+// The relative error of two values of which nothing is left but rounding, and more.
+constexpr double kNothingLeft = 2;
 
 DType part_of(DType dtype) {
   if (dtype == DType::kC64) return DType::kF32;
@@ -90,6 +94,12 @@ double epsilon_of(DType dtype) {
   return entry != nullptr ? entry->epsilon : 0;
 }
 
+double epsilon_at(DType dtype, double size) {
+  constexpr double kSmallestF16 = 0x1p-24;  // that of the others is smaller than any value of a model
+  const double epsilon = epsilon_of(dtype);
+  return dtype == DType::kF16 && size > 0 ? std::max(epsilon, kSmallestF16 / size) : epsilon;
+}
+
 bool Judge::accepts(const Measures& measures) const {
   if (!predicate)
     return measures.outside == 0 && !(measures.rmse > most_relative * (std::isnan(scale) ? measures.rms_a : scale));
@@ -146,7 +156,10 @@ Judge Tolerances::by_default(DType dtype, double rms_a, const QuantTolerance* qu
   const std::string exact = fmt::format("{}, exact", dtype_name(dtype));
   if (is_exact(dtype)) return {.source = exact};
   DefaultTolerance by_dtype = default_tolerance(dtype);
-  double atol = by_dtype.atol_per_rms * (std::isfinite(rms_a) ? rms_a : 0);
+  const double rms = std::isfinite(rms_a) ? rms_a : 0;
+  const double coarse = rms > 0 ? epsilon_at(dtype, rms) / epsilon_of(dtype) : 1;
+  double atol = by_dtype.atol_per_rms * rms * coarse;
+  by_dtype.relative = std::min(by_dtype.relative * coarse, std::max(by_dtype.relative, kNothingLeft));
   if (quant != nullptr) {
     by_dtype.rtol = std::max(by_dtype.rtol, quant->rtol);
     by_dtype.relative = std::max(by_dtype.relative, quant->relative);

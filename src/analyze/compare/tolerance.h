@@ -31,6 +31,9 @@ struct DefaultTolerance {
 DefaultTolerance default_tolerance(DType coarser);
 // From 1 to the next value; 0 for integers and bool.
 double epsilon_of(DType dtype);
+// The same beside values of this size. Below 6e-5 those of f16 are multiples of the smallest, 6e-8: gradients in f16
+// that were not scaled have few bits, or none.
+double epsilon_at(DType dtype, double size);
 // Whether a value means "not this one" rather than a number: −1e4 and beyond, in any dtype.
 bool is_masked(double value);
 

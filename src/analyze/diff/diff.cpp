@@ -361,7 +361,7 @@ void summarize(DiffReport& report) {
     report.verdict = Verdict::kDiverged;
   } else if (unsettled > 0 || report.earliest ||
              std::ranges::any_of(report.passes, [](const PassDiff& pass) { return !pass.guesses.empty(); }) ||
-             report.count(Verdict::kIdentical) + report.count(Verdict::kWithin) == 0) {
+             report.count(Verdict::kIdentical) + report.count(Verdict::kWithin) == 0 || report.is_mostly_unmatched()) {
     report.verdict = Verdict::kInconclusive;
   } else if (report.count(Verdict::kWithin) + report.count(Verdict::kFlipped) > 0) {
     report.verdict = Verdict::kWithin;

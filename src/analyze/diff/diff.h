@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <compare>
 #include <cstdint>
@@ -84,6 +85,11 @@ struct DiffReport {
            (introduced.empty() || after(introduced.front())) && (!came_in || after(*came_in));
   }
   uint64_t count(Verdict v) const { return counts[static_cast<size_t>(v)]; }
+  // Whether both sides have more tensors without a counterpart than with one: that these agree says little of the rest.
+  bool is_mostly_unmatched() const {
+    const uint64_t matched = count(Verdict::kIdentical) + count(Verdict::kWithin) + count(Verdict::kFlipped);
+    return matched < std::min(count(Verdict::kMissing) - trivial_a, count(Verdict::kExtra) - trivial_b);
+  }
   const TensorDiff& at(DiffPlace place) const { return passes[place.pass].tensors[place.tensor]; }
   // The first pass that has the weights of a side that is quantized; null when there is none.
   const PassDiff* quantized() const;
@@ -95,6 +101,10 @@ struct DiffReport {
     if (const auto layer = quantized_layer()) return layer;
     if (follows_from_flip()) return flipped;
     if (came_in && (introduced.empty() || *came_in < introduced.front())) return came_in;
+    // What is certain before what only stands out.
+    for (const DiffPlace place : introduced)
+      if (at(place).verdict == Verdict::kDiverged && at(introduced.front()).verdict == Verdict::kInconclusive)
+        return place;
     for (const DiffPlace place : introduced)
       if (!is_rounding(at(place))) return place;
     return introduced.empty() ? on_first_rank(earliest) : std::optional(introduced.front());

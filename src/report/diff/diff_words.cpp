@@ -202,6 +202,10 @@ std::string verdict_sentence(const DiffReport& report) {
     return fmt::format("inconclusive: {}; {} and {} within tolerance{}", losses_text(report),
                        count_text(report.count(Verdict::kIdentical), "tensor is identical", "tensors are identical"),
                        report.count(Verdict::kWithin), unmatched_text(report));
+  if (report.verdict == Verdict::kInconclusive && report.is_mostly_unmatched())
+    return fmt::format("inconclusive: most tensors have no counterpart; of {} {} identical and {} within tolerance{}",
+                       count_text(pairs, "pair", "pairs"), report.count(Verdict::kIdentical),
+                       report.count(Verdict::kWithin), unmatched_text(report));
   if (report.verdict == Verdict::kIdentical)
     return fmt::format("identical: {} the same bits{}", count_text(pairs, "tensor has", "tensors have"),
                        unmatched_text(report));

@@ -13,6 +13,7 @@
 #include "analyze/diff/blame/call_nodes.h"
 #include "analyze/diff/blame/flips.h"
 #include "analyze/diff/blame/own_errors.h"
+#include "analyze/diff/blame/relative.h"
 #include "analyze/diff/blame/rounding.h"
 #include "analyze/diff/match/ops/op_list.h"
 #include "analyze/diff/match/ops/value_likeness.h"
@@ -39,25 +40,6 @@ constexpr double kOwnGrowthToUnrelated = 3;
 // small beside one huge token.
 constexpr double kOwnGrowthOfParted = 1000;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-
-// How large an error is beside what it is an error of: as a whole, and at its worst.
-struct Relative {
-  double whole = 0;
-  double worst = 0;
-};
-Relative relative(const TensorDiff& tensor) {
-  if (tensor.verdict == Verdict::kIdentical) return {};
-  // What the statistics give is the least it can be; what they let pass may be as large as the tolerance.
-  if (!is_measured(tensor)) {
-    const bool passed = tensor.verdict == Verdict::kWithin && tensor.judge != nullptr;
-    const double most = passed ? tensor.judge->most_relative : std::nan("");
-    return {most, most};
-  }
-  const double whole = tensor.rounding > 0 ? tensor.measures->rmse / tensor.measures->rms_a : relative_error(tensor);
-  // A sketch does not tell of one value.
-  if (tensor.evidence == Evidence::kSketch) return {whole, whole};
-  return {whole, tensor.measures->max_abs / tensor.measures->rmse * whole};
-}
 
 class Blame {
  public:
@@ -206,7 +188,7 @@ class Blame {
     const TensorRecord record = record_at(i);
     const uint32_t turn = flow_of(record.role).turn;
     if (!is_of_op(i) && inherits_from_an_op(i)) return;
-    if (!calls_.is_apart(i) && inherits_from_a_turn(i, turn)) return;
+    if (!calls_.is_apart(i) && inherits_from_a_turn(i, turn, made_here)) return;
     const Node& node = calls_.of(i);
     uint64_t alone = node.unknown;  // inputs that only one side has, or that nothing can be said of
     uint32_t differing_input = kNoTensor;
@@ -372,11 +354,15 @@ class Blame {
   }
 
   // From a call inside it, or, of a backward or a recomputation, from a turn before it.
-  bool inherits_from_a_turn(uint32_t i, uint32_t turn) {
+  bool inherits_from_a_turn(uint32_t i, uint32_t turn, bool made_here) {
+    // What only stands out among others does not explain what diverged by itself.
+    const auto is_doubtful = [&](uint32_t k) {
+      return made_here && tensors_[i].verdict == Verdict::kDiverged && tensors_[k].verdict == Verdict::kInconclusive;
+    };
     for (uint32_t t = 0; t <= turn; ++t) {
       const Node* found = calls_.turn_of(i, t);
       if (found == nullptr) continue;
-      if (const uint32_t inside = found->introduced; inside != kNoTensor) {
+      if (const uint32_t inside = found->introduced; inside != kNoTensor && !is_doubtful(inside)) {
         set(i, Cause::kInherited, fmt::format("from inside it: {}", key_at(inside)), inside);
         return true;
       }

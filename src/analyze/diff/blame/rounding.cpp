@@ -141,7 +141,7 @@ std::optional<Rounding::Call> Rounding::call_of(const Shares& of, uint32_t recor
     const Place place = place_of(use.path);
     if (lists && !place.entry.empty() && place.entry != entry) continue;
     const auto argument = summed_tensor(place.argument, value);
-    const double step = epsilon_of(dtype_of(value));
+    const double step = epsilon_at(dtype_of(value), argument ? argument->rms : 0);
     if (!argument || step == 0) {
       call.choices.push_back(use.record);
       continue;
@@ -157,6 +157,7 @@ std::optional<Rounding::Call> Rounding::call_of(const Shares& of, uint32_t recor
   const auto result = summed_tensor(made.path, made);
   if (!result) return std::nullopt;
   call.result = *result;
+  call.step = epsilon_at(dtype_of(made), result->rms);
   call.summed = summed_in({.op = op, .text = event.arguments, .given = call.given, .made = results, .result = *result});
   return call;
 }
@@ -166,11 +167,11 @@ double Rounding::floor_in(const Shares& of, uint32_t record, uint32_t at, int de
   if (!call || (call->step == 0 && depth == 0)) return kNothingKnown;
   for (const uint32_t choice : call->choices)
     if (std::isnan(share_of(of, choice, at, depth))) return kNothingKnown;
-  double floor = call->own_floor(), most = 0;
+  double floor = call->own_floor(), all = 0;
   for (size_t k = 0; k < call->given.size(); ++k) {
     const double share = share_of(of, call->records[k], at, depth);
     if (std::isnan(share)) return kNothingKnown;
-    most = std::max({most, share, call->steps[k]});
+    all += std::max(share, call->steps[k]);
     if (!call->summed) continue;
     if (!call->summed->shares.empty()) {
       floor += std::max(share, call->steps[k]) * call->summed->shares[k];
@@ -181,7 +182,8 @@ double Rounding::floor_in(const Shares& of, uint32_t record, uint32_t at, int de
     const double size = std::max(call->expected(), call->result.rms);
     floor += std::max(spread * share * size, call->steps[k] * call->expected());
   }
-  return call->summed ? floor : most * call->result.rms;
+  // The relative errors of factors add up.
+  return call->summed ? floor : all * call->result.rms;
 }
 
 double Rounding::largest_of(uint32_t position, double least, double (Call::*what)() const) const {

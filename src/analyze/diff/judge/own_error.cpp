@@ -19,15 +19,18 @@ struct Bound {
   double value;  // of one value, beside itself and beside the root mean square
   double whole;  // of the root mean square error, beside that of the tensor
 };
-Bound bound_of(CallSize size) {
+constexpr Bound kSumsInF16 = {16, 2.5};  // convolutions without oneDNN need 12 and 2
+Bound bound_in(DType dtype, CallSize size) {
+  Bound bound = {8, 2};
   switch (size) {
-    case CallSize::kOneRounding: return {2, 0.5};
-    case CallSize::kFewRoundings: return {4, 1};
+    case CallSize::kOneRounding: bound = {2, 0.5}; break;
+    case CallSize::kFewRoundings: bound = {4, 1}; break;
     // In sound pairs of 14 architectures in bf16 and f16 no more than 0.66.
-    case CallSize::kModule: return {8, 1.25};
-    case CallSize::kCode: return {8, 2};
+    case CallSize::kModule: bound = {8, 1.25}; break;
+    case CallSize::kCode: break;
   }
-  return {8, 2};
+  if (dtype != DType::kF16) return bound;
+  return {std::max(bound.value, kSumsInF16.value), std::max(bound.whole, kSumsInF16.whole)};
 }
 
 // Rounding has no preference: what it adds has next to nothing to do with the value, and as often one sign as the
@@ -71,11 +74,11 @@ bool has_statistics(const TensorRecord& a, const TensorRecord& b) {
 }
 
 // Sums in another order, rounded once, move a value in hundreds to the next step, and no further.
-std::string by_distance(const Measures& m, double step) {
+std::string by_distance(const Measures& m, DType dtype) {
   const auto unequal = static_cast<double>(m.unequal), count = static_cast<double>(m.count);
   if (!m.worst || unequal > kFew * count) return {};
   const double value = std::max(std::abs(to_double(m.worst->a)), std::abs(to_double(m.worst->b)));
-  const double own_step = value > 0 ? step * std::exp2(std::floor(std::log2(value))) : 0;
+  const double own_step = value > 0 ? epsilon_at(dtype, value) * std::exp2(std::floor(std::log2(value))) : 0;
   // What is left where terms cancel is off by the rounding of the sum, in f32, however small it is itself.
   const double of_sum = kStepsOfSums * epsilon_of(DType::kF32) * m.rms_a;
   if (!(m.max_abs > std::max(kMostSteps * own_step, of_sum))) return {};
@@ -88,11 +91,6 @@ std::string by_whole(const Measures& m, double step, Bound bound) {
   if (!(whole > bound.whole * step)) return {};
   return fmt::format("its error as a whole is {:.2g} of its size, and rounding there explains {:.2g}", whole,
                      bound.whole * step);
-}
-
-double spread_of(const Side& a, const Side& b, const TensorDiff& tensor) {
-  const TensorRecord of_a = a.tensor(tensor.match.a), of_b = b.tensor(tensor.match.b);
-  return sketch_spread(of_a.fingerprint.sketch, of_b.fingerprint.sketch);
 }
 
 // Of sketches: a few values have all of the error, and that is more than the largest there is would be rounded by.
@@ -229,7 +227,7 @@ std::optional<double> growth_of(const Side& a, const Side& b, const TensorDiff& 
                                 std::span<const TensorDiff* const> made_of) {
   if (!is_measured(tensor) || !(tensor.measures->rms_a > 0)) return std::nullopt;
   const DType dtype = coarser(dtype_of(a.tensor(tensor.match.a)), dtype_of(b.tensor(tensor.match.b)));
-  const double step = epsilon_of(dtype);
+  const double step = epsilon_at(dtype, tensor.measures->rms_a);
   if (step == 0 || sums_are_made_in(dtype)) return std::nullopt;
   double came = 0;
   for (const TensorDiff* each : made_of) {
@@ -238,10 +236,7 @@ std::optional<double> growth_of(const Side& a, const Side& b, const TensorDiff& 
     if (may_have_cancelled(*tensor.measures, *each->measures)) return std::nullopt;
   }
   const double rounding = dtype == DType::kF16 ? kRoundingOfF16Sums : kOneRounding;
-  double whole = tensor.measures->rmse / tensor.measures->rms_a;
-  // As little as an estimate may stand for.
-  if (tensor.evidence == Evidence::kSketch) whole *= std::max(0.0, 1 - spread_of(a, b, tensor));
-  return whole / std::hypot(came, rounding * step);
+  return tensor.measures->rmse / tensor.measures->rms_a / std::hypot(came, rounding * step);
 }
 
 Unexplained beyond_usual_growth(double growth, const UsualGrowth& usual) {
@@ -260,7 +255,7 @@ Unexplained beyond_what_came_in(const Side& a, const Side& b, const TensorDiff& 
   const TensorRecord of_a = a.tensor(tensor.match.a), of_b = b.tensor(tensor.match.b);
   const Measures& m = *tensor.measures;
   const DType dtype = rounded_to;
-  const double step = epsilon_of(dtype);
+  const double step = epsilon_at(dtype, m.rms_a);
   if (step == 0 || !(m.rms_a > 0) || !(m.rmse > 0)) return {};
   const auto diverged = [](std::string reason) { return Unexplained{Verdict::kDiverged, std::move(reason)}; };
   const Arrived came = arrived(a, b, made_of);
@@ -278,7 +273,7 @@ Unexplained beyond_what_came_in(const Side& a, const Side& b, const TensorDiff& 
         !reason.empty())
       return diverged(std::move(reason));
   const double whole = m.rmse / m.rms_a;
-  const double own = sums_are_made_in(dtype) ? default_tolerance(dtype).relative : bound_of(size).whole * step;
+  const double own = sums_are_made_in(dtype) ? default_tolerance(dtype).relative : bound_in(dtype, size).whole * step;
   const double explained = std::hypot(kGrown * came.whole, own);
   if (whole > explained)
     return diverged(
@@ -291,7 +286,7 @@ std::string beyond_rounding(const Side& a, const Side& b, const TensorDiff& tens
   const TensorRecord of_a = a.tensor(tensor.match.a), of_b = b.tensor(tensor.match.b);
   const Measures& m = *tensor.measures;
   const DType dtype = rounded_to;
-  const double step = epsilon_of(dtype);
+  const double step = epsilon_at(dtype, m.rms_a);
   if (step == 0 || !(m.rms_a > 0) || !(m.rmse > 0)) return {};
   const bool sums = sums_are_made_in(dtype);
   if (has_statistics(of_a, of_b) && has_same_values(of_a.fingerprint.stats, of_b.fingerprint.stats) && m.unequal > 1)
@@ -307,17 +302,19 @@ std::string beyond_rounding(const Side& a, const Side& b, const TensorDiff& tens
   if (std::string reason = by_place(a, tensor, step, sums ? kStepsOfSumsInOnePlace : kStepsInOnePlace); !reason.empty())
     return reason;
   if (tensor.evidence == Evidence::kSketch)
-    if (std::string reason = by_few(of_a, of_b, m, sums ? kStepsOfSums * step : step, bound_of(size)); !reason.empty())
+    if (std::string reason = by_few(of_a, of_b, m, sums ? kStepsOfSums * step : step, bound_in(dtype, size));
+        !reason.empty())
       return reason;
   if (sums) return by_tolerance(m, dtype);
   if (tensor.evidence == Evidence::kSketch) {
+    // As little as the estimate may stand for: what it proves, the values prove too.
     Measures least_error = m;
-    least_error.rmse *= std::max(0.0, 1 - spread_of(a, b, tensor));
-    return by_whole(least_error, step, bound_of(size));
+    least_error.rmse *= std::max(0.0, 1 - sketch_spread(of_a.fingerprint.sketch, of_b.fingerprint.sketch));
+    return by_whole(least_error, step, bound_in(dtype, size));
   }
   if (size == CallSize::kOneRounding)
-    if (std::string reason = by_distance(m, step); !reason.empty()) return reason;
-  return by_size(m, step, bound_of(size));
+    if (std::string reason = by_distance(m, dtype); !reason.empty()) return reason;
+  return by_size(m, step, bound_in(dtype, size));
 }
 
 }  // namespace ttap

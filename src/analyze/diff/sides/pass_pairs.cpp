@@ -7,21 +7,38 @@
 #include <map>
 #include <set>
 
+#include "store/sources/module_facts.h"
+
 namespace ttap {
 namespace {
 
 std::string place_of(const Rank& rank, uint32_t pass) { return fmt::format("rank {}, pass {}", rank.number, pass); }
+
+// Of several processes that call themselves the same rank, those that ran a model come first: the others are the front
+// end of a server, or workers that load data.
+std::vector<const Rank*> ranks_of(const Run& run, const std::function<bool(uint32_t)>& wanted) {
+  std::vector<const Rank*> ranks;
+  for (const Rank& rank : run.ranks)
+    if (wanted(rank.number) && !rank.passes.empty()) ranks.push_back(&rank);
+  for (auto first = ranks.begin(); first != ranks.end();) {
+    const auto end =
+        std::find_if(first, ranks.end(), [&](const Rank* rank) { return rank->number != (*first)->number; });
+    if (end - first > 1)
+      std::stable_partition(first, end, [](const Rank* rank) { return !read_model_facts(rank->path).modules.empty(); });
+    first = end;
+  }
+  return ranks;
+}
 
 // The processes of a run: the k-th of each rank number is one rank of the k-th group.
 using Group = std::map<uint32_t, const Rank*>;
 std::vector<Group> groups_of(const Run& run, const std::function<bool(uint32_t)>& wanted) {
   std::vector<Group> groups;
   std::map<uint32_t, size_t> seen;
-  for (const Rank& rank : run.ranks) {
-    if (!wanted(rank.number) || rank.passes.empty()) continue;
-    const size_t group = seen[rank.number]++;
+  for (const Rank* rank : ranks_of(run, wanted)) {
+    const size_t group = seen[rank->number]++;
     if (group == groups.size()) groups.emplace_back();
-    groups[group][rank.number] = &rank;
+    groups[group][rank->number] = rank;
   }
   return groups;
 }
