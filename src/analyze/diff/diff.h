@@ -101,10 +101,10 @@ struct DiffReport {
     if (const auto layer = quantized_layer()) return layer;
     if (follows_from_flip()) return flipped;
     if (came_in && (introduced.empty() || *came_in < introduced.front())) return came_in;
-    // What is certain before what only stands out.
+    // What is certain comes before what only stands out.
+    const bool in_doubt = !introduced.empty() && at(introduced.front()).stands_out;
     for (const DiffPlace place : introduced)
-      if (at(place).verdict == Verdict::kDiverged && at(introduced.front()).verdict == Verdict::kInconclusive)
-        return place;
+      if (in_doubt && at(place).verdict == Verdict::kDiverged) return place;
     for (const DiffPlace place : introduced)
       if (!is_rounding(at(place))) return place;
     return introduced.empty() ? on_first_rank(earliest) : std::optional(introduced.front());

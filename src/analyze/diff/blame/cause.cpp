@@ -357,7 +357,7 @@ class Blame {
   bool inherits_from_a_turn(uint32_t i, uint32_t turn, bool made_here) {
     // What only stands out among others does not explain what diverged by itself.
     const auto is_doubtful = [&](uint32_t k) {
-      return made_here && tensors_[i].verdict == Verdict::kDiverged && tensors_[k].verdict == Verdict::kInconclusive;
+      return made_here && tensors_[i].verdict == Verdict::kDiverged && tensors_[k].stands_out;
     };
     for (uint32_t t = 0; t <= turn; ++t) {
       const Node* found = calls_.turn_of(i, t);

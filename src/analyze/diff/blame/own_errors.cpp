@@ -267,6 +267,7 @@ bool OwnErrors::judge(uint32_t i) {
   Unexplained found = beyond_inputs(i);
   if (found.reason.empty()) return judge_by_setting(i);
   tensor.verdict = found.verdict;
+  tensor.stands_out = found.verdict == Verdict::kInconclusive;
   tensor.reason = std::move(found.reason);
   return is_rounded_once(i);
 }

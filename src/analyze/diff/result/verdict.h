@@ -33,6 +33,7 @@ struct TensorDiff {
   Verdict verdict = Verdict::kIdentical;
   Evidence evidence = Evidence::kNothing;
   bool like_rounding = false;  // inconclusive, and the statistics differ no more than by rounding
+  bool stands_out = false;     // its error only grew more than in other calls of the kind
   // Within tolerance only beside what was summed to make it: how much of it may be rounding, as a share of its size.
   double rounding = 0;
   Cause cause = Cause::kNone;
