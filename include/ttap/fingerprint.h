@@ -74,6 +74,7 @@ struct FingerprintOptions {
   unsigned threads = 1;  // for large tensors; 0 means one per core
   SimdPath path = SimdPath::kBest;
   bool sketch = true;
+  bool statistics = true;  // without them there is no sketch either: only the hash is made
 };
 
 // The view must pass validate().

@@ -19,12 +19,11 @@ TensorCopy::TensorCopy(CopyCrew& crew, const TensorView& tensor, const LogicalCo
       data_(static_cast<const std::byte*>(tensor.data)),
       source_(source),
       dtype_(tensor.dtype),
-      kernels_(kernels_for(SimdPath::kBest)),
       sketch_(sketch),
       total_(source.elements() * source.element_size()),
       // What goes to the disk from where it lies is not read by a processor again.
       past_caches_(source.contiguous() && total_ >= kDirectBytes),
-      worker_(dtype_, kernels_, sketch_) {
+      worker_(dtype_, {.sketch = sketch_}) {
   const uint64_t longest = std::min(longest_part, total_);
   if (longest > kChunkBytes) chunks_.resize((longest + kChunkBytes - 1) / kChunkBytes);
 }
@@ -53,7 +52,7 @@ uint64_t TensorCopy::share(uint64_t bytes, std::byte* target) {
   const uint64_t count = (bytes + (ends ? kChunkBytes - 1 : 0)) / kChunkBytes;
   crew_.share(count, [&](CopyCrew::Chunks& chunks) {
     const DefaultFloatMode mode;
-    ChunkWorker worker(dtype_, kernels_, sketch_);
+    ChunkWorker worker(dtype_, {.sketch = sketch_});
     while (const auto chunk = chunks.next()) {
       const uint64_t offset = *chunk * kChunkBytes;
       add(worker, start + offset, std::min(kChunkBytes, bytes - offset), target == nullptr ? nullptr : target + offset);

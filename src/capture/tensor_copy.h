@@ -35,7 +35,6 @@ class TensorCopy {
   const std::byte* data_;
   const LogicalCopy& source_;
   DType dtype_;
-  const Kernels& kernels_;
   bool sketch_;
   uint64_t total_;
   bool past_caches_;

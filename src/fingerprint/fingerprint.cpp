@@ -37,8 +37,7 @@ Fingerprint with_threads(const TensorView& view, const LogicalCopy& source, uint
                          const FingerprintOptions& options) {
   const uint64_t chunks = (bytes + kChunkBytes - 1) / kChunkBytes;
   std::vector<ChunkSums> sums(chunks);
-  std::vector<ChunkWorker> workers(std::min<uint64_t>(threads, chunks),
-                                   ChunkWorker(view.dtype, kernels_for(options.path), options.sketch));
+  std::vector<ChunkWorker> workers(std::min<uint64_t>(threads, chunks), ChunkWorker(view.dtype, options));
   std::atomic<uint64_t> next{0};
   const auto work = [&](ChunkWorker& worker) {
     const DefaultFloatMode mode;

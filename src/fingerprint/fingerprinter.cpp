@@ -22,11 +22,12 @@ void merge(ChunkSums& into, const ChunkSums& chunk) {
   for (uint32_t i = 0; i < kSketchBuckets; ++i) into.sketch[i] += chunk.sketch[i];
 }
 
-ChunkWorker::ChunkWorker(DType dtype, const Kernels& kernels, bool sketch)
+ChunkWorker::ChunkWorker(DType dtype, const FingerprintOptions& options)
     : dtype_(dtype),
-      kernels_(&kernels),
-      stats_kernel_(stats_kernel(kernels, dtype)),
-      sketch_kernel_(sketch ? sketch_kernel(kernels, dtype) : nullptr) {
+      kernels_(&kernels_for(options.path)),
+      stats_kernel_(options.statistics ? stats_kernel(*kernels_, dtype) : nullptr),
+      sketch_kernel_(options.statistics && options.sketch ? sketch_kernel(*kernels_, dtype) : nullptr) {
+  if (!options.statistics) return;
   if (stats_kernel_ == nullptr) {
     histogram_.emplace();
   } else {
@@ -120,7 +121,7 @@ Fingerprint ChunkWorker::finish(uint64_t bytes, const ChunkSums& sums) const {
 }
 
 Fingerprinter::Fingerprinter(DType dtype, const FingerprintOptions& options)
-    : worker_(dtype, kernels_for(options.path), options.sketch), element_size_(size_of(dtype)) {}
+    : worker_(dtype, options), element_size_(size_of(dtype)) {}
 
 void Fingerprinter::update(std::span<const std::byte> piece) {
   TTAP_CHECK(bytes_ % kHashBlockBytes == 0);  // otherwise the piece before was the last

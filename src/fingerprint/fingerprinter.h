@@ -28,7 +28,7 @@ void merge(ChunkSums& into, const ChunkSums& chunk);
 // chunk are handed out.
 class ChunkWorker {
  public:
-  ChunkWorker(DType dtype, const Kernels& kernels, bool sketch);
+  ChunkWorker(DType dtype, const FingerprintOptions& options);
 
   // The next bytes of the current chunk; block number `first_block` of the tensor begins them. All but the last bytes
   // of a tensor come in whole blocks.

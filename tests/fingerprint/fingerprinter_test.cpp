@@ -58,7 +58,7 @@ TEST(ChunkWorker, a_copy_on_the_way_is_the_same_bytes_and_gives_the_same_bits_on
       for (const size_t size : {size_t{0}, size_t{4}, size_t{64}, size_t{4096}, size_t{8292}, bytes.size()}) {
         SCOPED_TRACE(size);
         std::memset(target, 0x55, sizeof target);
-        ChunkWorker plain(dtype, kernels_for(path), true), copying(dtype, kernels_for(path), true);
+        ChunkWorker plain(dtype, {.path = path}), copying(dtype, {.path = path});
         plain.add(std::span(bytes).first(size), 3);
         copying.add_and_copy(std::span(bytes).first(size), 3, target);
         expect_identical(copying.finish(size, copying.end_chunk()), plain.finish(size, plain.end_chunk()));

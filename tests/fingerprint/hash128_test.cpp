@@ -108,6 +108,17 @@ TEST(Hash128, does_not_depend_on_dtype_or_shape) {
   }
 }
 
+TEST(Hash128, does_not_depend_on_statistics_being_made) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kU8, DType::kF8E4M3FN, DType::kC64}) {
+    const std::vector<std::byte> bytes(size_of(dtype) * 5001, std::byte{3});
+    const std::vector<int64_t> shape{5001};
+    const TensorView view{bytes.data(), dtype, shape, {}};
+    const Fingerprint hash_only = fingerprint(view, {.statistics = false});
+    EXPECT_EQ(hash_only.hash, fingerprint(view).hash);
+    EXPECT_FALSE(hash_only.has_sketch);
+  }
+}
+
 TEST(Hash128, does_not_depend_on_threads) {
   const Bytes bytes = random_bytes((size_t{9} << 20) + 12345);
   const std::string one = hash_of(bytes);
