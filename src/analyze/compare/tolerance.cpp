@@ -31,7 +31,7 @@ constexpr DTypeTolerance kTable[] = {
     {DType::kF4E2M1FNx2, {.rtol = 0.8, .atol_per_rms = 0.8, .relative = 0.5}, 0x1p-1},
 };
 
-// The relative error of two values of which nothing is left but rounding, and more.
+// No more than this: two tensors that are nothing but rounding have a relative error of √2.
 constexpr double kNothingLeft = 2;
 
 DType part_of(DType dtype) {
