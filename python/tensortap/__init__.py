@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tensortap.graph.check.mismatch import GraphMismatch, Mismatch
     from tensortap.graph.graph_session import GraphSeen
     from tensortap.modules.quant_pieces import capture_quantized
+    from tensortap.modules.token_batch import batch
     from tensortap.probe.actions import Compare, Print, RecordAction
     from tensortap.probe.probe import Probe, drain_records
     from tensortap.probe.snapshot import CompareFailed, Snapshot
@@ -51,6 +52,7 @@ else:
             "tensortap.graph.check.mismatch": ("GraphMismatch", "Mismatch"),
             "tensortap.graph.graph_session": ("GraphSeen",),
             "tensortap.modules.quant_pieces": ("capture_quantized",),
+            "tensortap.modules.token_batch": ("batch",),
             "tensortap.probe.actions": ("Compare", "Print", "RecordAction"),
             "tensortap.probe.probe": ("Probe", "drain_records"),
             "tensortap.probe.snapshot": ("CompareFailed", "Snapshot"),
@@ -96,6 +98,7 @@ __all__ = [
     "Unjudged",
     "Use",
     "__version__",
+    "batch",
     "capture_quantized",
     "check",
     "diff",

@@ -13,6 +13,7 @@ from tensortap.literals import Format, Level, Modules, Role, Step, TensorRole, W
 from tensortap.modules.module_source import ModuleSource
 from tensortap.modules.quant_pieces import capture_pieces
 from tensortap.modules.root_finder import RootFinder
+from tensortap.modules.token_batch import Batch, record_batch
 from tensortap.ops.op_tap import OpTap
 from tensortap.session import metadata
 from tensortap.session.coverage import Coverage
@@ -117,6 +118,11 @@ class Recording(Session):
         if torch.compiler.is_compiling() or self._closed:
             return
         self.guarded(capture_pieces, self._source, name, role, pieces)
+
+    def batch(self, batch: Batch) -> None:
+        """As tensortap.batch(), into this recording only."""
+        if not self._closed:
+            self.guarded(record_batch, self._source, batch)
 
     def __repr__(self) -> str:
         return f"<Recording into {self.options.directory}, {'on' if self.recording else 'off'}>"

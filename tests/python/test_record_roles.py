@@ -31,14 +31,14 @@ def test_inputs_of_a_models_first_call_are_there_though_nobody_named_the_model(t
     with tap.record(None, tmp_path, roles="in,out,param", report=False):
         first(input=torch.ones(1, 2))
         second(torch.ones(1, 2))
-        second[0](torch.ones(1, 2))  # a model of its own now, whose hooks are there
+        second[0](torch.ones(1, 2))  # a model of its own now, whose hooks are there; its name stays
         first(torch.ones(1, 2))
     keys = [list(recorded) for recorded in passes_of(tmp_path).values()]
     parameters = ["@param/weight", "@param/bias"]
     assert keys == [
         [f"Linear{key}" for key in [*parameters, "@in/input", ""]],
         [f"0{key}" for key in [*parameters, "@in/0", ""]],
-        ["Linear@in/0", "Linear"],
+        ["0@in/0", "0"],
         ["Linear@in/0", "Linear"],
     ]
 

@@ -71,13 +71,13 @@ class HookSet:
                 for module in layer.modules():
                     self._served[module] = True
 
-    def before(self, module: nn.Module, work: Callable[..., None]) -> None:
-        """Calls work(args, kwargs) before each call."""
+    def before(self, module: nn.Module, work: Callable[..., None], *, first: bool = False) -> None:
+        """Calls work(args, kwargs) before each call; `first`: before what was given here earlier."""
         hook = Hook(self._guarded, work, module)
         if module in self._served:
-            self._add_global(self._before, module, hook)
+            self._add_global(self._before, module, hook, first=first)
         else:
-            self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+            self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True, prepend=first))
 
     def after(self, module: nn.Module, work: Callable[..., None], *, always: bool) -> None:
         """Calls work(output) after each call; `always`: also after one that has raised."""
@@ -87,12 +87,12 @@ class HookSet:
         else:
             self._handles.append(module.register_forward_hook(hook, always_call=always))
 
-    def _add_global(self, served: ModuleMap[list[Hook]], module: nn.Module, hook: Hook) -> None:
+    def _add_global(self, served: ModuleMap[list[Hook]], module: nn.Module, hook: Hook, *, first: bool = False) -> None:
         hooks = served.get(module)
         if hooks is None:
             served[module] = [hook]
         else:
-            hooks.append(hook)
+            hooks.insert(0 if first else len(hooks), hook)
         if not self._global:
             ignore_warning_of_global_hooks()
             self._global = [

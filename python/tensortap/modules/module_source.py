@@ -13,6 +13,8 @@ from torch.optim.optimizer import Optimizer
 from tensortap import _core
 from tensortap.modules.hooks import HookSet
 from tensortap.modules.taps import Place, Root, Tap
+from tensortap.modules.token_batch import record_batch
+from tensortap.modules.transformers_batch import TransformersBatches
 from tensortap.modules.whereabouts import Whereabouts, explain, model_name
 from tensortap.ops.op_tap import OpTap
 from tensortap.session.coverage import Coverage
@@ -22,7 +24,14 @@ from tensortap.session.tensor_capture import TensorCapture
 from tensortap.torch_glue import cuda_graphs
 from tensortap.torch_glue.call_stack import keywords_of_call, outermost_call
 from tensortap.torch_glue.module_map import ModuleMap
-from tensortap.torch_glue.module_names import NamedModule, is_leaf, named_modules, named_parameters, parents_of
+from tensortap.torch_glue.module_names import (
+    NamedModule,
+    is_leaf,
+    named_modules,
+    named_parameters,
+    names_by_caller,
+    parents_of,
+)
 from tensortap.torch_glue.optimizer_watch import OptimizerWatch
 
 
@@ -62,7 +71,8 @@ class ModuleSource:
         self._attached: ModuleMap[Root] = ModuleMap()  # the roots' modules
         self._scoped: ModuleMap[Root] = ModuleMap()  # modules whose outermost call is a pass
         self._taps: ModuleMap[Tap] = ModuleMap()
-        self._known: ModuleMap[bool] = ModuleMap()  # every module of every root
+        self._known: ModuleMap[str] = ModuleMap()  # every module of every root, and its first name
+        self._transformers = TransformersBatches()
 
     @property
     def core(self) -> _core.Recorder:
@@ -74,7 +84,7 @@ class ModuleSource:
     def name_of(self, module: nn.Module) -> str | None:
         """The name under which calls of the module are recorded; None: they are not."""
         tap = self._taps.get(module)
-        return tap.place().name if tap is not None else None
+        return tap.name_here() if tap is not None else None
 
     def knows(self, module: nn.Module) -> bool:
         return module in self._known
@@ -99,15 +109,19 @@ class ModuleSource:
             self._roots.append(root)
         root.names = [name for entry in entries if not entry.wrapper for name in entry.names]
         parents = parents_of(entries)
+        shared = {id(entry.module): names for entry in entries if (names := names_by_caller(entry, entries))}
         new = [entry for entry in entries if self._is_tapped(entry) and not self._adopt(entry, root, parents)]
         root.scripted = [
             Whereabouts.of(entry, parents)
             for entry in entries
             if isinstance(entry.module, torch.jit.ScriptModule) and is_leaf(entry.module)
         ]
-        new_modules = [entry.module for entry in entries if entry.module not in self._known]
-        for new_module in new_modules:
-            self._known[new_module] = True
+        for entry in entries:
+            if (tap := self._taps.get(entry.module)) is not None:
+                tap.names_by_caller |= shared.get(id(entry.module), {})
+        new_modules = [entry for entry in entries if entry.module not in self._known]
+        for entry in new_modules:
+            self._known[entry.module] = entry.names[0]
         scopes = [entry.module for entry in entries if entry.names[0] == entries[0].names[0]]
         if new or root.taps:
             self._hook_all(root, new, scopes if self.options.step == "auto" else [])
@@ -144,7 +158,8 @@ class ModuleSource:
         new_scopes = [module for module in scopes if module not in self._scoped]
         for module in new_scopes:
             self._scoped[module] = root
-            self._hooks.before(module, self._entering(module))
+            # A part of a model may be called by itself later: its pass begins before it is recorded in it.
+            self._hooks.before(module, self._entering(module), first=True)
         for entry in entries:
             tap = self._taps.get(entry.module)
             assert tap is not None
@@ -156,7 +171,7 @@ class ModuleSource:
 
     def _entering(self, module: nn.Module) -> Callable[..., None]:
         reference = weakref.ref(module)
-        return lambda args, kwargs: self.enter(reference())
+        return lambda args, kwargs: self.enter(reference(), args, kwargs)
 
     def _leaving(self, module: nn.Module) -> Callable[..., None]:
         reference = weakref.ref(module)
@@ -174,25 +189,29 @@ class ModuleSource:
         self._roots = [root for root in self._roots if root.module() is not None]
         self._hooks.forget_dead()
 
-    def enter(self, module: nn.Module) -> None:
+    def enter(self, module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
         """A root is about to be called."""
         owns_pass = self.tracker.enter(module)
         root = self._scoped.get(module)
         if root is not None and owns_pass:
             root.passes += 1
+            batch = self.tracker.thread.batch or self._transformers.of_call(module, args, kwargs)
+            if batch is not None:
+                record_batch(self, batch)
 
     def attach_late(self, module: nn.Module, args: tuple) -> None:
         """Records a model from the call on that has begun: the hooks that are put on are not asked before its end."""
         was_tapped = module in self._taps
-        self.attach(module)
+        self.attach(module, self._known.get(module) or "")  # a part of another model keeps its name
+        keywords = keywords_of_call(module)
         if module in self._scoped:
-            self.enter(module)
+            self.enter(module, args, keywords)
         tap = self._taps.get(module)
         if tap is None or was_tapped or not self.uses_before:
             return
         if self.ops is not None:
             self.ops.enter_early(module)
-        tap.before(args, keywords_of_call(module))
+        tap.before(args, keywords)
 
     def outermost(self, module: nn.Module) -> nn.Module | None:
         """The outermost of our modules that is being called, which from now on is a root of passes."""
@@ -246,6 +265,8 @@ class ModuleSource:
         """Further names of the recorded modules: (the first, another)."""
         pairs = []
         for _, tap in self._taps.items():
+            if tap.names_by_caller:
+                continue  # each call is known by one of them
             first = {place.name for place in tap.places}
             pairs += [(tap.names[0], name) for name in tap.names if name not in first]
         return pairs

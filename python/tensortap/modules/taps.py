@@ -19,7 +19,7 @@ from tensortap.session.coverage import Coverage
 from tensortap.session.passes import SKIPPED, PassTracker, in_backward
 from tensortap.session.tensor_capture import TensorCapture, TensorPlace
 from tensortap.tensors.nested import tensors_in
-from tensortap.torch_glue.call_stack import NOTHING_HANDLED, Handled, handled_now, has_raised
+from tensortap.torch_glue.call_stack import NOTHING_HANDLED, Handled, caller_of, handled_now, has_raised
 
 
 class Source(Protocol):
@@ -122,6 +122,7 @@ class Tap:
         self.module = weakref.ref(module)
         self.whereabouts = whereabouts
         self.names: list[str] = []
+        self.names_by_caller: dict[int, str] = {}  # of a module that several others hold, by their ids
         self.places: list[Place] = []
         self.called_below: list[Root | None] = []  # None: by no root that is known
         self.counts: dict[int, Count] = {}  # by number of the passes that are open
@@ -135,6 +136,14 @@ class Tap:
                 if place.root is root:
                     return place
         return self.places[0]
+
+    def name_here(self) -> str:
+        """The name of the call that is under way."""
+        if self.names_by_caller:
+            caller = caller_of(self.module())  # type: ignore[arg-type]
+            if (name := self.names_by_caller.get(id(caller))) is not None:
+                return name
+        return self.place().name
 
     def _begin(self) -> Call:
         source, tracker = self.source, self.source.tracker
@@ -156,7 +165,7 @@ class Tap:
         place = self.place()
         parent = next((call.event for call in reversed(tracker.thread.parents) if call.event is not None), None)
         kind = "recompute" if again else "module"
-        event = source.core.begin_event(place.name, kind, number, place.level, parent, again, source.graph_now())
+        event = source.core.begin_event(self.name_here(), kind, number, place.level, parent, again, source.graph_now())
         return Call(self, event, number, again, certain=count.calls == 1)
 
     # ---- what the hooks call, through the guard ----

@@ -7,7 +7,7 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -99,6 +99,19 @@ def _fp32_precision() -> dict[str, dict[str, str]]:
     return found
 
 
+# Asked of every module of a model, with the model: what is to be said of it besides.
+Describer = Callable[[nn.Module, str, nn.Module], dict[str, Any]]
+describers: list[Describer] = []
+
+
+def _described(root: nn.Module, name: str, module: nn.Module) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for describe in describers:
+        with contextlib.suppress(Exception):  # another version of an engine
+            found |= describe(root, name, module)
+    return found
+
+
 def of_model(root: nn.Module, name: str, modules: Sequence[NamedModule], selected: set[int]) -> dict[str, Any]:
     """A model's structure and configuration, for model.json."""
     inner = unwrapped(root)
@@ -119,6 +132,7 @@ def of_model(root: nn.Module, name: str, modules: Sequence[NamedModule], selecte
             **({"settings": settings} if (settings := _settings(entry.module)) else {}),
             **({"aliases": entry.names[1:]} if len(entry.names) > 1 else {}),
             "selected": id(entry.module) in selected,
+            **_described(inner, entry.names[0], entry.module),
         }
         for entry in modules
         if not entry.wrapper

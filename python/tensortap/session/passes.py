@@ -47,6 +47,7 @@ class ThreadState(threading.local):
         self.scopes: list[Scope] = []
         self.parents: list[Any] = []  # calls of modules that are under way; the source's own
         self.unended: nn.Module | None = None  # the thread's pass lasts as long as this module's call
+        self.batch: Any = None  # the rows of the pass that this thread begins next; the source's own
 
     @property
     def number(self) -> int | None:

@@ -6,6 +6,7 @@ import contextlib
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +31,14 @@ class SessionClosed(Exception):
     """The recording was closed by another thread while a hook of this one was under way."""
 
 
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def sessions_under_way() -> list[Session]:
+    """Those that record in this process, also where none of them has written anything yet."""
+    return [session for session in list(_sessions) if session.recording]
+
+
 class Session:
     """A recording into a directory, whatever its source. Closing it is the source's part, then `_release()`."""
 
@@ -39,6 +48,7 @@ class Session:
 
     def __init__(self, options: Options, suppress_recording: Callable[[int], None] | None = None) -> None:
         self.options = options
+        _sessions.add(self)
         # Runs our own code inside the program's: unseen by other tools' modes and by Dynamo, and no exception of it
         # reaches the model. Every hook is called through it.
         self.guarded = _core.Guard(

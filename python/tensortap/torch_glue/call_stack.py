@@ -31,6 +31,12 @@ def outermost_call(known: Callable[[nn.Module], bool]) -> nn.Module | None:
     return next(filter(known, modules_under_way()), None)
 
 
+def caller_of(module: nn.Module) -> nn.Module | None:
+    """The module in whose forward the call of this one that is under way stands."""
+    above = (called for called, _ in calls())
+    return next(above, None) if any(called is module for called in above) else None
+
+
 def calls_under_way(module: nn.Module) -> int:
     """How many calls of the module there are."""
     return sum(called is module for called, _ in calls())

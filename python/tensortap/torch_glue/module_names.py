@@ -99,6 +99,24 @@ def parents_of(entries: list[NamedModule]) -> dict[int, list[nn.Module]]:
     return parents
 
 
+def names_by_caller(entry: NamedModule, entries: list[NamedModule]) -> dict[int, str]:
+    """Of a module with several names: which one it has in the forward of each module that holds it, by that one's id.
+
+    Empty where that does not tell them apart: one that holds it twice, or a list, which is never called.
+    """
+    if len(entry.names) < 2:
+        return {}
+    names: dict[int, str] = {}
+    for holder in entries:
+        steps = [step for step, child in holder.module._modules.items() if child is entry.module]
+        if not steps:
+            continue
+        if len(steps) > 1 or len(holder.names) > 1 or isinstance(holder.module, (nn.ModuleList, nn.ModuleDict)):
+            return {}
+        names[id(holder.module)] = f"{holder.names[0]}.{storable(steps[0])}"
+    return names if set(names.values()) <= set(entry.names) else {}
+
+
 def _walk(module: nn.Module, name: str, above: list[nn.Module]) -> Iterator[tuple[str, nn.Module]]:
     yield name, module
     wrapped = wrapped_child(module)
