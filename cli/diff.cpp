@@ -43,11 +43,13 @@ struct Arguments {
   size_t details = 200;
   std::vector<std::string> fail_on;
   bool keys_only = false;
+  bool by_token = false, by_pass = false;
 };
 
 Result<ExitCode> run_diff(Arguments& arguments, Output& out) {
   TTAP_ASSIGN(const FailOn fail_on, FailOn::parse(arguments.fail_on));
   arguments.diff.structure = !arguments.keys_only;
+  if (arguments.by_token || arguments.by_pass) arguments.diff.by_token = arguments.by_token;
   Progress progress("comparing", 0);
   arguments.diff.progress = [&](uint64_t done, uint64_t total) { progress.set(done, total); };
   TTAP_ASSIGN(DiffReport report, diff(arguments.a, arguments.b, arguments.diff));
@@ -81,6 +83,9 @@ void add_diff(CommandLine& line, Command& command) {
   verb.add_option("--pass", options->diff.passes, "Only these passes; 3:0 compares A's 3 with B's 0")
       .type_name("N[:M]");
   verb.add_option("--rank", options->diff.ranks, "Only these ranks; 0:1 compares A's 0 with B's 1").type_name("N[:M]");
+  verb.add_flag("--by-token", options->by_token,
+                "Compare token by token, whatever pass computed each; the default where passes hold different tokens");
+  verb.add_flag("--by-pass", options->by_pass, "Compare pass by pass, by their numbers");
   verb.add_option("--filter", options->diff.filter, "Only tensors in whose key this PCRE2 pattern is found")
       .type_name("REGEX");
   verb.add_option("--map", options->diff.map, "YAML file of regex: replacement, from B's keys to A's")

@@ -44,6 +44,9 @@ struct ToleranceOptions {
 struct DiffOptions {
   std::string passes = {};  // "3", "3:0" (A's 3 with B's 0), "0-4:10-14", several with commas; empty for all
   std::string ranks = {};   // likewise
+  // Whether tensors are compared token by token, across passes; not set: where both runs say which tokens their passes
+  // computed, and these differ from pass to pass.
+  std::optional<bool> by_token = {};
   std::string filter = {};  // a pattern that is found in the keys to compare; empty for all
   std::function<bool(std::string_view key)> wanted = {};  // besides the filter; asked by the thread that compares
   std::string map = {};                                   // path of a mapping file

@@ -323,6 +323,7 @@ def diff(
     structure: bool,
     all_ops: bool,
     strict: bool,
+    by_token: bool | None,
     threads: int,
 ) -> Diff: ...
 

@@ -206,6 +206,7 @@ def diff(
     structure: bool = True,
     all_ops: bool = False,
     strict: bool = False,
+    by_token: bool | None = None,
     threads: int = 0,
 ) -> Diff:
     """Compare two recordings; `a` is the reference.
@@ -237,6 +238,9 @@ def diff(
     strict : bool
         No guesses: nothing is matched by values or structure, no match is undone, and only the same bits, rounding
         bounds and tolerances decide.
+    by_token : bool, optional
+        Whether to compare token by token, whatever pass computed each. By default where both say which tokens their
+        passes computed (models of Transformers, vLLM, `tensortap.batch`), and these differ from pass to pass.
     threads : int
         0 for one per core.
 
@@ -265,6 +269,7 @@ def diff(
                 structure=structure,
                 all_ops=all_ops,
                 strict=strict,
+                by_token=by_token,
                 threads=threads,
             )
         )

@@ -54,7 +54,7 @@ Verdict = Literal[
 RunVerdict = Literal["identical", "within tolerance", "diverged", "inconclusive"]
 Cause = Literal["", "introduced", "inherited", "unknown"]
 Evidence = Literal["", "values", "hash", "statistics", "sketch"]
-MatchedBy = Literal["", "key", "map", "structure", "values", "op", "bits", "place"]
+MatchedBy = Literal["", "key", "map", "declared", "structure", "values", "op", "bits", "place"]
 
 # ---- where NaN and Inf come from ----
 

@@ -41,9 +41,10 @@ void init_comparing(nb::module_& m) {
          const std::string& filter, const nb::object& wanted, const std::string& map, const std::string& shards,
          const std::string& noise, double noise_factor, std::optional<double> rtol, std::optional<double> atol,
          bool equal_nan, const std::vector<std::string>& rules, bool structure, bool all_ops, bool strict,
-         unsigned threads) {
+         std::optional<bool> by_token, unsigned threads) {
         const DiffOptions options{.passes = passes,
                                   .ranks = ranks,
+                                  .by_token = by_token,
                                   .filter = filter,
                                   .wanted = predicate_of(wanted),
                                   .map = map,
@@ -65,7 +66,7 @@ void init_comparing(nb::module_& m) {
       },
       "a"_a, "b"_a, nb::kw_only(), "passes"_a, "ranks"_a, "filter"_a, "wanted"_a.none(), "map"_a, "shards"_a, "noise"_a,
       "noise_factor"_a, "rtol"_a.none(), "atol"_a.none(), "equal_nan"_a, "rules"_a, "structure"_a, "all_ops"_a,
-      "strict"_a, "threads"_a);
+      "strict"_a, "by_token"_a.none(), "threads"_a);
 }
 
 }  // namespace ttap::python

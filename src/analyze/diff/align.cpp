@@ -1,7 +1,10 @@
 #include "analyze/diff/align.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
+#include "analyze/diff/match/declared_match.h"
 #include "analyze/diff/match/names/module_match.h"
 #include "analyze/diff/match/names/renaming.h"
 #include "analyze/diff/match/ops/op_align.h"
@@ -29,6 +32,7 @@ std::vector<Match> in_order(const Pairing& pairing) {
   }
   std::ranges::stable_sort(extras, {}, &Extra::after);
 
+  std::multimap<uint32_t, Match> waiting;  // by the tensor of A that each comes after
   std::vector<Match> matches;
   matches.reserve(pairing.count_a() + extras.size());
   auto extra = extras.begin();
@@ -36,11 +40,30 @@ std::vector<Match> in_order(const Pairing& pairing) {
     for (; extra != extras.end() && extra->after == a; ++extra)
       matches.push_back({.b = extra->b, .trivial = pairing.is_trivial_b(extra->b)});
     if (a >= pairing.count_a()) break;
-    matches.push_back(pairing.of_a(a));
+    const Match& match = pairing.of_a(a);
+    // What is combined with a later value is there when that is.
+    if (match.combined != nullptr && match.combined->of_a && match.combined->other > a) {
+      waiting.emplace(match.combined->other, match);
+    } else {
+      matches.push_back(match);
+    }
     for (const Match& more : pairing.more())
       if (more.a == a) matches.push_back(more);
+    for (auto [next, end] = waiting.equal_range(static_cast<uint32_t>(a)); next != end; ++next)
+      matches.push_back(next->second);
   }
   return matches;
+}
+
+// What is compared as one with another value, and has no partner of its own, is not left over.
+void erase_combined(std::vector<Match>& matches) {
+  std::set<uint32_t> of_a, of_b;
+  for (const Match& match : matches)
+    if (match.combined != nullptr) (match.combined->of_a ? of_a : of_b).insert(match.combined->other);
+  if (of_a.empty() && of_b.empty()) return;
+  std::erase_if(matches, [&](const Match& match) {
+    return (match.b == kNoTensor && of_a.contains(match.a)) || (match.a == kNoTensor && of_b.contains(match.b));
+  });
 }
 
 }  // namespace
@@ -52,8 +75,10 @@ std::vector<Match> align(const SideOps& ops_a, const SideOps& ops_b, const Align
   close_parts(a, parts_a, b, parts_b, pairing);
   // What a rule renames is what somebody asked for; the rest goes by its key.
   if (options.map != nullptr) match_by_map(a, b, *options.map, pairing);
+  match_declared(a, b, pairing);
   match_ops(ops_a, ops_b, options.nearness, pairing);
   match_by_key(a, b, pairing);
+  match_first_results(a, b, pairing);
   match_modules_with_ops(a, b, pairing);
   if (options.structure) {
     const SharedValues values = match_by_value(a, b, pairing);
@@ -65,6 +90,7 @@ std::vector<Match> align(const SideOps& ops_a, const SideOps& ops_b, const Align
   for (Match& match : matches)
     match.part =
         (match.b == kNoTensor && parts_a.is_part(match.a)) || (match.a == kNoTensor && parts_b.is_part(match.b));
+  erase_combined(matches);
   // Only now: what the filter hides still helps to tell the rest apart, and its counterpart is not left over.
   if (options.wanted != nullptr)
     std::erase_if(matches, [&](const Match& match) {

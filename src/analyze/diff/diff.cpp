@@ -13,6 +13,7 @@
 #include "analyze/diff/blame/false_matches.h"
 #include "analyze/diff/blame/random_draws.h"
 #include "analyze/diff/blame/rank_causes.h"
+#include "analyze/diff/blame/scaled_elsewhere.h"
 #include "analyze/diff/judge/compare_pairs.h"
 #include "analyze/diff/judge/judge_parts.h"
 #include "analyze/diff/judge/precision.h"
@@ -21,6 +22,7 @@
 #include "analyze/diff/sides/pass_pairs.h"
 #include "analyze/diff/sides/setup.h"
 #include "analyze/diff/sides/tensor_names.h"
+#include "analyze/diff/tokens/by_token.h"
 #include "store/files/mapped_file.h"
 
 namespace ttap {
@@ -65,14 +67,6 @@ Result<Rules> read_rules(const DiffOptions& options) {
 }
 
 using Parts = std::vector<std::pair<const Rank*, const PassFile*>>;
-
-Result<Pass> open_found_pass(const PassFile& file) {
-  auto opened = Pass::open(file.path);
-  if (opened.ok() || file.path.extension() != ".incomplete") return opened;
-  // Its process may have finished it since it was found: it has another name now.
-  auto renamed = file.path;
-  return Pass::open(renamed.replace_extension());
-}
 
 // `lost`: gets what the passes lost while they were recorded; may be null.
 Result<std::shared_ptr<const Side>> open_side(const Parts& parts, const ShardRules* shards, const Side* reference,
@@ -188,7 +182,10 @@ Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const 
       {*pass.a, *pass.b, *rules.tolerances, notes.noise.side.get(), &notes.noise.partner, &precision_a, &precision_b},
       pass.tensors, options.threads, options.progress);
   judge_by_parts(*pass.a, *pass.b, pass.tensors);
-  if (!options.strict) unmatch_false_matches(ops_a, ops_b, pass.tensors);
+  if (!options.strict) {
+    unmatch_false_matches(ops_a, ops_b, pass.tensors);
+    accept_scaled_elsewhere(*pass.a, *pass.b, pass.tensors);
+  }
   pass.guesses = unmatch_guesses(pass.tensors);
   pass.settings = differing_settings(*pass.a, *pass.b, pass.tensors);
   find_causes(*pass.a, *pass.b, pass.settings, {.is_first_pass = is_first_pass, .strict = options.strict},
@@ -239,21 +236,9 @@ Result<PassNotes> compare_forwards(const PassPair& pair, const Rules& rules, con
   return notes;
 }
 
-Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffOptions& options, DiffReport& report) {
-  PassDiff pass;
-  const ShardRules* shards = rules.shards ? &*rules.shards : nullptr;
-  // The side with fewer ranks shows the shapes that the other one's parts should add up to.
-  if (pair.a.size() <= pair.b.size()) {
-    TTAP_ASSIGN(pass.a, open_side(pair.a, shards, nullptr, &report.a.lost));
-    TTAP_ASSIGN(pass.b, open_side(pair.b, shards, pass.a.get(), &report.b.lost));
-  } else {
-    TTAP_ASSIGN(pass.b, open_side(pair.b, shards, nullptr, &report.b.lost));
-    TTAP_ASSIGN(pass.a, open_side(pair.a, shards, pass.b.get(), &report.a.lost));
-  }
-  if (pair.a.size() == 1 && pair.b.size() == 1) {
-    pass.rank = pair.a.front().first->number;
-    pass.collectives = CollectiveCalls(*pass.a);
-  }
+// Two sides, whatever they were put together from.
+Status compare_opened(const PassPair& pair, const Rules& rules, const DiffOptions& options, DiffReport& report,
+                      PassDiff& pass) {
   TTAP_ASSIGN(const PassNotes notes, compare_forwards(pair, rules, options, report, pass));
   if (const auto* part = dynamic_cast<const SideWithoutSetup*>(pass.a.get()))
     pass.collectives.renumber([&](uint32_t event) { return part->number_of(event); });
@@ -269,7 +254,49 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
     if (info.drops.total() > 0)
       report.warnings.push_back(fmt::format("{}'s {} dropped {} tensors", name, side->place(), info.drops.total()));
   }
+  return {};
+}
+
+Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffOptions& options, DiffReport& report) {
+  PassDiff pass;
+  const ShardRules* shards = rules.shards ? &*rules.shards : nullptr;
+  // The side with fewer ranks shows the shapes that the other one's parts should add up to.
+  if (pair.a.size() <= pair.b.size()) {
+    TTAP_ASSIGN(pass.a, open_side(pair.a, shards, nullptr, &report.a.lost));
+    TTAP_ASSIGN(pass.b, open_side(pair.b, shards, pass.a.get(), &report.b.lost));
+  } else {
+    TTAP_ASSIGN(pass.b, open_side(pair.b, shards, nullptr, &report.b.lost));
+    TTAP_ASSIGN(pass.a, open_side(pair.a, shards, pass.b.get(), &report.a.lost));
+  }
+  if (pair.a.size() == 1 && pair.b.size() == 1) {
+    pass.rank = pair.a.front().first->number;
+    pass.collectives = CollectiveCalls(*pass.a);
+  }
+  TTAP_TRY(compare_opened(pair, rules, options, report, pass));
   return pass;
+}
+
+// All passes of both runs as one, token by token.
+Status diff_tokens(const ByToken& tokens, const Rules& rules, const DiffOptions& options, DiffReport& report) {
+  if (!options.noise.empty())
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = "--noise cannot be measured token by token",
+                 .hint = "--by-pass compares pass by pass"};
+  PassDiff pass{.a = tokens.sides.a, .b = tokens.sides.b};
+  report.tokens = ComparedTokens{.requests = tokens.pairs.requests,
+                                 .tokens = tokens.pairs.a.size(),
+                                 .only_a = tokens.pairs.only_a,
+                                 .only_b = tokens.pairs.only_b,
+                                 .passes_a = tokens.passes_a,
+                                 .passes_b = tokens.passes_b,
+                                 .left_out_a = tokens.sides.left_out_a,
+                                 .left_out_b = tokens.sides.left_out_b};
+  report.only_a.clear();
+  report.only_b.clear();
+  report.warnings = tokens.pairs.notes;
+  TTAP_TRY(compare_opened({}, rules, options, report, pass));
+  report.passes.push_back(std::move(pass));
+  return {};
 }
 
 bool is_of_op(const PassDiff& pass, const TensorDiff& tensor) {
@@ -379,9 +406,17 @@ Result<DiffReport> diff(const std::string& path_a, const std::string& path_b, co
   report.only_a = std::move(pairing.only_a);
   report.only_b = std::move(pairing.only_b);
   report.warnings = std::move(pairing.warnings);
-  for (const PassPair& pair : pairing.pairs) {
-    TTAP_ASSIGN(PassDiff pass, diff_pass(pair, rules, options, report));
-    report.passes.push_back(std::move(pass));
+  std::optional<ByToken> tokens;
+  if (options.passes.empty()) {
+    TTAP_ASSIGN(tokens, open_by_token(pairing, options.by_token, report.a.lost, report.b.lost));
+  }
+  if (tokens) {
+    TTAP_TRY(diff_tokens(*tokens, rules, options, report));
+  } else {
+    for (const PassPair& pair : pairing.pairs) {
+      TTAP_ASSIGN(PassDiff pass, diff_pass(pair, rules, options, report));
+      report.passes.push_back(std::move(pass));
+    }
   }
   follow_collectives(report.passes);
   if (rules.wanted && std::ranges::all_of(report.passes, [](const PassDiff& pass) { return pass.tensors.empty(); }))

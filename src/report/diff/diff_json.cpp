@@ -39,6 +39,17 @@ void write_place(JsonWriter& json, const std::optional<DiffPlace>& place) {
   json.begin_line().member("pass", place->pass).member("tensor", place->tensor).end();
 }
 
+void write_tokens(JsonWriter& json, const std::optional<ComparedTokens>& tokens) {
+  if (!tokens) {
+    json.null();
+    return;
+  }
+  json.begin_line().member("requests", tokens->requests).member("tokens", tokens->tokens);
+  json.member("only_a", tokens->only_a).member("only_b", tokens->only_b);
+  json.member("passes_a", tokens->passes_a).member("passes_b", tokens->passes_b);
+  json.member("left_out_a", tokens->left_out_a).member("left_out_b", tokens->left_out_b).end();
+}
+
 void write_pair(JsonWriter& json, const WorstPair& worst, std::span<const int64_t> shape) {
   const auto index = index_of(worst.element, shape);
   json.begin_line().member("index", std::span<const int64_t>(index)).member("part", worst.part);
@@ -80,6 +91,7 @@ std::string_view matched_text(MatchedBy by) {
   switch (by) {
     case MatchedBy::kKey: return "key";
     case MatchedBy::kMap: return "map";
+    case MatchedBy::kDeclared: return "declared";
     case MatchedBy::kStructure: return "structure";
     case MatchedBy::kValues: return "values";
     case MatchedBy::kOp: return "op";
@@ -219,6 +231,8 @@ void write_diff_json(const DiffReport& report, Output& out) {
   json.member("setup_a", report.setup_a).member("setup_b", report.setup_b);
   json.member("trivial_a", report.trivial_a).member("trivial_b", report.trivial_b);
   json.member("parts_a", report.parts_a).member("parts_b", report.parts_b).member("decoded", report.decoded);
+  json.key("tokens");
+  write_tokens(json, report.tokens);
   json.key("quantized");
   write_quantized(json, report);
   json.key("first");

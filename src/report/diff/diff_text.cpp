@@ -69,12 +69,13 @@ std::string tolerance_text(const Judge& judge) {
 std::string_view other_name_text(MatchedBy by) {
   switch (by) {
     case MatchedBy::kMap: return "matched by the map";
+    case MatchedBy::kDeclared: return "as its recording declares";
     case MatchedBy::kStructure: return "matched by structure";
     case MatchedBy::kValues: return "matched by its values";
     case MatchedBy::kOp: return "matched as the same op";
     case MatchedBy::kBits: return "it has the same bits";
     case MatchedBy::kPlace: return "it stands in its place";
-    case MatchedBy::kKey:
+    case MatchedBy::kKey: return "the result of the same call";
     case MatchedBy::kNothing: return "";
   }
   return "";
@@ -258,6 +259,19 @@ void draw_setup(const DiffReport& report, Output& out) {
             count_text(report.setup_a, "operator", "operators"), report.setup_b);
 }
 
+void draw_tokens(const ComparedTokens& tokens, Output& out) {
+  out.print("by token: {} of {}, computed in {} of A and {} of B\n", count_text(tokens.tokens, "token", "tokens"),
+            count_text(tokens.requests, "request", "requests"), count_text(tokens.passes_a, "pass", "passes"),
+            tokens.passes_b);
+  for (const auto& [count, side] : {std::pair(tokens.only_a, "A"), std::pair(tokens.only_b, "B")})
+    if (count > 0)
+      out.print("  {} only by {}: the other has them in its cache, or ended before\n",
+                count_text(count, "token was computed", "tokens were computed"), side);
+  if (tokens.left_out_a + tokens.left_out_b > 0)
+    out.print("  not compared: {} of A and {} of B, which have no row for each token\n",
+              count_text(tokens.left_out_a, "tensor", "tensors"), tokens.left_out_b);
+}
+
 }  // namespace
 
 void draw_diff(const DiffReport& report, const DrawDiffOptions& options, Output& out) {
@@ -273,6 +287,7 @@ void draw_diff(const DiffReport& report, const DrawDiffOptions& options, Output&
   draw_not_compared(report, out);
   draw_guesses(report, out);
   draw_setup(report, out);
+  if (report.tokens) draw_tokens(*report.tokens, out);
   for (const std::string& warning : report.warnings) {
     out.write(Style::kYellow, "warning");
     out.print(": {}\n", printable(warning));
@@ -282,7 +297,7 @@ void draw_diff(const DiffReport& report, const DrawDiffOptions& options, Output&
     if (report.counts[v] > 0)
       counts +=
           fmt::format("{}{} {}", counts.empty() ? "" : ", ", report.counts[v], to_string(static_cast<Verdict>(v)));
-  out.print("{} compared: {}\n", count_text(report.passes.size(), "pass", "passes"),
+  out.print("{} compared: {}\n", report.tokens ? "all passes" : count_text(report.passes.size(), "pass", "passes"),
             counts.empty() ? "nothing" : counts);
 }
 

@@ -33,10 +33,21 @@ void add_settings(const Json& json, ModuleFacts& facts) {
       facts.settings.emplace(name, value.is_string() ? value.get<std::string>() : json_text(value));
 }
 
+std::vector<std::string> texts(const Json& json, const char* name) {
+  std::vector<std::string> found;
+  for (const Json& each : member(json, name, &Json::is_array))
+    if (each.is_string()) found.push_back(each.get<std::string>());
+  return found;
+}
+
 void add_module(const Json& module, ModulesByName& modules) {
   ModuleFacts facts{.type = text(module, "type")};
   if (facts.class_name().empty()) return;
   add_settings(module, facts);
+  facts.parts = texts(module, "parts");
+  facts.product = texts(module, "product");
+  facts.sums = member(module, "sums", &Json::is_boolean) == true;
+  facts.sums_inputs = member(module, "sums_inputs", &Json::is_boolean) == true;
   add(text(module, "name"), facts, modules);
   for (const Json& alias : member(module, "aliases", &Json::is_array))
     if (alias.is_string()) add(alias.get<std::string>(), facts, modules);

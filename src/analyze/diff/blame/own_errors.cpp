@@ -132,7 +132,8 @@ UsualGrowth OwnErrors::usual_growth(uint32_t but_for) {
 
 // Whether what it was made of explains a value; nothing is said where not all of that is known.
 Unexplained OwnErrors::beyond_inputs(uint32_t i) {
-  if (!is_measured(tensors_[i]) || moves_values(i)) return {};
+  // Of a value that one side has in two, not all is known that those were made of.
+  if (!is_measured(tensors_[i]) || moves_values(i) || tensors_[i].match.combined != nullptr) return {};
   const auto inputs = made_of(i);
   if (!inputs) return {};
   const Side &a = calls_.a(), &b = calls_.b();
@@ -183,6 +184,7 @@ bool OwnErrors::is_from_outside(uint32_t i) const { return calls_.came_in(i) && 
 CallSize OwnErrors::size_of(uint32_t i) const {
   if (calls_.came_in(i)) return is_from_outside(i) ? CallSize::kOneRounding : CallSize::kCode;
   const Match& match = tensors_[i].match;
+  if (match.combined != nullptr) return CallSize::kCode;
   CallSize size = CallSize::kOneRounding;
   for (const auto& [side, index] : {std::pair(&calls_.a(), match.a), std::pair(&calls_.b(), match.b)}) {
     const uint32_t event = side->tensor(index).event;

@@ -10,6 +10,7 @@
 #include "analyze/check/quant_groups.h"
 #include "analyze/diff/judge/compare_fingerprints.h"
 #include "analyze/diff/judge/mask.h"
+#include "analyze/diff/sides/joined_bytes.h"
 #include "core/element.h"
 #include "ttap/group.h"
 
@@ -122,14 +123,15 @@ Status transpose(SideBytes& bytes) {
   return {};
 }
 
-// Leaves these columns of a tensor, in this order.
-Status take_columns(SideBytes& bytes, const std::vector<uint32_t>& columns) {
+// Leaves these columns of a tensor, in this order, or rows.
+Status take_columns(SideBytes& bytes, const std::vector<uint32_t>& columns, bool of_rows) {
   const TensorView& view = bytes.view;
-  const auto width = static_cast<uint64_t>(view.shape.back());
+  const auto width = static_cast<uint64_t>(of_rows ? view.shape.front() : view.shape.back());
   if (!is_contiguous(view) || std::ranges::any_of(columns, [&](uint32_t column) { return column >= width; }))
     return Error{.code = ErrorCode::kUnsupported, .message = "the columns of a strided tensor cannot be taken"};
-  const size_t size = size_of(view.dtype);
-  const uint64_t rows = element_count(view) / width;
+  // A row is taken whole, as though the tensor had no other axis.
+  const uint64_t rows = of_rows ? 1 : element_count(view) / width;
+  const size_t size = byte_count(view) / (rows * width);
   std::vector<std::byte> taken(rows * columns.size() * size);
   std::byte* to = taken.data();
   for (uint64_t row = 0; row < rows; ++row)
@@ -138,12 +140,28 @@ Status take_columns(SideBytes& bytes, const std::vector<uint32_t>& columns) {
       to += size;
     }
   std::vector<int64_t> shape(view.shape.begin(), view.shape.end());
-  shape.back() = static_cast<int64_t>(columns.size());
+  (of_rows ? shape.front() : shape.back()) = static_cast<int64_t>(columns.size());
   bytes.decoded = std::move(taken);
   bytes.shape = std::move(shape);
   bytes.view.data = bytes.decoded.data();
   bytes.view.shape = bytes.shape;
   bytes.view.strides = {};
+  return {};
+}
+
+// Makes the value that the other side has as one of what this side has as two.
+Status combine_with(const Side& side, const CombinedValue& combined_value, SideBytes& bytes) {
+  std::vector<SideBytes> parts;
+  parts.push_back(std::move(bytes));
+  TTAP_ASSIGN(SideBytes other, side.read(combined_value.other));
+  const Combine how = combined_value.is_product ? Combine::kProduct : Combine::kSum;
+  if (other.view.dtype != parts.front().view.dtype || !can_combine(other.view.dtype, how) ||
+      !std::ranges::equal(other.view.shape, parts.front().view.shape))
+    return Error{.code = ErrorCode::kUnsupported,
+                 .message = "two tensors of other dtypes or shapes cannot be combined"};
+  parts.push_back(std::move(other));
+  std::vector<int64_t> shape(parts.front().view.shape.begin(), parts.front().view.shape.end());
+  bytes = combined(parts, std::move(shape), how);
   return {};
 }
 
@@ -171,7 +189,8 @@ void compare_values(const PairContext& context, TensorDiff& tensor, unsigned thr
     return;
   }
   const std::optional<Measures> noise = noise_of(context, tensor.match.a, views->a.view);
-  Stats stats = tensor.match.columns != nullptr ? fingerprint(views->a.view).stats : stats_of(a, views->a.view);
+  Stats stats = tensor.match.columns != nullptr || tensor.match.combined != nullptr ? fingerprint(views->a.view).stats
+                                                                                    : stats_of(a, views->a.view);
   TensorView view_a = views->a.view, view_b = views->b.view;
   const auto unmasked = is_masked(stats.min) || stats.neg_inf > 0 ? without_mask(view_a, view_b) : std::nullopt;
   if (unmasked) {
@@ -253,15 +272,24 @@ Result<PairViews> read_pair(const Side& a, const Side& b, const Match& match) {
   PairViews views;
   TTAP_ASSIGN(views.a, a.read(match.a));
   TTAP_ASSIGN(views.b, b.read(match.b));
+  if (match.combined != nullptr) {
+    TTAP_TRY(combine_with(match.combined->of_a ? a : b, *match.combined, match.combined->of_a ? views.a : views.b));
+    views.note = fmt::format("{}'s is the {} of two", match.combined->of_a ? "A" : "B",
+                             match.combined->is_product ? "product" : "sum");
+  }
   if (match.transposed) {
     TTAP_TRY(transpose(views.b));
     views.note = "B's is transposed";
     return views;
   }
   if (match.columns != nullptr) {
-    const bool wide_a = views.a.view.shape.back() > views.b.view.shape.back();
-    TTAP_TRY(take_columns(wide_a ? views.a : views.b, *match.columns));
-    views.note = fmt::format("{} of the columns of {} are compared", match.columns->size(), wide_a ? "A" : "B");
+    const auto size_of_axis = [&](const SideBytes& bytes) {
+      return match.of_rows ? bytes.view.shape.front() : bytes.view.shape.back();
+    };
+    const bool wide_a = size_of_axis(views.a) > size_of_axis(views.b);
+    TTAP_TRY(take_columns(wide_a ? views.a : views.b, *match.columns, match.of_rows));
+    views.note = fmt::format("{} of the {} of {} are compared", match.columns->size(),
+                             match.of_rows ? "rows" : "columns", wide_a ? "A" : "B");
     // The rows may have other axes.
     if (wide_a && element_count(views.a.view) == element_count(views.b.view)) {
       views.a.shape.assign(views.b.view.shape.begin(), views.b.view.shape.end());
@@ -296,7 +324,7 @@ void compare_pair(const PairContext& context, TensorDiff& tensor, unsigned threa
     if (const std::string note = side.note(index); !note.empty())
       tensor.note += (tensor.note.empty() ? "" : "; ") + note;
   };
-  if ((match.columns != nullptr || match.transposed) && a.has_bytes && b.has_bytes) {
+  if ((match.columns != nullptr || match.transposed || match.combined != nullptr) && a.has_bytes && b.has_bytes) {
     compare_values(context, tensor, threads);
     return;
   }

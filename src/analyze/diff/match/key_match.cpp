@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <functional>
 #include <optional>
@@ -89,6 +90,25 @@ void match_by_key(const Side& a, const Side& b, Pairing& pairing) {
     pairing.join(i, *found, MatchedBy::kKey);
     next = *found + 1;
     --free_b;
+  }
+}
+
+void match_first_results(const Side& a, const Side& b, Pairing& pairing) {
+  const auto is_result = [](const TensorRecord& record, std::string_view path) {
+    return record.role == "out" && record.path == path;
+  };
+  std::optional<KeyIndex> index;
+  for (size_t i = 0; i < pairing.count_a(); ++i) {
+    if (!pairing.is_free_a(i)) continue;
+    const TensorRecord record = a.tensor(i);
+    const bool is_only = is_result(record, "");
+    if ((!is_only && !is_result(record, "/0")) || record.event >= a.event_count() ||
+        a.event(record.event).kind != "module")
+      continue;
+    if (!index) index.emplace(b, [&](size_t tensor) { return pairing.is_free_b(tensor); });
+    const auto found = index->find({record.name, record.call, "out", is_only ? "/0" : ""});
+    if (!found || pairing.has_b(*found) || !std::ranges::equal(record.shape, b.tensor(*found).shape)) continue;
+    pairing.join(i, *found, MatchedBy::kKey);
   }
 }
 

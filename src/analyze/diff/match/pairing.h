@@ -66,6 +66,9 @@ struct SharedValues {
 };
 
 void match_by_key(const Side& a, const Side& b, Pairing& pairing);
+// The only result of a module call, and the first of several that the same call of the other side returns: one of them
+// hands on more. Only where their shapes agree.
+void match_first_results(const Side& a, const Side& b, Pairing& pairing);
 void match_by_map(const Side& a, const Side& b, const NameMap& map, Pairing& pairing);
 // Guesses at what is left, and leaves alone what it would be less sure of than kLeastConfidence.
 void match_by_structure(const Side& a, const Side& b, const SharedValues& values, Pairing& pairing);

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "analyze/diff/ranks/joined_bytes.h"
+#include "analyze/diff/sides/joined_bytes.h"
 
 namespace ttap {
 
@@ -19,6 +19,8 @@ Error misfit(std::string why) { return {.code = ErrorCode::kInvalidArgument, .me
 std::string shape_text(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 bool same_shape(std::span<const int64_t> a, std::span<const int64_t> b) { return std::ranges::equal(a, b); }
+
+Combine combine_of(const Join& join) { return join.kind == Join::Kind::kAverage ? Combine::kAverage : Combine::kSum; }
 
 enum class Sameness : uint8_t { kSame, kDifferent, kUnknown };
 
@@ -116,7 +118,7 @@ Result<Assembly::Node> Assembly::build(std::span<const std::vector<int64_t>> pla
     if (dim < 0 || dim >= static_cast<int64_t>(ndim))
       return misfit(fmt::format("there is no dimension {} in {}", node.join.dim, shape_text(node.shape)));
     node.join.dim = static_cast<int>(dim);
-  } else if (!can_sum(record.dtype, node.join.kind == Join::Kind::kAverage)) {
+  } else if (!can_combine(record.dtype, combine_of(node.join))) {
     return misfit(fmt::format("{} cannot be made of {}", to_string(node.join), dtype_name(record.dtype)));
   }
   for (const Node& child : std::span(node.children).subspan(1)) {
@@ -157,7 +159,7 @@ Result<SideBytes> Assembly::read(const Node& node, const uint32_t* rank) const {
     parts.push_back(std::move(part));
   }
   if (node.join.kind == Join::Kind::kConcat) return concatenated(parts, node.shape, static_cast<size_t>(node.join.dim));
-  return summed(parts, node.shape, node.join.kind == Join::Kind::kAverage);
+  return combined(parts, node.shape, combine_of(node.join));
 }
 
 bool Assembly::comparing_reads() const {

@@ -10,6 +10,7 @@ namespace ttap {
 enum class MatchedBy : uint8_t {
   kKey,
   kMap,
+  kDeclared,  // a recording says so of its modules: fused projections, results that are combined
   kStructure,
   kValues,  // values of modules that are the same, or the same but for rounding, and like no other
   kOp,      // values of the same op, whatever its call number
@@ -19,6 +20,13 @@ enum class MatchedBy : uint8_t {
 };
 
 inline constexpr uint32_t kNoTensor = 0xFFFFFFFF;
+
+// A value that one side has as one, and the other as two that are to be combined.
+struct CombinedValue {
+  bool of_a = false;           // which side has two
+  uint32_t other = kNoTensor;  // the second of them; the first is the one that is matched
+  bool is_product = false;     // else their sum
+};
 
 // A tensor of A and its counterpart of B; one of them may be kNoTensor.
 struct Match {
@@ -34,6 +42,8 @@ struct Match {
   // Where one tensor is a part of the other, as that of a query is of a fused projection: which columns (of the last
   // axis) of the wider one they are, in the order of the narrower one. Null: they are compared as they are.
   std::shared_ptr<const std::vector<uint32_t>> columns = {};
+  bool of_rows = false;  // not columns, but rows: of the first axis, as in the weight of a fused projection
+  std::shared_ptr<const CombinedValue> combined = {};
   bool transposed = false;  // B's rows are A's columns, as the weights of a Conv1D are to those of a Linear
 };
 

@@ -215,6 +215,7 @@ Result<PassPairing> pair_passes(const Run& a, const Run& b, const std::string& p
         continue;
       }
       used.insert(partner);
+      pairing.processes.emplace_back(rank, found->second);
       pair_numbers(passes_of({{number, rank}}), passes_of({*found}), chosen_passes, pairing);
     }
     // What ranks exchange goes from one to the other within a pass, so all of them come before the next one.

@@ -39,6 +39,8 @@ struct PassPair {
 
 struct PassPairing {
   std::vector<PassPair> pairs = {};
+  // Those whose passes are paired by number, one process each.
+  std::vector<std::pair<const Rank*, const Rank*>> processes = {};
   std::vector<std::string> only_a = {};
   std::vector<std::string> only_b = {};
   std::vector<std::string> warnings = {};

@@ -71,6 +71,13 @@ class PassSide final : public Side {
 
 }  // namespace
 
+Result<Pass> open_found_pass(const PassFile& file) {
+  auto opened = Pass::open(file.path);
+  if (opened.ok() || file.path.extension() != ".incomplete") return opened;
+  auto renamed = file.path;
+  return Pass::open(renamed.replace_extension());
+}
+
 std::unique_ptr<Side> make_side(Pass pass, uint32_t rank, ModelFacts model) {
   return std::make_unique<PassSide>(std::move(pass), rank, std::move(model));
 }

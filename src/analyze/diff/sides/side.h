@@ -66,6 +66,9 @@ class Side {
 // The dtype that the program gave it; what was stored may be wider.
 inline DType dtype_of(const TensorRecord& record) { return record.true_dtype.value_or(record.dtype); }
 
+// A pass that may have got its final name since it was found.
+Result<Pass> open_found_pass(const PassFile& file);
+
 // One rank's pass as it is.
 std::unique_ptr<Side> make_side(Pass pass, uint32_t rank, ModelFacts model = {});
 

@@ -1,4 +1,4 @@
-#include "analyze/diff/ranks/joined_bytes.h"
+#include "analyze/diff/sides/joined_bytes.h"
 
 #include <algorithm>
 #include <bit>
@@ -55,15 +55,19 @@ void store(double value, std::byte* target, int part) {
 }
 
 template <DType kDType>
-void sum(std::span<const std::byte* const> parts, uint64_t count, bool average, std::byte* target) {
+void combine(std::span<const std::byte* const> parts, uint64_t count, Combine how, std::byte* target) {
   using Element = ElementType<kDType>;
   const size_t size = size_of(kDType);
   for (uint64_t i = 0; i < count; ++i) {
     if constexpr (Element::kFloat) {
       for (int part = 0; part < Element::kParts; ++part) {
         double total = Element::get(parts[0] + i * size, part);
-        for (const std::byte* bytes : parts.subspan(1)) total += Element::get(bytes + i * size, part);
-        store<kDType>(average ? total / static_cast<double>(parts.size()) : total, target + i * size, part);
+        for (const std::byte* bytes : parts.subspan(1)) {
+          const double value = Element::get(bytes + i * size, part);
+          how == Combine::kProduct ? total *= value : total += value;
+        }
+        if (how == Combine::kAverage) total /= static_cast<double>(parts.size());
+        store<kDType>(total, target + i * size, part);
       }
     } else {
       uint64_t total = 0;
@@ -75,12 +79,12 @@ void sum(std::span<const std::byte* const> parts, uint64_t count, bool average, 
 
 }  // namespace
 
-bool can_sum(DType dtype, bool average) {
+bool can_combine(DType dtype, Combine how) {
   switch (dtype_info(dtype).kind) {
     case DTypeKind::kBool: return false;
     case DTypeKind::kUnsigned:
-    case DTypeKind::kSigned: return !average;
-    case DTypeKind::kComplex: return true;
+    case DTypeKind::kSigned: return how == Combine::kSum;
+    case DTypeKind::kComplex: return how != Combine::kProduct;
     case DTypeKind::kFloat: return dtype <= DType::kF64;
   }
   return false;
@@ -102,7 +106,7 @@ SideBytes concatenated(std::span<const SideBytes> parts, std::vector<int64_t> sh
   return whole;
 }
 
-SideBytes summed(std::span<const SideBytes> parts, std::vector<int64_t> shape, bool average) {
+SideBytes combined(std::span<const SideBytes> parts, std::vector<int64_t> shape, Combine how) {
   constexpr uint64_t kPiece = 16 * 1024;
   const DType dtype = parts[0].view.dtype;
   SideBytes whole = with_room(dtype, std::move(shape));
@@ -117,7 +121,7 @@ SideBytes summed(std::span<const SideBytes> parts, std::vector<int64_t> shape, b
     const uint64_t count = std::min(kPiece, elements - first);
     for (size_t i = 0; i < parts.size(); ++i) copies[i].copy(first, count, buffers[i].data());
     with_element_type(dtype, [&]<DType kDType>(ElementType<kDType>) {
-      sum<kDType>(pieces, count, average, whole.owned.get() + first * size);
+      combine<kDType>(pieces, count, how, whole.owned.get() + first * size);
     });
   }
   return whole;

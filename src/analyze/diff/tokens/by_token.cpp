@@ -1,0 +1,94 @@
+#include "analyze/diff/tokens/by_token.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace ttap {
+namespace {
+
+// Which of its passes computed which tokens; passes that do not say, or only warm up, are left out.
+struct RankRows {
+  TokenPasses passes = {};
+  std::vector<uint32_t> numbers = {};  // of the passes
+};
+
+Result<RankRows> rows_of_rank(const Rank& rank, Losses& lost) {
+  RankRows found;
+  const ModelFacts model = read_model_facts(rank.path);
+  for (const PassFile& file : rank.passes) {
+    TTAP_ASSIGN(Pass pass, open_found_pass(file));
+    const Losses of_pass = losses_of(pass);
+    const std::shared_ptr<const Side> side = make_side(std::move(pass), rank.number, model);
+    TTAP_ASSIGN(std::optional<PassRows> rows, read_rows(*side));
+    if (!rows || rows->dummy) continue;
+    lost += of_pass;
+    found.passes.sides.push_back(side);
+    found.passes.rows.push_back(std::move(*rows));
+    found.numbers.push_back(file.number);
+  }
+  return found;
+}
+
+// Whether passes that would be compared by their numbers hold the same tokens.
+bool agree_pass_by_pass(const RankRows& a, const RankRows& b) {
+  size_t common = 0;
+  for (size_t i = 0; i < a.numbers.size(); ++i) {
+    const auto found = std::ranges::find(b.numbers, a.numbers[i]);
+    if (found == b.numbers.end()) continue;
+    ++common;
+    if (!same_rows(a.passes.rows[i], b.passes.rows[static_cast<size_t>(found - b.numbers.begin())])) return false;
+  }
+  return common > 0;
+}
+
+bool says_rows(const Rank& rank) {
+  if (rank.passes.empty()) return false;
+  for (const PassFile* file : {&rank.passes.front(), &rank.passes.back()}) {
+    const auto pass = open_found_pass(*file);
+    if (!pass.ok()) return false;
+    for (size_t i = 0; i < pass->event_count(); ++i)
+      if (pass->event(i).kind == "batch") return true;
+  }
+  return false;
+}
+
+Error cannot(std::string_view why, std::string_view hint) {
+  return {.code = ErrorCode::kNotFound, .message = std::string(why), .hint = std::string(hint)};
+}
+
+}  // namespace
+
+Result<std::optional<ByToken>> open_by_token(const PassPairing& pairing, std::optional<bool> wanted, Losses& lost_a,
+                                             Losses& lost_b) {
+  std::optional<ByToken> found;
+  if (wanted == false || pairing.processes.size() != 1) return found;
+  const auto [rank_a, rank_b] = pairing.processes.front();
+  for (const auto& [rank, name] : {std::pair(rank_a, "A"), std::pair(rank_b, "B")}) {
+    if (says_rows(*rank)) continue;
+    if (!wanted) return found;
+    return cannot(fmt::format("{} does not say which tokens its passes computed", name),
+                  "record a model of Transformers, vLLM under `ttap run`, or call tap.batch() once per step");
+  }
+  Losses of_a, of_b;
+  TTAP_ASSIGN(RankRows a, rows_of_rank(*rank_a, of_a));
+  TTAP_ASSIGN(RankRows b, rows_of_rank(*rank_b, of_b));
+  if (!wanted && agree_pass_by_pass(a, b)) return found;
+  ByToken made{.passes_a = static_cast<uint32_t>(a.numbers.size()),
+               .passes_b = static_cast<uint32_t>(b.numbers.size())};
+  made.pairs = pair_tokens(a.passes.rows, b.passes.rows);
+  if (made.pairs.a.empty()) {
+    if (!wanted && (a.numbers.empty() || b.numbers.empty())) return found;
+    return cannot(
+        fmt::format("no token was computed by both: A has {} passes with tokens, B {}", made.passes_a, made.passes_b),
+        "give both programs the same prompts; --by-pass compares pass by pass");
+  }
+  lost_a += of_a;
+  lost_b += of_b;
+  made.sides = join_tokens(std::move(a.passes), std::move(b.passes), made.pairs);
+  found = std::move(made);
+  return found;
+}
+
+}  // namespace ttap

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <optional>
+
+#include "analyze/check/losses.h"
+#include "analyze/diff/sides/pass_pairs.h"
+#include "analyze/diff/tokens/token_side.h"
+
+namespace ttap {
+
+// Two runs whose passes hold different tokens, or the same in other rows, put together token by token.
+struct ByToken {
+  TokenSides sides = {};
+  TokenPairs pairs = {};
+  uint32_t passes_a = 0, passes_b = 0;  // that say which tokens they computed
+};
+
+// `wanted`: whether to; not set: where both runs say which tokens their passes computed, and two passes that are paired
+// hold other ones. Fails where it is wanted and cannot be done: a run does not say, or they have no token in common.
+Result<std::optional<ByToken>> open_by_token(const PassPairing& pairing, std::optional<bool> wanted, Losses& lost_a,
+                                             Losses& lost_b);
+
+}  // namespace ttap

@@ -1,0 +1,314 @@
+#include "analyze/diff/tokens/token_side.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "analyze/diff/ranks/merged_order.h"
+#include "analyze/diff/tokens/row_layout.h"
+
+namespace ttap {
+namespace {
+
+// A tensor of several passes, each of which has some of its rows.
+struct RowTensor {
+  std::vector<uint32_t> records = {};   // per pass; MergedOrder::kNone where it has none
+  std::vector<RowLayout> layouts = {};  // per pass, as far as it has one
+  bool whole = false;                   // not made of rows: a parameter, as the first pass has it
+  bool only_logits = false;             // the rows that have logits
+  std::vector<int64_t> shape = {};
+  Fingerprint fingerprint = {};
+  bool has_bytes = false;
+  uint32_t event = kNoEvent;
+
+  uint64_t width() const { return layouts.empty() ? 0 : first_layout().width(); }
+  uint32_t first_pass() const {
+    return static_cast<uint32_t>(
+        std::ranges::find_if(records, [](uint32_t record) { return record != MergedOrder::kNone; }) - records.begin());
+  }
+  const RowLayout& first_layout() const { return layouts[first_pass()]; }
+};
+
+struct LogitsTensors {
+  std::set<std::string> keys = {};
+  std::set<uint64_t> widths = {};
+  bool empty() const { return keys.empty(); }
+};
+
+class TokenSide final : public Side {
+ public:
+  // `places`: where this side computed each token.
+  TokenSide(TokenPasses passes, const std::vector<TokenPlace>& places)
+      : sides_(std::move(passes.sides)), rows_(std::move(passes.rows)), places_(places) {
+    std::set<uint32_t> used;
+    for (const TokenPlace& place : places_) used.insert(place.pass);
+    passes_.assign(used.begin(), used.end());
+    make_info();
+    merge_events();
+    merge_tensors();
+  }
+
+  uint64_t left_out() const { return left_out_; }
+  // What holds only rows with logits: by key, and by a width that nothing else has.
+  LogitsTensors logits_tensors() const {
+    LogitsTensors found;
+    for (const RowTensor& tensor : tensors_)
+      if (tensor.only_logits) {
+        found.keys.insert(key_of(tensor));
+        found.widths.insert(tensor.width());
+      }
+    for (const RowTensor& tensor : tensors_)
+      if (!tensor.only_logits && !tensor.whole) found.widths.erase(tensor.width());
+    return found;
+  }
+  bool has_logits(size_t token) const { return places_[token].has_logits; }
+
+  // Chooses the rows: those of all tokens, or of `logits` where they are all that this side or the other has.
+  void choose_rows(std::vector<uint32_t> logits, const LogitsTensors& other) {
+    all_.resize(places_.size());
+    for (uint32_t i = 0; i < all_.size(); ++i) all_[i] = i;
+    logits_ = std::move(logits);
+    for (RowTensor& tensor : tensors_) {
+      if (tensor.whole) continue;
+      tensor.only_logits =
+          tensor.only_logits || other.widths.contains(tensor.width()) || other.keys.contains(key_of(tensor));
+      const auto count = static_cast<int64_t>(rows_of(tensor).size());
+      tensor.shape = {count, static_cast<int64_t>(tensor.width())};
+    }
+    std::atomic<size_t> next = 0;
+    const auto work = [&] {
+      for (size_t i = next++; i < tensors_.size(); i = next++) take_fingerprint(i);
+    };
+    std::vector<std::thread> threads;
+    for (unsigned i = 1; i < std::max(1U, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
+    work();
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  size_t tensor_count() const override { return tensors_.size(); }
+  size_t event_count() const override { return events_.size(); }
+  const PassInfo& info() const override { return info_; }
+  std::string place() const override { return fmt::format("{} passes by token", passes_.size()); }
+  const ModuleFacts* module(std::string_view name) const override { return side(0).module(name); }
+  const ModulesByName* optimizers() const override { return side(0).optimizers(); }
+
+  EventRecord event(size_t index) const override {
+    const Place& place = events_[index];
+    EventRecord record = side(place.pass).event(place.index);
+    record.parent = event_of(place.pass, record.parent);
+    if (record.parent != kNoEvent && record.parent >= index) record.parent = kNoEvent;  // the passes' orders cross
+    record.forward = event_of(place.pass, record.forward);
+    return record;
+  }
+
+  UseRecord use(size_t event, size_t index) const override {
+    const Place& place = events_[event];
+    UseRecord use = side(place.pass).use(place.index, index);
+    if (use.record < side(place.pass).tensor_count())
+      use.record = new_tensor_[tensor_order_->entry_of(place.pass, use.record)];
+    return use;
+  }
+
+  TensorRecord tensor(size_t index) const override {
+    const RowTensor& tensor = tensors_[index];
+    const uint32_t pass = tensor.first_pass();
+    TensorRecord record = side(pass).tensor(tensor.records[pass]);
+    record.event = tensor.event;
+    if (tensor.whole) return record;
+    record.shape = tensor.shape;
+    record.strides = {};
+    record.byte_count = byte_count({nullptr, record.dtype, record.shape, {}});
+    record.has_bytes = record.has_fingerprint = tensor.has_bytes;
+    record.fingerprint = tensor.fingerprint;
+    return record;
+  }
+
+  Result<SideBytes> read(size_t index) const override {
+    const RowTensor& tensor = tensors_[index];
+    const uint32_t first = tensor.first_pass();
+    if (tensor.whole) return side(first).read(tensor.records[first]);
+    const DType dtype = side(first).tensor(tensor.records[first]).dtype;
+    const size_t size = size_of(dtype);
+    const std::vector<uint32_t>& rows = rows_of(tensor);
+    SideBytes joined{.shape = tensor.shape};
+    joined.owned = std::make_unique<std::byte[]>(rows.size() * tensor.width() * size);
+    for (uint32_t pass = 0; pass < passes_.size(); ++pass) {
+      if (tensor.records[pass] == MergedOrder::kNone) continue;
+      std::optional<SideBytes> bytes;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const TokenPlace& place = places_[rows[i]];
+        if (place.pass != passes_[pass]) continue;
+        if (!bytes) {
+          TTAP_ASSIGN(bytes, side(pass).read(tensor.records[pass]));
+          if (!is_contiguous(bytes->view))
+            return Error{ErrorCode::kUnsupported, "rows of a tensor with strides cannot be taken"};
+        }
+        copy_row(tensor.layouts[pass], row_in(tensor.layouts[pass], pass, place.row), size, *bytes,
+                 joined.owned.get() + i * tensor.width() * size);
+      }
+    }
+    joined.view = {joined.owned.get(), dtype, joined.shape, {}};
+    return joined;
+  }
+
+ private:
+  struct Place {
+    uint32_t pass = 0;  // of those used
+    uint32_t index = 0;
+  };
+
+  std::string key_of(const RowTensor& tensor) const {
+    const uint32_t pass = tensor.first_pass();
+    return to_string(side(pass).tensor(tensor.records[pass]).key());
+  }
+
+  const Side& side(size_t pass) const { return *sides_[passes_[pass]]; }
+  const std::vector<uint32_t>& rows_of(const RowTensor& tensor) const { return tensor.only_logits ? logits_ : all_; }
+
+  // The row as the layout counts them.
+  uint32_t row_in(const RowLayout& layout, uint32_t pass, uint32_t row) const {
+    if (layout.form != RowForm::kLogits) return row;
+    const std::vector<uint32_t>& logits = rows_[passes_[pass]].logits;
+    return static_cast<uint32_t>(std::ranges::find(logits, row) - logits.begin());
+  }
+
+  static void copy_row(const RowLayout& layout, uint32_t row, size_t size, const SideBytes& from, std::byte* to) {
+    const auto* data = static_cast<const std::byte*>(from.view.data) + layout.begin(row) * size;
+    for (uint64_t k = 0; k < layout.blocks; ++k)
+      std::memcpy(to + k * layout.block * size, data + k * layout.stride * size, layout.block * size);
+  }
+
+  void take_fingerprint(size_t index) {
+    RowTensor& tensor = tensors_[index];
+    if (tensor.whole || !tensor.has_bytes) return;
+    const auto bytes = read(index);
+    tensor.has_bytes = bytes.ok();
+    if (bytes.ok()) tensor.fingerprint = fingerprint(bytes->view);
+  }
+
+  void make_info() {
+    info_ = side(0).info();
+    for (size_t pass = 1; pass < passes_.size(); ++pass) {
+      const PassInfo& other = side(pass).info();
+      if (info_.ending == Ending::kComplete) info_.ending = other.ending;
+      if (info_.problem.empty()) info_.problem = other.problem;
+      info_.being_written = info_.being_written || other.being_written;
+      info_.file_bytes += other.file_bytes;
+      info_.readable_bytes += other.readable_bytes;
+      info_.drops += other.drops;
+    }
+  }
+
+  void merge_events() {
+    std::vector<std::vector<std::string>> keys(passes_.size());
+    for (size_t pass = 0; pass < passes_.size(); ++pass)
+      for (size_t i = 0; i < side(pass).event_count(); ++i) {
+        const EventRecord event = side(pass).event(i);
+        keys[pass].push_back(fmt::format("{} {} {}", event.call, event.kind, event.name));
+      }
+    event_order_.emplace(keys);
+    for (size_t entry = 0; entry < event_order_->size(); ++entry) {
+      const auto members = event_order_->members(entry);
+      const auto has = std::ranges::find_if(members, [](uint32_t index) { return index != MergedOrder::kNone; });
+      events_.push_back({static_cast<uint32_t>(has - members.begin()), *has});
+    }
+  }
+
+  uint32_t event_of(size_t pass, uint32_t event) const {
+    return event < side(pass).event_count() ? event_order_->entry_of(pass, event) : kNoEvent;
+  }
+
+  void merge_tensors() {
+    std::vector<std::vector<std::string>> keys(passes_.size());
+    for (size_t pass = 0; pass < passes_.size(); ++pass)
+      for (size_t i = 0; i < side(pass).tensor_count(); ++i)
+        keys[pass].push_back(to_string(side(pass).tensor(i).key()));
+    const MergedOrder& order = tensor_order_.emplace(keys);
+    new_tensor_.assign(order.size(), kNoNumber);
+    for (size_t entry = 0; entry < order.size(); ++entry) {
+      const auto members = order.members(entry);
+      RowTensor tensor{.records = {members.begin(), members.end()}};
+      const uint32_t first = tensor.first_pass();
+      const TensorRecord record = side(first).tensor(tensor.records[first]);
+      tensor.event = event_of(first, record.event);
+      if (record.event < side(first).event_count() && side(first).event(record.event).kind == "batch") continue;
+      tensor.whole = record.role == "param";
+      if (!tensor.whole && !lay_out(tensor)) {
+        ++left_out_;
+        continue;
+      }
+      new_tensor_[entry] = static_cast<uint32_t>(tensors_.size());
+      tensors_.push_back(std::move(tensor));
+    }
+  }
+
+  // Finds how each pass holds the rows; false where there is no one form and width for all of them, or tokens are
+  // missing.
+  bool lay_out(RowTensor& tensor) const {
+    const uint32_t first = tensor.first_pass();
+    const TensorRecord record = side(first).tensor(tensor.records[first]);
+    for (const RowLayout& wanted : row_layouts(rows_[passes_[first]], record.shape)) {
+      tensor.layouts.assign(passes_.size(), {});
+      tensor.has_bytes = true;
+      bool fits = true;
+      for (size_t pass = 0; pass < passes_.size() && fits; ++pass) {
+        if (tensor.records[pass] == MergedOrder::kNone) continue;
+        const TensorRecord other = side(pass).tensor(tensor.records[pass]);
+        const auto layouts = row_layouts(rows_[passes_[pass]], other.shape);
+        const auto found = std::ranges::find_if(layouts, [&](const RowLayout& layout) {
+          return layout.form == wanted.form && layout.width() == wanted.width();
+        });
+        fits = found != layouts.end() && other.dtype == record.dtype && other.group.empty();
+        if (fits) tensor.layouts[pass] = *found;
+        tensor.has_bytes = tensor.has_bytes && other.has_bytes;
+      }
+      tensor.only_logits = wanted.form == RowForm::kLogits;
+      if (fits && has_all_tokens(tensor)) return true;
+    }
+    return false;
+  }
+
+  bool has_all_tokens(const RowTensor& tensor) const {
+    std::map<uint32_t, bool> has;
+    for (size_t pass = 0; pass < passes_.size(); ++pass)
+      has[passes_[pass]] = tensor.records[pass] != MergedOrder::kNone;
+    return std::ranges::all_of(
+        places_, [&](const TokenPlace& place) { return has[place.pass] || (tensor.only_logits && !place.has_logits); });
+  }
+
+  std::vector<std::shared_ptr<const Side>> sides_;
+  std::vector<PassRows> rows_;
+  std::vector<TokenPlace> places_;
+  std::vector<uint32_t> passes_;  // those that computed a token of both sides
+  PassInfo info_;
+  std::optional<MergedOrder> event_order_, tensor_order_;
+  std::vector<Place> events_;
+  std::vector<RowTensor> tensors_;
+  std::vector<uint32_t> new_tensor_;    // per entry of tensor_order_
+  std::vector<uint32_t> all_, logits_;  // tokens
+  uint64_t left_out_ = 0;
+};
+
+}  // namespace
+
+TokenSides join_tokens(TokenPasses a, TokenPasses b, const TokenPairs& pairs) {
+  auto side_a = std::make_shared<TokenSide>(std::move(a), pairs.a);
+  auto side_b = std::make_shared<TokenSide>(std::move(b), pairs.b);
+  // What one side has of tokens with logits only is compared for those.
+  const LogitsTensors of_a = side_a->logits_tensors(), of_b = side_b->logits_tensors();
+  std::vector<uint32_t> logits;
+  for (uint32_t i = 0; i < pairs.a.size(); ++i)
+    if ((of_a.empty() || side_a->has_logits(i)) && (of_b.empty() || side_b->has_logits(i))) logits.push_back(i);
+  side_a->choose_rows(logits, of_b);
+  side_b->choose_rows(std::move(logits), of_a);
+  TokenSides sides{side_a, side_b, side_a->left_out(), side_b->left_out()};
+  return sides;
+}
+
+}  // namespace ttap

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "analyze/diff/tokens/token_pairs.h"
+
+namespace ttap {
+
+// Passes of one process, and which tokens each computed.
+struct TokenPasses {
+  std::vector<std::shared_ptr<const Side>> sides = {};
+  std::vector<PassRows> rows = {};
+};
+
+// Both sides as though each had computed, in one pass, the tokens that both have: every tensor is a matrix of a row per
+// token, in the order of `pairs`. Parameters are as they are; what holds no rows is left out.
+struct TokenSides {
+  std::shared_ptr<const Side> a, b;
+  uint64_t left_out_a = 0, left_out_b = 0;  // tensors that hold no rows, or not those of all tokens
+};
+TokenSides join_tokens(TokenPasses a, TokenPasses b, const TokenPairs& pairs);
+
+}  // namespace ttap
