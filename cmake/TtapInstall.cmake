@@ -13,6 +13,9 @@ if(TARGET ttap_cli)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/package-path CONTENT "${PROJECT_SOURCE_DIR}/python\n")
   install(FILES ${PROJECT_SOURCE_DIR}/python/tensortap/launch/sitecustomize.py
     ${PROJECT_SOURCE_DIR}/python/tensortap/launch/about.py ${PROJECT_BINARY_DIR}/package-path DESTINATION share/ttap/launch COMPONENT runtime)
+  # Tells engines of their adapters, while this folder is on PYTHONPATH.
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/tensortap/launch/tensortap_launch-0.dist-info DESTINATION share/ttap/launch
+    COMPONENT runtime)
 endif()
 
 # A wheel: the command, and the sources of the observer for a PyTorch that it was not built with (observer_build.py).

@@ -49,6 +49,7 @@ PYTHON_USES = {
     "graph": ["graph.check", "session"],
     "quant.dump": ["modules"],
     "launch": ["recording"],
+    "engines": ["recording"],
 }
 FOR_ALL = {"literals", "typed_dicts", "lazy_import", "html_table"}
 PACKAGE = ROOT / "python/tensortap"

@@ -60,6 +60,16 @@ def _at_first_call(module: Any, args: Any) -> None:
         recording.first_call(module, args)
 
 
+def begin() -> Recording | None:
+    """The recording of the whole program; it begins now where it has waited for the first call of a module."""
+    if _lock.acquire(blocking=False):  # never waits, as above
+        try:
+            _begin()
+        finally:
+            _lock.release()
+    return _recording
+
+
 def _begin() -> Recording | None:
     """The recording, if it began now."""
     global _first_call

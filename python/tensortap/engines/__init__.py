@@ -1,0 +1,1 @@
+"""Adapters of serving engines: what each tells tap.batch()."""

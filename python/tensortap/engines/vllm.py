@@ -1,0 +1,129 @@
+"""The adapter of vLLM: one step of the engine is one pass, and each pass says which tokens its rows are.
+
+vLLM calls `register` itself in every process, by the entry point `vllm.general_plugins`. It costs nothing where nothing
+is recorded.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from tensortap.engines.engine_step import EngineStep
+from tensortap.modules.token_batch import Batch, batch
+from tensortap.session.metadata import describers
+from tensortap.torch_glue.patching import ImportWatch, Patch
+
+_RUNNERS = "vllm.v1.worker.gpu_model_runner"
+_watch: ImportWatch | None = None
+
+
+def register() -> None:
+    """Adapts the model runner when it is imported. Calling it again does nothing."""
+    global _watch
+    if _watch is None:
+        _watch = ImportWatch({_RUNNERS: _adapt})
+        describers.append(_fused)
+
+
+def _fused(model: nn.Module, name: str, module: nn.Module) -> dict[str, Any]:
+    """What a module of vLLM's is in terms of those that Transformers has in its place."""
+    last = name.rpartition(".")[2]
+    packed = getattr(model, "packed_modules_mapping", {})
+    kind = type(module)
+    if not kind.__module__.startswith("vllm."):
+        return {}
+    if last in packed:
+        return {"parts": list(packed[last])}
+    if kind.__name__ == "LogitsProcessor":  # it is given the weights of the head, which is never called
+        return {"parts": ["lm_head"]}
+    if kind.__name__.endswith("AndMul"):
+        return {"product": [last, packed.get("gate_up_proj", ["gate_proj", "up_proj"])[-1]]}
+    # A layer of a decoder leaves adding the residual to the next norm, an operator with several implementations.
+    if "residual" in inspect.signature(getattr(module, "forward_native", module.forward)).parameters:
+        return {"sums_inputs": True} | ({"sums": True} if next(module.children(), None) is not None else {})
+    return {}
+
+
+def _adapt(module: ModuleType) -> None:
+    runner = module.GPUModelRunner  # that of the CPU is made from it
+    for name, make in (
+        ("execute_model", _as_step),
+        ("sample_tokens", _to_end_of_step),
+        ("_model_forward", _with_rows),
+        ("_dummy_run", _as_dummy_step),
+    ):
+        if hasattr(runner, name):
+            Patch(runner, name, make)
+        else:
+            print(f"tensortap: this vLLM has no {name}: its steps are not known", file=sys.stderr)
+
+
+def _as_step(execute_model: Callable[..., Any]) -> Callable[..., Any]:
+    """A step begins; it ends in sample_tokens(), which is called where this returns nothing."""
+
+    @functools.wraps(execute_model)
+    def begin(self: Any, *args: Any, **kwargs: Any) -> Any:
+        step = EngineStep()
+        try:
+            result = execute_model(self, *args, **kwargs)
+        except BaseException:
+            step.end(failed=True)
+            raise
+        if result is None:
+            self._tensortap_step = step
+        else:
+            step.end()
+        return result
+
+    return begin
+
+
+def _to_end_of_step(sample_tokens: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(sample_tokens)
+    def end(self: Any, *args: Any, **kwargs: Any) -> Any:
+        failed = True
+        try:
+            result = sample_tokens(self, *args, **kwargs)
+            failed = False
+            return result
+        finally:
+            step: EngineStep | None = self.__dict__.pop("_tensortap_step", None)
+            if step is not None:
+                step.end(failed=failed)
+
+    return end
+
+
+def _as_dummy_step(dummy_run: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(dummy_run)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with EngineStep() as step:
+            step.tell(Batch([], {}, {"dummy": True}))
+            return dummy_run(self, *args, **kwargs)
+
+    return run
+
+
+def _with_rows(model_forward: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(model_forward)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        input_ids, positions = (*args[:2], kwargs.get("input_ids"), kwargs.get("positions"))[:2]
+        if positions is not None:
+            requests = self.input_batch.num_reqs
+            batch(
+                request_ids=self.input_batch.req_ids[:requests],
+                positions=positions[0] if positions.dim() > 1 else positions,  # of text all three are the same
+                query_start=torch.from_numpy(self.query_start_loc.np[: requests + 1]),
+                token_ids=input_ids if input_ids is not None else self.input_ids.gpu[: positions.shape[-1]],
+            )
+        return model_forward(self, *args, **kwargs)
+
+    return forward
