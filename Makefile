@@ -10,7 +10,7 @@ MINUTES ?= 30
 export PYTHON CUDA
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test differential chaos bench lint fuzz asan tsan setup build clean
+.PHONY: help demo test serving differential chaos bench lint fuzz asan tsan setup build clean
 
 help: ## this list
 	@echo "make TARGET [PYTHON=/path/to/python]"
@@ -23,7 +23,12 @@ demo: ## record a sentence encoder right and wrong, and find the operator that w
 
 test: build ## all C++ and Python tests
 	@scripts/setup.sh browser || echo "test: no browser, so the tests of the report page are skipped"
+	@scripts/setup_engine.sh || echo "test: no vLLM, so the tests of serving engines are skipped"
 	@scripts/test.sh
+
+serving: build ## a real serving engine (vLLM on the CPU, 3.4 GB) against Transformers
+	@scripts/setup_engine.sh
+	@.venv/bin/python -m pytest -q tests/python/test_serving.py
 
 differential: build ## small programs with every source of the tap: none may notice it
 	@TTAP_DIFFERENTIAL=all .venv/bin/python -m pytest -q -n "$$(nproc)" tests/python/test_differential.py

@@ -115,6 +115,7 @@ void add_diff(CommandLine& line, Command& command) {
       .type_name("PREDICATE")
       .one_value_each();
   verb.add_flag("--all", options->draw.all, "List what agrees, too");
+  verb.add_flag("--matches", options->draw.matches, "List which tensor was matched with which, and how");
   verb.add_option("--rows", options->draw.rows, "Rows of the table").show_default();
   verb.add_option("--csv", options->csv, "Also write one line per tensor to this file").type_name("FILE");
   verb.add_option("--html", options->html, "Also write a page that needs nothing else").type_name("FILE");

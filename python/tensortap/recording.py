@@ -18,7 +18,7 @@ from tensortap.ops.op_tap import OpTap
 from tensortap.session import metadata
 from tensortap.session.coverage import Coverage
 from tensortap.session.options import Options, options_of
-from tensortap.session.passes import PassTracker
+from tensortap.session.passes import SKIPPED, PassTracker
 from tensortap.session.program import program_records
 from tensortap.session.session import Session
 from tensortap.session.writer import Writer, tell_of_forks
@@ -123,6 +123,19 @@ class Recording(Session):
         """As tensortap.batch(), into this recording only."""
         if not self._closed:
             self.guarded(record_batch, self._source, batch)
+
+    def record_weights(self, model: nn.Module) -> None:
+        """A pass of the model's parameters as they are now, if the role `param` is recorded."""
+        if not self._closed and "param" in self.options.roles:
+            self.guarded(self._record_weights, model)
+
+    def _record_weights(self, model: nn.Module) -> None:
+        number = self.tracker.begin_step()
+        try:
+            if number != SKIPPED:
+                self._source.record_weights(model, number)
+        finally:
+            self.tracker.end_step(number, aborted=False)
 
     def __repr__(self) -> str:
         return f"<Recording into {self.options.directory}, {'on' if self.recording else 'off'}>"

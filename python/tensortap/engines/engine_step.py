@@ -20,7 +20,7 @@ class EngineStep:
 
     def __init__(self) -> None:
         self._open: list[tuple[Recording, int]] = []
-        for recording in _under_way():
+        for recording in recordings_under_way():
             recording.guarded(self._begin, recording)
 
     def _begin(self, recording: Recording) -> None:
@@ -50,7 +50,7 @@ def _end(recording: Recording, number: int, failed: bool) -> None:
     recording.tracker.end_step(number, aborted=failed)
 
 
-def _under_way() -> list[Recording]:
+def recordings_under_way() -> list[Recording]:
     """Also that of `ttap run`, which else waits for the first call of a module."""
     if (launch := sys.modules.get("tensortap.launch")) is not None:
         launch.begin()

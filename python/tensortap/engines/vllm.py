@@ -16,12 +16,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensortap.engines.engine_step import EngineStep
+from tensortap.engines.engine_step import EngineStep, recordings_under_way
 from tensortap.modules.token_batch import Batch, batch
 from tensortap.session.metadata import describers
 from tensortap.torch_glue.patching import ImportWatch, Patch
 
 _RUNNERS = "vllm.v1.worker.gpu_model_runner"
+_LOADERS = "vllm.model_executor.model_loader.base_loader"
 _watch: ImportWatch | None = None
 
 
@@ -29,7 +30,7 @@ def register() -> None:
     """Adapts the model runner when it is imported. Calling it again does nothing."""
     global _watch
     if _watch is None:
-        _watch = ImportWatch({_RUNNERS: _adapt})
+        _watch = ImportWatch({_RUNNERS: _adapt, _LOADERS: _watch_loader})
         describers.append(_fused)
 
 
@@ -64,6 +65,22 @@ def _adapt(module: ModuleType) -> None:
             Patch(runner, name, make)
         else:
             print(f"tensortap: this vLLM has no {name}: its steps are not known", file=sys.stderr)
+
+
+def _watch_loader(module: ModuleType) -> None:
+    """Weights are recorded when they are loaded: then they are packed for kernels, and gone."""
+    if hasattr(module, "process_weights_after_loading"):
+        Patch(module, "process_weights_after_loading", _after_recording_weights)
+
+
+def _after_recording_weights(process: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(process)
+    def record_and_process(model: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        for recording in recordings_under_way():
+            recording.record_weights(model)
+        return process(model, *args, **kwargs)
+
+    return record_and_process
 
 
 def _as_step(execute_model: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ from torch.optim.optimizer import Optimizer
 from tensortap import _core
 from tensortap.modules.hooks import HookSet
 from tensortap.modules.taps import Place, Root, Tap
-from tensortap.modules.token_batch import record_batch
+from tensortap.modules.token_batch import Batch, record_batch
 from tensortap.modules.transformers_batch import TransformersBatches
 from tensortap.modules.whereabouts import Whereabouts, explain, model_name
 from tensortap.ops.op_tap import OpTap
@@ -212,6 +212,14 @@ class ModuleSource:
         if self.ops is not None:
             self.ops.enter_early(module)
         tap.before(args, keywords)
+
+    def record_weights(self, model: nn.Module, number: int) -> None:
+        """The parameters of all selected modules of the model, into this pass."""
+        self.attach(model)
+        record_batch(self, Batch([], {}, {"weights": True}))
+        root = self._attached.get(model)
+        for tap in root.kept() if root is not None else []:
+            tap.record_weights(number)
 
     def outermost(self, module: nn.Module) -> nn.Module | None:
         """The outermost of our modules that is being called, which from now on is a root of passes."""

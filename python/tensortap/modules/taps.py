@@ -196,6 +196,16 @@ class Tap:
             ]
             call.mark = gradients.sequence_mark()
 
+    def record_weights(self, number: int) -> None:
+        """The module's own parameters, as though it were called in this pass."""
+        items = list(self.parameters.changed(self.module(), self.source.optimizer_steps()))
+        if not items:
+            return
+        place = self.place()
+        event = self.source.core.begin_event(place.name, "module", number, place.level, None, False, 0)
+        for path, item in items:
+            self.source.capture.record(item, TensorPlace(event, number, self.names, "param", path))
+
     def after(self, output: Any) -> None:
         call = self._call_of_before() if self.source.uses_before else self._begin()
         raised = output is None and has_raised(call.handled)

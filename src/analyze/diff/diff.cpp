@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "analyze/check/warm_up.h"
 #include "analyze/diff/align.h"
 #include "analyze/diff/blame/cause.h"
 #include "analyze/diff/blame/ends.h"
@@ -14,6 +15,7 @@
 #include "analyze/diff/blame/random_draws.h"
 #include "analyze/diff/blame/rank_causes.h"
 #include "analyze/diff/blame/scaled_elsewhere.h"
+#include "analyze/diff/blame/weights.h"
 #include "analyze/diff/judge/compare_pairs.h"
 #include "analyze/diff/judge/judge_parts.h"
 #include "analyze/diff/judge/precision.h"
@@ -190,6 +192,7 @@ Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const 
   pass.settings = differing_settings(*pass.a, *pass.b, pass.tensors);
   find_causes(*pass.a, *pass.b, pass.settings, {.is_first_pass = is_first_pass, .strict = options.strict},
               pass.tensors);
+  explain_weights(*pass.a, *pass.b, pass.tensors);
   blame_extra_draws(*pass.a, *pass.b, pass.tensors);
   find_wrong_gradients(ops_a, ops_b, pass.tensors);
   find_ends(ops_a, ops_b, pass.tensors);
@@ -257,7 +260,9 @@ Status compare_opened(const PassPair& pair, const Rules& rules, const DiffOption
   return {};
 }
 
-Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffOptions& options, DiffReport& report) {
+// Nothing where one of them only warms up.
+Result<std::optional<PassDiff>> diff_pass(const PassPair& pair, const Rules& rules, const DiffOptions& options,
+                                          DiffReport& report) {
   PassDiff pass;
   const ShardRules* shards = rules.shards ? &*rules.shards : nullptr;
   // The side with fewer ranks shows the shapes that the other one's parts should add up to.
@@ -268,12 +273,13 @@ Result<PassDiff> diff_pass(const PassPair& pair, const Rules& rules, const DiffO
     TTAP_ASSIGN(pass.b, open_side(pair.b, shards, nullptr, &report.b.lost));
     TTAP_ASSIGN(pass.a, open_side(pair.a, shards, pass.b.get(), &report.a.lost));
   }
+  if (is_warm_up(*pass.a) || is_warm_up(*pass.b)) return std::optional<PassDiff>();
   if (pair.a.size() == 1 && pair.b.size() == 1) {
     pass.rank = pair.a.front().first->number;
     pass.collectives = CollectiveCalls(*pass.a);
   }
   TTAP_TRY(compare_opened(pair, rules, options, report, pass));
-  return pass;
+  return std::optional(std::move(pass));
 }
 
 // All passes of both runs as one, token by token.
@@ -414,9 +420,12 @@ Result<DiffReport> diff(const std::string& path_a, const std::string& path_b, co
     TTAP_TRY(diff_tokens(*tokens, rules, options, report));
   } else {
     for (const PassPair& pair : pairing.pairs) {
-      TTAP_ASSIGN(PassDiff pass, diff_pass(pair, rules, options, report));
-      report.passes.push_back(std::move(pass));
+      TTAP_ASSIGN(std::optional<PassDiff> pass, diff_pass(pair, rules, options, report));
+      if (pass) report.passes.push_back(std::move(*pass));
     }
+    if (const size_t warm_ups = pairing.pairs.size() - report.passes.size(); warm_ups > 0)
+      report.warnings.push_back(
+          fmt::format("{} of {} passes only warm up, and were not compared", warm_ups, pairing.pairs.size()));
   }
   follow_collectives(report.passes);
   if (rules.wanted && std::ranges::all_of(report.passes, [](const PassDiff& pass) { return pass.tensors.empty(); }))

@@ -68,7 +68,7 @@ void write_json(const CheckReport& report, Output& out) {
   json.begin_object().member("command", "check").member("path", report.path);
   json.member("run", report.run).member("runs", report.runs).member("conclusive", report.conclusive());
   json.key("lost").begin_line().member("passes", report.lost.passes).member("tensors", report.lost.tensors).end();
-  json.member("judged", report.judged).member("left_out", report.unwanted);
+  json.member("judged", report.judged).member("left_out", report.unwanted).member("warm_ups", report.warm_ups);
   json.key("first");
   report.first ? write_first(json, report) : void(json.null());
   json.key("found").begin_array();

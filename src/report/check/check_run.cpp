@@ -3,6 +3,7 @@
 #include <set>
 #include <span>
 
+#include "analyze/check/warm_up.h"
 #include "report/check/check_report.h"
 #include "report/run/describe.h"
 
@@ -192,6 +193,10 @@ Result<CheckReport> check_run(const CheckOptions& options) {
     if (!pass.ok()) {
       if (selection.passes.size() == 1) return pass.error();
       report.unreadable.push_back(pass.error());
+      continue;
+    }
+    if (is_warm_up(*pass)) {
+      ++report.warm_ups;
       continue;
     }
     report.lost += losses_of(*pass);

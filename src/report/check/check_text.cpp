@@ -181,6 +181,8 @@ void draw_trouble(const CheckReport& report, Output& out) {
   if (report.without_hash > 0)
     out.print("{} of a format without hashes: --verify could only read them\n",
               count_text(report.without_hash, "tensor is", "tensors are"));
+  if (report.warm_ups > 0)
+    out.print("{} and were not looked at\n", count_text(report.warm_ups, "pass only warms up", "passes only warm up"));
   if (report.unwanted > 0)
     out.print("{} left out by --filter '{}'\n", count_text(report.unwanted, "tensor was", "tensors were"),
               printable(report.filter));

@@ -17,8 +17,9 @@ TTAP_API std::string verdict_sentence(const DiffReport& report);
 TTAP_API std::vector<std::string> evidence_lines(const DiffReport& report);
 
 struct DrawDiffOptions {
-  size_t rows = 20;  // of the table
-  bool all = false;  // list what agrees, too, and every row
+  size_t rows = 20;      // of the table
+  bool all = false;      // list what agrees, too, and every row
+  bool matches = false;  // list what was matched with what
 };
 TTAP_API void draw_diff(const DiffReport& report, const DrawDiffOptions& options, Output& out);
 

@@ -272,6 +272,41 @@ void draw_tokens(const ComparedTokens& tokens, Output& out) {
               count_text(tokens.left_out_a, "tensor", "tensors"), tokens.left_out_b);
 }
 
+// B's key, and how the two are brought together: "… columns 0-127", "… + … of B".
+std::string matched_with_text(const PassDiff& pass, const Match& match) {
+  const TensorRecord a = pass.a->tensor(match.a), b = pass.b->tensor(match.b);
+  std::string text = printable(to_string(b.key()));
+  if (match.columns != nullptr) {
+    const auto& columns = *match.columns;
+    const bool one_piece = columns.back() - columns.front() + 1 == columns.size();
+    text += fmt::format(" {} {}{}", match.of_rows ? "rows" : "columns",
+                        one_piece ? fmt::format("{}-{}", columns.front(), columns.back()) : "in another order",
+                        a.byte_count > b.byte_count ? " of A" : "");
+  }
+  if (match.combined != nullptr) {
+    const CombinedValue& with = *match.combined;
+    text += fmt::format(" ({}: {} {})", with.of_a ? "in A" : "in B", with.is_product ? "times" : "plus",
+                        printable(to_string((with.of_a ? pass.a : pass.b)->tensor(with.other).key())));
+  }
+  return match.transposed ? text + " transposed" : text;
+}
+
+void draw_matches(const DiffReport& report, Output& out) {
+  using enum Table::Align;
+  Table table({{"A", kLeft, 0, true}, {"B", kLeft, 0, true}, {"how"}, {"sure", kRight}});
+  for (const PassDiff& pass : report.passes)
+    for (const TensorDiff& tensor : pass.tensors) {
+      const Match& match = tensor.match;
+      if (match.a == kNoTensor || match.b == kNoTensor) continue;
+      table.add(printable(to_string(pass.a->tensor(match.a).key())));
+      table.add(matched_with_text(pass, match));
+      table.add(other_name_text(match.by));
+      table.add(fmt::format("{:.0f} %", 100 * match.confidence));
+    }
+  table.draw(out);
+  out.write("\n");
+}
+
 }  // namespace
 
 void draw_diff(const DiffReport& report, const DrawDiffOptions& options, Output& out) {
@@ -280,6 +315,7 @@ void draw_diff(const DiffReport& report, const DrawDiffOptions& options, Output&
   out.write(style_of(report.verdict), sentence.substr(0, colon));
   out.print("{}\n", sentence.substr(colon));
   draw_first(report, out);
+  if (options.matches) draw_matches(report, out);
   draw_table(report, options, out);
   draw_quantized(report, out);
   draw_unmatched(report, options, out);

@@ -9,6 +9,7 @@
 #include "analyze/diff/blame/random_draws.h"
 #include "analyze/diff/sides/tensor_names.h"
 #include "analyze/ops/event_op.h"
+#include "analyze/ops/role_flow.h"
 #include "report/diff/diff_report.h"
 #include "report/diff/quantized_words.h"
 #include "report/text/text.h"
@@ -134,6 +135,8 @@ std::string divergence_in_words(const DiffReport& report) {
                ? fmt::format("{}: the bits first differ at {}{}, which introduced the difference", word, key, where)
                : fmt::format("{}: {} introduced the error{}", word, key, where);
   }
+  if (is_parameter(record_of(report.passes[place.pass], tensor).role))
+    return fmt::format("{}: the parameter {} differs{}: {}", word, key, where, printable(tensor.reason));
   if (is_input(record_of(report.passes[place.pass], tensor).role))
     return fmt::format("{}: {} came in different{}; no recorded operator introduced it", word, key, where);
   if (tensor.cause == Cause::kInherited)

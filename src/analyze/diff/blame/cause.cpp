@@ -150,6 +150,7 @@ class Blame {
     if (is_made_by_code_around(i)) return set(i, Cause::kUnknown, code_text(i));
     const uint32_t source = made_by(i);
     if (source != kNoTensor) return set(i, Cause::kInherited, fmt::format("differs after {}", key_at(source)), source);
+    if (is_parameter(record_at(i).role)) return set(i, Cause::kUnknown, "no recorded call wrote to it");
     if (!agreed_before_) return set(i, Cause::kUnknown, "it came in different: nothing was recorded before it");
     set(i, Cause::kUnknown, "it came in different, and everything recorded before it agrees: made by code between");
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "analyze/diff/result/verdict.h"
+#include "analyze/diff/sides/side.h"
 #include "ttap/record.h"
 
 namespace ttap {

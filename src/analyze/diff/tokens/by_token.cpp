@@ -24,6 +24,10 @@ Result<RankRows> rows_of_rank(const Rank& rank, Losses& lost) {
     TTAP_ASSIGN(std::optional<PassRows> rows, read_rows(*side));
     if (!rows || rows->dummy) continue;
     lost += of_pass;
+    if (rows->weights) {
+      found.passes.weights.push_back(side);
+      continue;
+    }
     found.passes.sides.push_back(side);
     found.passes.rows.push_back(std::move(*rows));
     found.numbers.push_back(file.number);

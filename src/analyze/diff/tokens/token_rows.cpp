@@ -124,12 +124,13 @@ Result<std::optional<PassRows>> read_rows(const Side& side) {
   int64_t cache_length = 0;
   if (notes.is_object()) {
     pass.dummy = notes.value("dummy", false);
+    pass.weights = notes.value("weights", false);
     if (const auto ids = notes.find("request_ids"); ids != notes.end() && ids->is_array())
       for (const Json& id : *ids) pass.requests.push_back(id.is_string() ? id.get<std::string>() : json_text(id));
     if (const auto length = notes.find("cache_length"); length != notes.end() && length->is_number_integer())
       cache_length = length->get<int64_t>();
   }
-  if (pass.dummy) return std::optional(std::move(pass));
+  if (pass.dummy || pass.weights) return std::optional(std::move(pass));
   IntegersByPath tensors;
   for (uint32_t i = 0; i < side.tensor_count(); ++i) {
     const TensorRecord record = side.tensor(i);

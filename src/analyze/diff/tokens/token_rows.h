@@ -26,6 +26,7 @@ struct PassRows {
   uint32_t length = 0;
   std::vector<uint32_t> logits = {};  // rows that have logits where not all do
   bool dummy = false;                 // the pass only warms up
+  bool weights = false;               // it holds the weights as they were loaded, and no rows
 
   uint32_t live_rows() const;  // all but padding at the end
 };

@@ -20,7 +20,7 @@ namespace {
 struct RowTensor {
   std::vector<uint32_t> records = {};   // per pass; MergedOrder::kNone where it has none
   std::vector<RowLayout> layouts = {};  // per pass, as far as it has one
-  bool whole = false;                   // not made of rows: a parameter, as the first pass has it
+  bool whole = false;                   // not made of rows: a parameter, from the pass that has most of it
   bool only_logits = false;             // the rows that have logits
   std::vector<int64_t> shape = {};
   Fingerprint fingerprint = {};
@@ -49,6 +49,12 @@ class TokenSide final : public Side {
     std::set<uint32_t> used;
     for (const TokenPlace& place : places_) used.insert(place.pass);
     passes_.assign(used.begin(), used.end());
+    // They come last: the order of the modules is that of the calls.
+    for (std::shared_ptr<const Side>& weights : passes.weights) {
+      passes_.push_back(static_cast<uint32_t>(sides_.size()));
+      sides_.push_back(std::move(weights));
+      rows_.emplace_back();
+    }
     make_info();
     merge_events();
     merge_tensors();
@@ -234,6 +240,7 @@ class TokenSide final : public Side {
     for (size_t entry = 0; entry < order.size(); ++entry) {
       const auto members = order.members(entry);
       RowTensor tensor{.records = {members.begin(), members.end()}};
+      if (side(tensor.first_pass()).tensor(tensor.records[tensor.first_pass()]).role == "param") keep_largest(tensor);
       const uint32_t first = tensor.first_pass();
       const TensorRecord record = side(first).tensor(tensor.records[first]);
       tensor.event = event_of(first, record.event);
@@ -246,6 +253,19 @@ class TokenSide final : public Side {
       new_tensor_[entry] = static_cast<uint32_t>(tensors_.size());
       tensors_.push_back(std::move(tensor));
     }
+  }
+
+  // An engine may pack a weight for its kernels, and leave an empty one.
+  void keep_largest(RowTensor& tensor) const {
+    const auto size = [&](uint32_t pass) {
+      const uint32_t record = tensor.records[pass];
+      return record == MergedOrder::kNone ? 0 : side(pass).tensor(record).byte_count;
+    };
+    uint32_t largest = tensor.first_pass();
+    for (uint32_t pass = 0; pass < passes_.size(); ++pass)
+      if (size(pass) > size(largest)) largest = pass;
+    for (uint32_t pass = 0; pass < passes_.size(); ++pass)
+      if (pass != largest) tensor.records[pass] = MergedOrder::kNone;
   }
 
   // Finds how each pass holds the rows; false where there is no one form and width for all of them, or tokens are

@@ -1,0 +1,182 @@
+"""A real serving engine, vLLM on the CPU, against Transformers: no map, no annotation.
+
+The engine has an environment of its own, which `make serving` installs; without it these tests are skipped.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import tensortap as tap
+from safetensors.torch import load_file, save_file
+from ttap_command import TTAP
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / ".engines/vllm/bin/python"
+PROGRAMS = ROOT / "tests/serving"
+
+pytestmark = pytest.mark.skipif(
+    not (ROOT / ".engines/vllm/requirements-met").exists(),
+    reason="no vLLM: scripts/setup_engine.sh installs it",
+)
+
+
+def environment(**more):
+    cache = ROOT / ".engines/cache"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TTAP_")}
+    return kept | {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_CACHE_ROOT": str(cache / "vllm"),
+        "XDG_CACHE_HOME": str(cache),
+        "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        **more,
+    }
+
+
+def run(*words, **more):
+    done = subprocess.run(
+        [str(word) for word in words], env=environment(**more), capture_output=True, text=True, timeout=800
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def recorded(directory, program, *words, options=(), **more):
+    """Runs a program under `ttap run`; the tokens that it printed."""
+    out = run(TTAP, "run", *options, "-o", directory, "--", PYTHON, PROGRAMS / program, *words, **more)
+    return json.loads(next(line for line in out.splitlines() if line.startswith("[[")))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Where a model is saved, by name."""
+    made = {}
+
+    def save(name):
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp(name)
+            run(PYTHON, PROGRAMS / "models.py", made[name], name)
+        return made[name]
+
+    return save
+
+
+def leaf_results(diff):
+    """Which results of the reference were compared, of all."""
+    results = [tensor for tensor in diff.tensors if tensor.verdict != "extra" and "@" not in tensor.key]
+    return sum(tensor.verdict != "missing" for tensor in results), len(results)
+
+
+AGREEING = {
+    "llama, one request": ("llama", "float32", 1, 4, {}, {}),
+    "llama, eight requests, bf16, its own process": (
+        "llama", "bfloat16", 8, 32, {}, {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}),
+    "qwen3, chunked prefill": ("qwen3", "float32", 4, 6, {"max_num_batched_tokens": 16}, {}),
+    "gemma, prefix cache": ("gemma", "float32", 4, 6, {"enable_prefix_caching": True}, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AGREEING)
+def test_a_sound_engine_agrees_with_transformers(name, saved, tmp_path):
+    model, dtype, count, steps, options, process = AGREEING[name]
+    reference = recorded(tmp_path / "a", "reference.py", saved(model), dtype, count, steps)
+    answers = recorded(tmp_path / "b", "engine.py", saved(model), dtype, count, steps, json.dumps(options), **process)
+    if dtype == "float32":
+        assert answers == reference
+    diff = tap.diff(tmp_path / "a", tmp_path / "b")
+    assert diff.verdict == "within tolerance", diff
+    compared, of = leaf_results(diff)
+    assert compared >= 0.95 * of, diff
+    assert diff.to_json()["tokens"]["requests"] == count
+
+
+def test_experts_agree_as_far_as_the_engine_shows_them(saved, tmp_path):
+    recorded(tmp_path / "a", "reference.py", saved("qwen3_moe"), "float32", 3, 4)
+    recorded(tmp_path / "b", "engine.py", saved("qwen3_moe"), "float32", 3, 4)
+    diff = tap.diff(tmp_path / "a", tmp_path / "b")
+    assert diff.verdict == "within tolerance", diff
+    routers = [tensor for tensor in diff.tensors if tensor.key.endswith("mlp.gate/0")]
+    assert len(routers) == 4
+    assert all(tensor.verdict == "within tolerance" for tensor in routers)
+
+
+def test_a_compiled_engine_is_compared_where_it_can_be_seen(saved, tmp_path):
+    reference = recorded(tmp_path / "a", "reference.py", saved("llama"), "float32", 2, 4)
+    answers = recorded(
+        tmp_path / "b", "engine.py", saved("llama"), "float32", 2, 4, json.dumps({"enforce_eager": False})
+    )
+    assert answers == reference
+    diff = tap.diff(tmp_path / "a", tmp_path / "b")
+    # What is inside compiled code is seen by nobody: that the logits agree is not enough to say that all does.
+    assert diff.verdict == "inconclusive", diff
+    assert [tensor.key for tensor in diff.tensors if tensor.verdict == "within tolerance"] == ["lm_head"]
+    # Passes that only warm up hold memory that nobody has written to.
+    check = tap.check(tmp_path / "b")
+    assert check.clean, check
+
+
+def test_faults_in_the_engine_are_named(saved, tmp_path):
+    recorded(tmp_path / "reference", "reference.py", saved("llama"), "float32", 3, 4)
+    out = run(PYTHON, PROGRAMS / "faults.py", saved("llama"), "float32", tmp_path)
+    faults = [json.loads(line) for line in out.splitlines() if line.startswith('{"number"')]
+    assert len(faults) == 19
+    wrong = []
+    for fault in faults:
+        diff = tap.diff(tmp_path / "reference", tmp_path / str(fault["number"]))
+        if not fault["module"]:
+            assert fault["same"]
+            assert diff.verdict == "within tolerance", diff
+        elif diff.verdict != "diverged" or not diff.first.key.endswith(fault["module"]):
+            wrong.append((fault["fault"], str(diff)))
+    assert not wrong
+
+
+def test_weights_are_compared_before_they_are_packed(saved, tmp_path):
+    tampered = tmp_path / "tampered"
+    shutil.copytree(saved("llama"), tampered)
+    weights = load_file(tampered / "model.safetensors")
+    weight = weights["model.layers.1.self_attn.k_proj.weight"]
+    weight[[3, 7]] = weight[[7, 3]].clone()
+    save_file(weights, tampered / "model.safetensors", metadata={"format": "pt"})
+    options = ("--roles", "out,param")
+    recorded(tmp_path / "a", "reference.py", saved("llama"), "float32", 1, 2, options=options)
+    recorded(tmp_path / "b", "engine.py", tampered, "float32", 1, 2, options=options)
+    diff = tap.diff(tmp_path / "a", tmp_path / "b")
+    assert diff.sentence == (
+        "diverged: the parameter model.layers.1.self_attn.k_proj@param/weight differs: rows 3 and 7 are swapped in B"
+    )
+
+
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```\n", re.M | re.S)
+
+
+def test_the_document_leads_from_nothing_to_the_answer(tmp_path):
+    """Blocks that begin with the name of a file are that file; of what a command prints, the document may show the
+    beginning. Numbers are those of one machine."""
+    path = f"{PYTHON.parent}:{Path(TTAP).parent}:{os.environ['PATH']}"
+    env = environment(PATH=path, PYTHONPATH=str(ROOT / "python"))
+
+    def without_numbers(text):
+        return re.sub(r"\d+(\.\d+)?(e[+-]\d+)?", "N", text.strip())
+
+    ran = 0
+    for kind, text in BLOCK.findall((ROOT / "docs/serving.md").read_text()):
+        if kind == "python":
+            name = text.splitlines()[0].removeprefix("# ")
+            (tmp_path / name).write_text(text)
+            continue
+        for command in re.split(r"^\$ ", text, flags=re.M)[1:]:
+            words, _, shown = command.partition("\n")
+            done = subprocess.run(words, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
+            if shown:
+                assert without_numbers(done.stdout).startswith(without_numbers(shown)), done.stdout + done.stderr
+            else:
+                assert done.returncode == 0, done.stderr[-3000:]
+            ran += 1
+    assert ran > 8

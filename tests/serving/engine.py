@@ -1,0 +1,31 @@
+"""vLLM, all prompts at once: `engine.py MODEL DTYPE PROMPTS STEPS [OPTIONS as JSON]`. Prints the tokens as JSON."""
+
+import json
+import sys
+
+from prompts import prompts
+from vllm import LLM, SamplingParams
+
+
+def make_engine(directory, dtype, **options):
+    return LLM(
+        model=directory,
+        skip_tokenizer_init=True,
+        dtype=dtype,
+        max_model_len=128,
+        max_num_seqs=8,
+        kv_cache_memory_bytes=64 << 20,
+        **{"enforce_eager": True, "enable_prefix_caching": False} | options,
+    )
+
+
+def generate(engine, count, steps):
+    sampling = SamplingParams(temperature=0, max_tokens=steps, ignore_eos=True, detokenize=False, logprobs=3)
+    asked = [{"prompt_token_ids": prompt} for prompt in prompts(count)]
+    return [answer.outputs[0] for answer in engine.generate(asked, sampling, use_tqdm=False)]
+
+
+if __name__ == "__main__":
+    options = json.loads(sys.argv[5]) if len(sys.argv) > 5 else {}
+    answers = generate(make_engine(sys.argv[1], sys.argv[2], **options), int(sys.argv[3]), int(sys.argv[4]))
+    print(json.dumps([list(answer.token_ids) for answer in answers]))
