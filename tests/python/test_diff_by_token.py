@@ -296,3 +296,27 @@ def test_a_shared_module_has_the_name_of_whom_it_is_called_by(tmp_path):
     with tap.record(model, tmp_path / "run", report=False):
         model(torch.ones(1, 4))
     assert list(tap.open(tmp_path / "run").ranks[0].passes[0]) == ["0.linear", "0.act", "1.linear", "1.act"]
+
+
+def test_a_module_that_a_part_of_its_holder_holds_too_has_both_names(tmp_path):
+    class Inner(nn.Module):
+        def __init__(self, linear):
+            super().__init__()
+            self.linear = linear
+
+        def forward(self, x):
+            return self.linear(x)
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+            self.inner = Inner(self.linear)
+
+        def forward(self, x):
+            return self.inner(x)
+
+    model = nn.Sequential(Outer())
+    with tap.record(model, tmp_path / "run", report=False):
+        model(torch.ones(1, 4))
+    assert set(tap.open(tmp_path / "run").ranks[0].passes[0]) == {"0.linear", "0.inner.linear"}

@@ -47,10 +47,17 @@ def _fused(model: nn.Module, name: str, module: nn.Module) -> dict[str, Any]:
         return {"parts": ["lm_head"]}
     if kind.__name__.endswith("AndMul"):
         return {"product": [last, packed.get("gate_up_proj", ["gate_proj", "up_proj"])[-1]]}
+    # Gemma scales its embeddings after the module that looks them up.
+    if last == "embed_tokens" and (factor := getattr(_parent_of(model, name), "normalizer", None)) is not None:
+        return {"times": float(factor)}
     # A layer of a decoder leaves adding the residual to the next norm, an operator with several implementations.
     if "residual" in inspect.signature(getattr(module, "forward_native", module.forward)).parameters:
         return {"sums_inputs": True} | ({"sums": True} if next(module.children(), None) is not None else {})
     return {}
+
+
+def _parent_of(model: nn.Module, name: str) -> nn.Module:
+    return model.get_submodule(name.rpartition(".")[0])
 
 
 def _adapt(module: ModuleType) -> None:

@@ -45,6 +45,9 @@ class Source(Protocol):
     def core(self) -> _core.Recorder:
         """The recorder of this process."""
 
+    def graph_now(self) -> int:
+        """The recorder's taps in the CUDA graph that is captured on the current stream; 0 when none is."""
+
 
 def record_batch(source: Source, batch: Batch) -> None:
     """Into the pass that this thread is in; where it is in none, into the one that it begins next."""
@@ -54,7 +57,8 @@ def record_batch(source: Source, batch: Batch) -> None:
         thread.batch = batch
         return
     thread.batch = None
-    if number == SKIPPED:
+    # In a CUDA graph that is captured there is nothing to say: each replay computes other tokens.
+    if number == SKIPPED or source.graph_now() != 0:
         return
     calls: list[Call] = thread.parents
     parent = next((call.event for call in reversed(calls) if call.event is not None), None)

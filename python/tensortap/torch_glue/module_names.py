@@ -102,11 +102,13 @@ def parents_of(entries: list[NamedModule]) -> dict[int, list[nn.Module]]:
 def names_by_caller(entry: NamedModule, entries: list[NamedModule]) -> dict[int, str]:
     """Of a module with several names: which one it has in the forward of each module that holds it, by that one's id.
 
-    Empty where that does not tell them apart: one that holds it twice, or a list, which is never called.
+    Empty where that does not tell them apart: one that holds it twice, or a list, which is never called. Where one that
+    holds it is inside another, both names are as good.
     """
     if len(entry.names) < 2:
         return {}
     names: dict[int, str] = {}
+    holders: list[str] = []
     for holder in entries:
         steps = [step for step, child in holder.module._modules.items() if child is entry.module]
         if not steps:
@@ -114,6 +116,9 @@ def names_by_caller(entry: NamedModule, entries: list[NamedModule]) -> dict[int,
         if len(steps) > 1 or len(holder.names) > 1 or isinstance(holder.module, (nn.ModuleList, nn.ModuleDict)):
             return {}
         names[id(holder.module)] = f"{holder.names[0]}.{storable(steps[0])}"
+        holders.append(holder.names[0])
+    if any(one != other and one.startswith(f"{other}.") for one in holders for other in holders):
+        return {}
     return names if set(names.values()) <= set(entry.names) else {}
 
 

@@ -42,7 +42,8 @@ std::vector<Match> in_order(const Pairing& pairing) {
     if (a >= pairing.count_a()) break;
     const Match& match = pairing.of_a(a);
     // What is combined with a later value is there when that is.
-    if (match.combined != nullptr && match.combined->of_a && match.combined->other > a) {
+    if (match.combined != nullptr && match.combined->of_a && match.combined->other != kNoTensor &&
+        match.combined->other > a) {
       waiting.emplace(match.combined->other, match);
     } else {
       matches.push_back(match);

@@ -14,7 +14,6 @@
 #include "analyze/diff/blame/false_matches.h"
 #include "analyze/diff/blame/random_draws.h"
 #include "analyze/diff/blame/rank_causes.h"
-#include "analyze/diff/blame/scaled_elsewhere.h"
 #include "analyze/diff/blame/weights.h"
 #include "analyze/diff/judge/compare_pairs.h"
 #include "analyze/diff/judge/judge_parts.h"
@@ -184,10 +183,7 @@ Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const 
       {*pass.a, *pass.b, *rules.tolerances, notes.noise.side.get(), &notes.noise.partner, &precision_a, &precision_b},
       pass.tensors, options.threads, options.progress);
   judge_by_parts(*pass.a, *pass.b, pass.tensors);
-  if (!options.strict) {
-    unmatch_false_matches(ops_a, ops_b, pass.tensors);
-    accept_scaled_elsewhere(*pass.a, *pass.b, pass.tensors);
-  }
+  if (!options.strict) unmatch_false_matches(ops_a, ops_b, pass.tensors);
   pass.guesses = unmatch_guesses(pass.tensors);
   pass.settings = differing_settings(*pass.a, *pass.b, pass.tensors);
   find_causes(*pass.a, *pass.b, pass.settings, {.is_first_pass = is_first_pass, .strict = options.strict},

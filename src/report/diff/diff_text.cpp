@@ -285,8 +285,11 @@ std::string matched_with_text(const PassDiff& pass, const Match& match) {
   }
   if (match.combined != nullptr) {
     const CombinedValue& with = *match.combined;
-    text += fmt::format(" ({}: {} {})", with.of_a ? "in A" : "in B", with.is_product ? "times" : "plus",
-                        printable(to_string((with.of_a ? pass.a : pass.b)->tensor(with.other).key())));
+    const Side& side = with.of_a ? *pass.a : *pass.b;
+    const bool is_scaled = with.other == kNoTensor;
+    text += fmt::format(
+        " ({}: {} {})", with.of_a ? "in A" : "in B", is_scaled || with.is_product ? "times" : "plus",
+        is_scaled ? fmt::format("{:.6g}", with.factor) : printable(to_string(side.tensor(with.other).key())));
   }
   return match.transposed ? text + " transposed" : text;
 }

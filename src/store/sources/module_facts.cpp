@@ -48,6 +48,8 @@ void add_module(const Json& module, ModulesByName& modules) {
   facts.product = texts(module, "product");
   facts.sums = member(module, "sums", &Json::is_boolean) == true;
   facts.sums_inputs = member(module, "sums_inputs", &Json::is_boolean) == true;
+  if (const Json& times = member(module, "times", &Json::is_number); times.is_number())
+    facts.times = times.get<double>();
   add(text(module, "name"), facts, modules);
   for (const Json& alias : member(module, "aliases", &Json::is_array))
     if (alias.is_string()) add(alias.get<std::string>(), facts, modules);

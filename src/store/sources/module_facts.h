@@ -16,11 +16,13 @@ struct ModuleFacts {
   std::map<std::string, std::string> settings = {};  // its own numbers, words and switches: eps → "1e-05"
 
   // What an engine declares of a fused module, in terms of those that another program has in its place, by their last
-  // names: its result is theirs side by side (`parts`), or their product. `sums`: what another module returns is the sum
-  // of its results; `sums_inputs`: what another module is given is the sum of its inputs.
+  // names: its result is theirs side by side (`parts`), or their product. `sums`: what another module returns is the
+  // sum of its results; `sums_inputs`: what another module is given is the sum of its inputs.
   std::vector<std::string> parts = {}, product = {};
   bool sums = false, sums_inputs = false;
+  double times = 1;  // what another module returns is this times its result
 
+  bool declares_fusion() const { return !parts.empty() || !product.empty() || sums || sums_inputs || times != 1; }
   std::string_view class_name() const { return std::string_view(type).substr(type.rfind('.') + 1); }
   bool operator==(const ModuleFacts&) const = default;
 };

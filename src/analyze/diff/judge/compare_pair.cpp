@@ -151,6 +151,12 @@ Status take_columns(SideBytes& bytes, const std::vector<uint32_t>& columns, bool
 
 // Makes the value that the other side has as one of what this side has as two.
 Status combine_with(const Side& side, const CombinedValue& combined_value, SideBytes& bytes) {
+  if (combined_value.other == kNoTensor) {
+    if (!can_combine(bytes.view.dtype, Combine::kProduct))
+      return Error{.code = ErrorCode::kUnsupported, .message = "values of this dtype cannot be scaled"};
+    bytes = scaled(bytes, combined_value.factor);
+    return {};
+  }
   std::vector<SideBytes> parts;
   parts.push_back(std::move(bytes));
   TTAP_ASSIGN(SideBytes other, side.read(combined_value.other));
@@ -274,8 +280,10 @@ Result<PairViews> read_pair(const Side& a, const Side& b, const Match& match) {
   TTAP_ASSIGN(views.b, b.read(match.b));
   if (match.combined != nullptr) {
     TTAP_TRY(combine_with(match.combined->of_a ? a : b, *match.combined, match.combined->of_a ? views.a : views.b));
-    views.note = fmt::format("{}'s is the {} of two", match.combined->of_a ? "A" : "B",
-                             match.combined->is_product ? "product" : "sum");
+    const std::string_view side = match.combined->of_a ? "A" : "B";
+    views.note = match.combined->other == kNoTensor
+                     ? fmt::format("{}'s times {:.6g} is compared", side, match.combined->factor)
+                     : fmt::format("{}'s is the {} of two", side, match.combined->is_product ? "product" : "sum");
   }
   if (match.transposed) {
     TTAP_TRY(transpose(views.b));

@@ -49,8 +49,7 @@ class DeclaredMatcher {
       const bool is_result = record.role == "out" && (record.path.empty() || record.path == "/0");
       if (!is_result && record.role != "param") continue;
       const ModuleFacts* facts = fused_.module(record.name);
-      if (facts == nullptr || (facts->parts.empty() && facts->product.empty() && !facts->sums && !facts->sums_inputs))
-        continue;
+      if (facts == nullptr || !facts->declares_fusion()) continue;
       if (results_.empty()) read_sides();
       if (is_result) match_inputs(record, *facts);
       if (!is_free(is_a_, i)) continue;
@@ -58,6 +57,7 @@ class DeclaredMatcher {
       if (!is_result) continue;
       if (!facts->product.empty()) match_product(i, record, siblings(record, facts->product));
       if (facts->sums) match_sum(i, record);
+      if (facts->times != 1) match_scaled(i, record, facts->times);
     }
   }
 
@@ -168,6 +168,14 @@ class DeclaredMatcher {
       if (!std::ranges::equal(plain_.tensor(factor).shape, record.shape)) return;
     join(fused, factors[0],
          {.combined = std::make_shared<const CombinedValue>(CombinedValue{!is_a_, factors[1], true})});
+  }
+
+  void match_scaled(uint32_t fused, const TensorRecord& record, double factor) {
+    const uint32_t plain = result_of(results_, record.name, record.call);
+    if (plain == kNoTensor || !is_free(!is_a_, plain) || !std::ranges::equal(plain_.tensor(plain).shape, record.shape))
+      return;
+    join(fused, plain,
+         {.combined = std::make_shared<const CombinedValue>(CombinedValue{.of_a = is_a_, .factor = factor})});
   }
 
   void match_sum(uint32_t fused, const TensorRecord& record) {

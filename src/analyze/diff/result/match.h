@@ -21,11 +21,12 @@ enum class MatchedBy : uint8_t {
 
 inline constexpr uint32_t kNoTensor = 0xFFFFFFFF;
 
-// A value that one side has as one, and the other as two that are to be combined.
+// A value that one side has as it is, and the other as two that are to be combined, or but for a factor.
 struct CombinedValue {
-  bool of_a = false;           // which side has two
+  bool of_a = false;           // which side has two, or lacks the factor
   uint32_t other = kNoTensor;  // the second of them; the first is the one that is matched
   bool is_product = false;     // else their sum
+  double factor = 1;           // where there is no second
 };
 
 // A tensor of A and its counterpart of B; one of them may be kNoTensor.

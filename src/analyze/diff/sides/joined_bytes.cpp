@@ -127,6 +127,20 @@ SideBytes combined(std::span<const SideBytes> parts, std::vector<int64_t> shape,
   return whole;
 }
 
+SideBytes scaled(const SideBytes& part, double factor) {
+  SideBytes whole = with_room(part.view.dtype, {part.view.shape.begin(), part.view.shape.end()});
+  const LogicalCopy copy(part.view);
+  copy.copy(0, copy.elements(), whole.owned.get());
+  with_element_type(part.view.dtype, [&]<DType kDType>(ElementType<kDType>) {
+    if constexpr (ElementType<kDType>::kFloat)
+      for (uint64_t i = 0; i < copy.elements(); ++i) {
+        std::byte* const at = whole.owned.get() + i * size_of(kDType);
+        store<kDType>(factor * ElementType<kDType>::get(at, 0), at, 0);
+      }
+  });
+  return whole;
+}
+
 bool same_bits(const TensorView& a, const TensorView& b) {
   const LogicalCopy other(b);
   std::vector<std::byte> buffer;

@@ -20,6 +20,9 @@ SideBytes concatenated(std::span<const SideBytes> parts, std::vector<int64_t> sh
 // All parts have this shape. Floats are combined in double and rounded once, integers wrap.
 SideBytes combined(std::span<const SideBytes> parts, std::vector<int64_t> shape, Combine how);
 
+// Every value times `factor`, in double, rounded once.
+SideBytes scaled(const SideBytes& part, double factor);
+
 // Bit for bit, element by element; both of the same dtype and shape.
 bool same_bits(const TensorView& a, const TensorView& b);
 
