@@ -11,6 +11,7 @@ from pathlib import Path
 import tensortap as tap
 import torch
 from engine import generate, make_engine
+from prompts import prompts
 from safetensors.torch import load_file
 from tensortap.engines import vllm as adapter
 
@@ -106,7 +107,7 @@ FAULTS = [
     ("theta of the rotary embedding", "layers.0.self_attn.o_proj", lambda: rope(5000.0)),
     ("scale of attention", "layers.1.self_attn.o_proj", lambda: replaced(attention, "scale", attention.scale * 1.05)),
     ("a row of the embedding", "embed_tokens",
-     lambda: parameter(model.model.embed_tokens.weight, lambda weight: weight[14].mul_(1.1))),
+     lambda: parameter(model.model.embed_tokens.weight, lambda weight: weight[prompts(1)[0][2]].mul_(1.1))),
     ("gelu for silu", "layers.0.mlp.act_fn",
      lambda: computes(layers[0].mlp.act_fn, lambda _, x: torch.nn.functional.gelu(halves(x)[0]) * halves(x)[1])),
     ("halves of the activation swapped", "layers.1.mlp.act_fn",
