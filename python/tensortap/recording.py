@@ -119,7 +119,7 @@ class Recording(Session):
             return
         self.guarded(capture_pieces, self._source, name, role, pieces)
 
-    def batch(self, batch: Batch) -> None:
+    def _take_batch(self, batch: Batch) -> None:
         """As tensortap.batch(), into this recording only."""
         if not self._closed:
             self.guarded(record_batch, self._source, batch)

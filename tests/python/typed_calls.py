@@ -222,6 +222,7 @@ def diff_options(run: tap.Run, trace: tap.Trace, array: npt.NDArray[np.float32])
         noise_factor=2,
         equal_nan=True,
         structure=False,
+        by_token=True,
         all_ops=True,
         strict=True,
         threads=1,
@@ -231,6 +232,19 @@ def diff_options(run: tap.Run, trace: tap.Trace, array: npt.NDArray[np.float32])
     tap.diff(run.ranks[0].passes[-1], trace)
     tap.diff({"out": x}, {"out": array, "deeper": {"state": x}})
     tap.diff(model.state_dict(), model.state_dict(), map="names.yaml", noise=run)
+
+
+def say_rows(recording: tap.Recording, model: nn.Module, positions: torch.Tensor) -> None:
+    tap.batch(
+        request_ids=["first", "second"],
+        positions=positions,
+        query_start=[0, 9, 14],
+        token_ids=torch.zeros(14, dtype=torch.long),
+        logits_rows=positions,
+        dummy=False,
+    )
+    tap.batch(request_ids=("a",), positions=positions, query_start=positions)
+    recording.record_weights(model)
 
 
 def read_diff(found: tap.Diff) -> None:

@@ -29,7 +29,7 @@ class EngineStep:
     def tell(self, batch: Batch) -> None:
         """Which rows it has."""
         for recording, _ in self._open:
-            recording.batch(batch)
+            recording._take_batch(batch)
 
     def end(self, *, failed: bool = False) -> None:
         """The pass is over; aborted where the step failed."""

@@ -102,7 +102,7 @@ def batch(
         return
     made: Batch | None = None
     for recording in sessions_under_way():
-        if not hasattr(recording, "batch"):
+        if not hasattr(recording, "_take_batch"):
             continue
         if made is None:
             tensors = {"positions": positions, "query_start": torch.as_tensor(query_start)}
@@ -111,4 +111,4 @@ def batch(
             if logits_rows is not None:
                 tensors["logits_rows"] = torch.as_tensor(logits_rows)
             made = Batch([str(each) for each in request_ids], tensors, {"dummy": True} if dummy else {})
-        recording.batch(made)
+        recording._take_batch(made)
