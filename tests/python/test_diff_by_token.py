@@ -3,12 +3,10 @@
 import pytest
 import tensortap as tap
 import torch
+from packed_rows import PROMPTS, VOCABULARY, WHOLE, WIDTH, run_packed
 from torch import nn
 
 transformers = pytest.importorskip("transformers")
-
-PROMPTS = [[5, 9, 11, 3, 8], [7, 2, 6], [12, 4, 10, 9, 1, 13, 3]]
-WIDTH, VOCABULARY = 16, 32
 
 
 def language_model(seed=0, **changes):
@@ -179,29 +177,6 @@ def run_plain(model, directory):
             model(torch.tensor([prompt]))
 
 
-@torch.no_grad()
-def run_packed(model, directory, chunks, padding=0, **options):
-    """`chunks`: for each step, (request, first position, end) of every request."""
-    with tap.record(model, directory, report=False, **options):
-        for chunk in chunks:
-            tokens = [token for request, first, end in chunk for token in PROMPTS[request][first:end]]
-            positions = [place for _, first, end in chunk for place in range(first, end)]
-            starts = [0]
-            for _, first, end in chunk:
-                starts.append(starts[-1] + end - first)
-            pad = [0] * padding
-            tap.batch(
-                request_ids=[str(request) for request, _, _ in chunk],
-                positions=torch.tensor(positions + pad),
-                query_start=starts,
-                token_ids=torch.tensor(tokens + pad),
-            )
-            model(torch.tensor(tokens + pad), torch.tensor(starts[1:]) - 1)
-
-
-WHOLE = [(2, 0, 7), (0, 0, 5), (1, 0, 3)]
-
-
 @pytest.mark.parametrize(
     "chunks",
     [[WHOLE], [[(0, 0, 2), (1, 0, 3)], [(0, 2, 5), (2, 0, 4)], [(2, 4, 7)]]],
@@ -263,6 +238,14 @@ def test_the_reference_may_not_stay_mostly_unmatched(tmp_path):
     assert diff.verdict == "inconclusive", diff
 
 
+def test_fingerprints_have_no_rows(tmp_path):
+    plain = Plain()
+    run_plain(plain, tmp_path / "a")
+    run_packed(Packed(plain), tmp_path / "b", [WHOLE], level="sketch")
+    with pytest.raises(FileNotFoundError, match="B kept no bytes"):
+        tap.diff(tmp_path / "a", tmp_path / "b")
+
+
 # ---- tap.batch ----
 
 
@@ -279,44 +262,3 @@ def test_a_batch_that_makes_no_sense_is_an_error_of_the_comparison_only(tmp_path
     with pytest.raises(tap.FormatError, match="2 requests, and 2 places where they begin"):
         tap.diff(tmp_path / "a", tmp_path / "b")
     assert tap.diff(tmp_path / "a", tmp_path / "b", by_token=False).verdict == "diverged"
-
-
-def test_a_shared_module_has_the_name_of_whom_it_is_called_by(tmp_path):
-    shared = nn.GELU()
-
-    class Layer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear, self.act = nn.Linear(4, 4), shared
-
-        def forward(self, x):
-            return self.act(self.linear(x))
-
-    model = nn.Sequential(Layer(), Layer())
-    with tap.record(model, tmp_path / "run", report=False):
-        model(torch.ones(1, 4))
-    assert list(tap.open(tmp_path / "run").ranks[0].passes[0]) == ["0.linear", "0.act", "1.linear", "1.act"]
-
-
-def test_a_module_that_a_part_of_its_holder_holds_too_has_both_names(tmp_path):
-    class Inner(nn.Module):
-        def __init__(self, linear):
-            super().__init__()
-            self.linear = linear
-
-        def forward(self, x):
-            return self.linear(x)
-
-    class Outer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(4, 4)
-            self.inner = Inner(self.linear)
-
-        def forward(self, x):
-            return self.inner(x)
-
-    model = nn.Sequential(Outer())
-    with tap.record(model, tmp_path / "run", report=False):
-        model(torch.ones(1, 4))
-    assert set(tap.open(tmp_path / "run").ranks[0].passes[0]) == {"0.linear", "0.inner.linear"}

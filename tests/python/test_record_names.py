@@ -148,3 +148,44 @@ def test_modules_in_a_compiled_region_are_said_to_be_there(tmp_path):
         compiled(torch.ones(1, 2))
     assert {item["why"] for item in recording.coverage["never_called"]} == {"inside a compiled region"}
     assert len(passes_of(tmp_path)) == 1  # the call itself was seen
+
+
+def test_a_shared_module_has_the_name_of_whom_it_is_called_by(tmp_path):
+    shared = nn.GELU()
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.act = nn.Linear(4, 4), shared
+
+        def forward(self, x):
+            return self.act(self.linear(x))
+
+    model = nn.Sequential(Layer(), Layer())
+    with tap.record(model, tmp_path / "run", report=False):
+        model(torch.ones(1, 4))
+    assert list(tap.open(tmp_path / "run").ranks[0].passes[0]) == ["0.linear", "0.act", "1.linear", "1.act"]
+
+
+def test_a_module_that_a_part_of_its_holder_holds_too_has_both_names(tmp_path):
+    class Inner(nn.Module):
+        def __init__(self, linear):
+            super().__init__()
+            self.linear = linear
+
+        def forward(self, x):
+            return self.linear(x)
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+            self.inner = Inner(self.linear)
+
+        def forward(self, x):
+            return self.inner(x)
+
+    model = nn.Sequential(Outer())
+    with tap.record(model, tmp_path / "run", report=False):
+        model(torch.ones(1, 4))
+    assert set(tap.open(tmp_path / "run").ranks[0].passes[0]) == {"0.linear", "0.inner.linear"}

@@ -10,6 +10,7 @@
 #include "analyze/check/warm_up.h"
 #include "analyze/diff/align.h"
 #include "analyze/diff/blame/cause.h"
+#include "analyze/diff/blame/combined_causes.h"
 #include "analyze/diff/blame/ends.h"
 #include "analyze/diff/blame/false_matches.h"
 #include "analyze/diff/blame/random_draws.h"
@@ -24,6 +25,7 @@
 #include "analyze/diff/sides/setup.h"
 #include "analyze/diff/sides/tensor_names.h"
 #include "analyze/diff/tokens/by_token.h"
+#include "analyze/ops/role_flow.h"
 #include "store/files/mapped_file.h"
 
 namespace ttap {
@@ -188,6 +190,7 @@ Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const 
   pass.settings = differing_settings(*pass.a, *pass.b, pass.tensors);
   find_causes(*pass.a, *pass.b, pass.settings, {.is_first_pass = is_first_pass, .strict = options.strict},
               pass.tensors);
+  inherit_from_second(*pass.a, *pass.b, pass.tensors);
   explain_weights(*pass.a, *pass.b, pass.tensors);
   blame_extra_draws(*pass.a, *pass.b, pass.tensors);
   find_wrong_gradients(ops_a, ops_b, pass.tensors);
@@ -307,6 +310,12 @@ bool is_of_op(const PassDiff& pass, const TensorDiff& tensor) {
   return record.event < side.event_count() && is_op(side.event(record.event));
 }
 
+// An argument of an op that no op made, or a parameter.
+bool is_given_from_outside(const PassDiff& pass, const TensorDiff& tensor) {
+  const std::string_view role = record_of(pass, tensor).role;
+  return is_parameter(role) || (role == "in" && is_of_op(pass, tensor));
+}
+
 // Whether the error came from a choice that went the other way at a near tie.
 bool comes_from_flip(const DiffReport& report, DiffPlace place) {
   for (size_t steps = 0; steps < report.passes[place.pass].tensors.size() && place.tensor != kNoTensor; ++steps) {
@@ -379,7 +388,7 @@ void summarize(DiffReport& report) {
         report.first_unequal = DiffPlace{p, i};
       if (tensor.cause == Cause::kIntroduced) report.introduced.push_back({p, i});
       if (!report.came_in && !arrived && differs(tensor) && tensor.cause == Cause::kUnknown &&
-          record_of(pass, tensor).role == "in" && is_of_op(pass, tensor))
+          is_given_from_outside(pass, tensor))
         report.came_in = DiffPlace{p, i};
     }
   }
@@ -410,7 +419,7 @@ Result<DiffReport> diff(const std::string& path_a, const std::string& path_b, co
   report.warnings = std::move(pairing.warnings);
   std::optional<ByToken> tokens;
   if (options.passes.empty()) {
-    TTAP_ASSIGN(tokens, open_by_token(pairing, options.by_token, report.a.lost, report.b.lost));
+    TTAP_ASSIGN(tokens, open_by_token(pairing, options.by_token, options.threads, report.a.lost, report.b.lost));
   }
   if (tokens) {
     TTAP_TRY(diff_tokens(*tokens, rules, options, report));

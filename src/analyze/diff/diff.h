@@ -75,7 +75,8 @@ struct DiffReport {
   Verdict verdict = Verdict::kIdentical;   // identical, within tolerance, diverged or inconclusive
   std::optional<DiffPlace> earliest = {};  // the first tensor that differs, input or output
   std::vector<DiffPlace> introduced = {};  // in execution order
-  std::optional<DiffPlace> came_in = {};   // the first that is out of tolerance and was given to an op from outside
+  // The first that is out of tolerance and that no recorded call made: an argument of an op, or a parameter.
+  std::optional<DiffPlace> came_in = {};
   // The first value that has other bits, whatever the verdict.
   std::optional<DiffPlace> first_unequal = {};
   std::optional<DiffPlace> flipped = {};  // the first choice that went the other way at a near tie

@@ -184,7 +184,6 @@ bool OwnErrors::is_from_outside(uint32_t i) const { return calls_.came_in(i) && 
 CallSize OwnErrors::size_of(uint32_t i) const {
   if (calls_.came_in(i)) return is_from_outside(i) ? CallSize::kOneRounding : CallSize::kCode;
   const Match& match = tensors_[i].match;
-  if (match.combined != nullptr) return CallSize::kCode;
   CallSize size = CallSize::kOneRounding;
   for (const auto& [side, index] : {std::pair(&calls_.a(), match.a), std::pair(&calls_.b(), match.b)}) {
     const uint32_t event = side->tensor(index).event;
@@ -308,6 +307,7 @@ bool OwnErrors::judge_by_setting(uint32_t i) {
 
 void OwnErrors::judge_by_rounding(uint32_t i) {
   TensorDiff& tensor = tensors_[i];
+  if (tensor.match.combined != nullptr) return;  // one side rounds twice where the other rounds once
   if (std::string reason = beyond_rounding(calls_.a(), calls_.b(), tensor, size_of(i), rounded_to(i));
       !reason.empty() && !is_below(rounding_.own_floor_of(i), tensor)) {
     tensor.verdict = Verdict::kDiverged;

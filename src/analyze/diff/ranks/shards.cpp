@@ -7,8 +7,8 @@
 #include <unordered_map>
 
 #include "analyze/diff/ranks/assembly.h"
-#include "analyze/diff/ranks/merged_order.h"
 #include "analyze/diff/ranks/shard_plan.h"
+#include "analyze/diff/sides/merged_events.h"
 
 namespace ttap {
 
@@ -32,7 +32,9 @@ class JoinedSide final : public Side {
   JoinedSide(std::vector<RankPart> parts, const ShardRules* rules, const Side* reference) : parts_(std::move(parts)) {
     for (const RankPart& part : parts_) ranks_.push_back(part.rank);
     make_info();
-    merge_events();
+    std::vector<const Side*> sides;
+    for (const RankPart& part : parts_) sides.push_back(part.side.get());
+    events_.emplace(std::move(sides));
     std::vector<Spreads> spreads;
     for (const RankPart& part : parts_) spreads.push_back(spreads_of(part));
     ShardPlanner planner(rules, reference, std::move(spreads));
@@ -40,24 +42,16 @@ class JoinedSide final : public Side {
   }
 
   size_t tensor_count() const override { return tensors_.size(); }
-  size_t event_count() const override { return events_.size(); }
+  size_t event_count() const override { return events_->size(); }
   const PassInfo& info() const override { return info_; }
   std::string place() const override { return fmt::format("{}, pass {}", ranks_text(ranks_), info_.number); }
 
-  EventRecord event(size_t index) const override {
-    const Place& place = events_[index];
-    EventRecord record = parts_[place.part].side->event(place.index);
-    record.parent = event_of(place.part, record.parent);
-    if (record.parent != kNoEvent && record.parent >= index) record.parent = kNoEvent;  // the ranks' orders cross
-    record.forward = event_of(place.part, record.forward);
-    return record;
-  }
+  EventRecord event(size_t index) const override { return events_->event(index); }
 
   UseRecord use(size_t event, size_t index) const override {
-    const Place& place = events_[event];
-    UseRecord use = parts_[place.part].side->use(place.index, index);
-    if (use.record < parts_[place.part].side->tensor_count())
-      use.record = tensor_order_->entry_of(place.part, use.record);
+    UseRecord use = events_->use(event, index);
+    const uint32_t part = events_->side_of(event);
+    if (use.record < parts_[part].side->tensor_count()) use.record = tensor_order_->entry_of(part, use.record);
     return use;
   }
 
@@ -100,10 +94,6 @@ class JoinedSide final : public Side {
   }
 
  private:
-  struct Place {
-    uint32_t part = 0;
-    uint32_t index = 0;
-  };
   struct Joined {
     Assembly assembly;
     uint32_t event = kNoEvent;
@@ -116,15 +106,11 @@ class JoinedSide final : public Side {
     info_ = parts_.front().side->info();
     for (const RankPart& part : std::span(parts_).subspan(1)) {
       const PassInfo& other = part.side->info();
-      if (info_.ending == Ending::kComplete) info_.ending = other.ending;
       if (info_.problem.empty() && !other.problem.empty())
         info_.problem = fmt::format("rank {}: {}", part.rank, other.problem);
       if (other.number != info_.number)
         info_.notes.push_back(fmt::format("rank {}: this is its pass {}", part.rank, other.number));
-      info_.being_written = info_.being_written || other.being_written;
-      info_.file_bytes += other.file_bytes;
-      info_.readable_bytes += other.readable_bytes;
-      info_.drops += other.drops;
+      add_pass(info_, other);
     }
   }
 
@@ -134,27 +120,6 @@ class JoinedSide final : public Side {
     if (spreads.ok()) return std::move(spreads).value();
     info_.notes.push_back(fmt::format("rank {}: placements.json was not used: {}", part.rank, spreads.error().message));
     return {};
-  }
-
-  void merge_events() {
-    std::vector<std::vector<std::string>> keys(parts_.size());
-    for (size_t part = 0; part < parts_.size(); ++part) {
-      for (size_t i = 0; i < parts_[part].side->event_count(); ++i) {
-        const EventRecord event = parts_[part].side->event(i);
-        keys[part].push_back(fmt::format("{} {} {}", event.call, event.kind, event.name));
-      }
-    }
-    event_order_.emplace(keys);
-    for (size_t entry = 0; entry < event_order_->size(); ++entry) {
-      const auto members = event_order_->members(entry);
-      const auto has = std::ranges::find_if(members, [](uint32_t index) { return index != MergedOrder::kNone; });
-      events_.push_back({static_cast<uint32_t>(has - members.begin()), *has});
-    }
-  }
-
-  uint32_t event_of(size_t part, uint32_t event) const {
-    if (event >= parts_[part].side->event_count()) return kNoEvent;
-    return event_order_->entry_of(part, event);
   }
 
   void merge_tensors(ShardPlanner& planner) {
@@ -173,7 +138,7 @@ class JoinedSide final : public Side {
         parts.push_back({parts_[part].side.get(), index, parts_[part].rank});
         which.push_back(part);
       }
-      const uint32_t event = event_of(which.front(), parts.front().side->tensor(parts.front().index).event);
+      const uint32_t event = events_->event_of(which.front(), parts.front().side->tensor(parts.front().index).event);
       tensors_.push_back(join(planner.plan(keys[which.front()][parts.front().index], parts, which)));
       Joined& joined = tensors_.back();
       joined.event = event;
@@ -238,9 +203,8 @@ class JoinedSide final : public Side {
   std::vector<RankPart> parts_;
   std::vector<uint32_t> ranks_;
   PassInfo info_;
-  std::optional<MergedOrder> event_order_;
+  std::optional<MergedEvents> events_;
   std::optional<MergedOrder> tensor_order_;
-  std::vector<Place> events_;
   std::vector<Joined> tensors_;
   mutable std::mutex mutex_;
   mutable std::unordered_map<size_t, Assembly::Copies> compared_;  // where it took reading

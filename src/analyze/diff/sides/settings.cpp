@@ -141,11 +141,11 @@ class Settings {
   std::vector<SettingDiff> found_;
 };
 
-// Whether what was matched are no two calls of the same kind: one is a part of the other, or only they were given the
+// Whether what was matched are no two calls of the same kind: one is a part of the other, or they were only given the
 // same.
 bool is_part(const Side& a, const Match& match) {
   const bool by_key = match.by != MatchedBy::kStructure && match.by != MatchedBy::kValues;
-  return match.columns != nullptr || match.combined != nullptr || (!by_key && a.tensor(match.a).role == "in");
+  return match.columns != nullptr || match.by == MatchedBy::kDeclared || (!by_key && a.tensor(match.a).role == "in");
 }
 
 }  // namespace

@@ -58,14 +58,20 @@ bool says_rows(const Rank& rank) {
   return false;
 }
 
+bool has_rows(const Side& side) {
+  for (size_t i = 0; i < side.tensor_count(); ++i)
+    if (const TensorRecord record = side.tensor(i); record.has_bytes && record.role != "param") return true;
+  return false;
+}
+
 Error cannot(std::string_view why, std::string_view hint) {
   return {.code = ErrorCode::kNotFound, .message = std::string(why), .hint = std::string(hint)};
 }
 
 }  // namespace
 
-Result<std::optional<ByToken>> open_by_token(const PassPairing& pairing, std::optional<bool> wanted, Losses& lost_a,
-                                             Losses& lost_b) {
+Result<std::optional<ByToken>> open_by_token(const PassPairing& pairing, std::optional<bool> wanted, unsigned threads,
+                                             Losses& lost_a, Losses& lost_b) {
   std::optional<ByToken> found;
   if (wanted == false || pairing.processes.size() != 1) return found;
   const auto [rank_a, rank_b] = pairing.processes.front();
@@ -88,9 +94,13 @@ Result<std::optional<ByToken>> open_by_token(const PassPairing& pairing, std::op
         fmt::format("no token was computed by both: A has {} passes with tokens, B {}", made.passes_a, made.passes_b),
         "give both programs the same prompts; --by-pass compares pass by pass");
   }
+  made.sides = join_tokens(std::move(a.passes), std::move(b.passes), made.pairs, threads);
+  for (const auto& [side, name] : {std::pair(made.sides.a.get(), "A"), std::pair(made.sides.b.get(), "B")})
+    if (!has_rows(*side))
+      return cannot(fmt::format("{} kept no bytes: rows of tokens cannot be taken from fingerprints", name),
+                    "record at level full; --by-pass compares pass by pass");
   lost_a += of_a;
   lost_b += of_b;
-  made.sides = join_tokens(std::move(a.passes), std::move(b.passes), made.pairs);
   found = std::move(made);
   return found;
 }

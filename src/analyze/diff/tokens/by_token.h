@@ -17,7 +17,7 @@ struct ByToken {
 
 // `wanted`: whether to; not set: where both runs say which tokens their passes computed, and two passes that are paired
 // hold other ones. Fails where it is wanted and cannot be done: a run does not say, or they have no token in common.
-Result<std::optional<ByToken>> open_by_token(const PassPairing& pairing, std::optional<bool> wanted, Losses& lost_a,
-                                             Losses& lost_b);
+Result<std::optional<ByToken>> open_by_token(const PassPairing& pairing, std::optional<bool> wanted, unsigned threads,
+                                             Losses& lost_a, Losses& lost_b);
 
 }  // namespace ttap

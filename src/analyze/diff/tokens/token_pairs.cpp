@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 
 namespace ttap {
 namespace {
@@ -22,14 +24,14 @@ std::vector<Request> requests_of(std::span<const PassRows> passes) {
   std::map<std::string, size_t> known;
   for (uint32_t pass = 0; pass < passes.size(); ++pass) {
     const PassRows& rows = passes[pass];
+    const std::set<uint32_t> logits(rows.logits.begin(), rows.logits.end());
     for (uint32_t row = 0; row < rows.rows.size(); ++row) {
       const TokenRow& at = rows.rows[row];
       if (at.request == kNoRequest) continue;
       const std::string& name = rows.requests[at.request];
       const auto [found, is_new] = known.try_emplace(name, requests.size());
       if (is_new) requests.push_back({.name = name});
-      const bool has_logits = std::ranges::find(rows.logits, row) != rows.logits.end();
-      requests[found->second].tokens[at.position] = {at.token, {pass, row, has_logits}};
+      requests[found->second].tokens[at.position] = {at.token, {pass, row, logits.contains(row)}};
     }
   }
   return requests;

@@ -10,7 +10,7 @@
 #include <set>
 #include <thread>
 
-#include "analyze/diff/ranks/merged_order.h"
+#include "analyze/diff/sides/merged_events.h"
 #include "analyze/diff/tokens/row_layout.h"
 
 namespace ttap {
@@ -35,6 +35,12 @@ struct RowTensor {
   const RowLayout& first_layout() const { return layouts[first_pass()]; }
 };
 
+// The rows that a tensor is made of: by pass, each with its row there.
+struct Rows {
+  size_t count = 0;
+  std::map<uint32_t, std::vector<std::pair<size_t, uint32_t>>> by_pass = {};
+};
+
 struct LogitsTensors {
   std::set<std::string> keys = {};
   std::set<uint64_t> widths = {};
@@ -55,8 +61,13 @@ class TokenSide final : public Side {
       sides_.push_back(std::move(weights));
       rows_.emplace_back();
     }
-    make_info();
-    merge_events();
+    info_ = side(0).info();
+    std::vector<const Side*> merged;
+    for (size_t pass = 0; pass < passes_.size(); ++pass) {
+      if (pass > 0) add_pass(info_, side(pass).info());
+      merged.push_back(&side(pass));
+    }
+    events_.emplace(std::move(merged));
     merge_tensors();
   }
 
@@ -76,48 +87,40 @@ class TokenSide final : public Side {
   bool has_logits(size_t token) const { return places_[token].has_logits; }
 
   // Chooses the rows: those of all tokens, or of `logits` where they are all that this side or the other has.
-  void choose_rows(std::vector<uint32_t> logits, const LogitsTensors& other) {
-    all_.resize(places_.size());
-    for (uint32_t i = 0; i < all_.size(); ++i) all_[i] = i;
-    logits_ = std::move(logits);
+  void choose_rows(const std::vector<uint32_t>& logits, const LogitsTensors& other, unsigned threads) {
+    for (uint32_t i = 0; i < places_.size(); ++i) add_row(all_, i);
+    for (const uint32_t token : logits) add_row(logits_, token);
     for (RowTensor& tensor : tensors_) {
       if (tensor.whole) continue;
       tensor.only_logits =
           tensor.only_logits || other.widths.contains(tensor.width()) || other.keys.contains(key_of(tensor));
-      const auto count = static_cast<int64_t>(rows_of(tensor).size());
+      const auto count = static_cast<int64_t>(rows_of(tensor).count);
       tensor.shape = {count, static_cast<int64_t>(tensor.width())};
     }
     std::atomic<size_t> next = 0;
     const auto work = [&] {
       for (size_t i = next++; i < tensors_.size(); i = next++) take_fingerprint(i);
     };
-    std::vector<std::thread> threads;
-    for (unsigned i = 1; i < std::max(1U, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
+    std::vector<std::thread> others;
+    for (unsigned i = 1; i < (threads != 0 ? threads : std::thread::hardware_concurrency()); ++i)
+      others.emplace_back(work);
     work();
-    for (std::thread& thread : threads) thread.join();
+    for (std::thread& thread : others) thread.join();
   }
 
   size_t tensor_count() const override { return tensors_.size(); }
-  size_t event_count() const override { return events_.size(); }
+  size_t event_count() const override { return events_->size(); }
   const PassInfo& info() const override { return info_; }
   std::string place() const override { return fmt::format("{} passes by token", passes_.size()); }
   const ModuleFacts* module(std::string_view name) const override { return side(0).module(name); }
   const ModulesByName* optimizers() const override { return side(0).optimizers(); }
 
-  EventRecord event(size_t index) const override {
-    const Place& place = events_[index];
-    EventRecord record = side(place.pass).event(place.index);
-    record.parent = event_of(place.pass, record.parent);
-    if (record.parent != kNoEvent && record.parent >= index) record.parent = kNoEvent;  // the passes' orders cross
-    record.forward = event_of(place.pass, record.forward);
-    return record;
-  }
+  EventRecord event(size_t index) const override { return events_->event(index); }
 
   UseRecord use(size_t event, size_t index) const override {
-    const Place& place = events_[event];
-    UseRecord use = side(place.pass).use(place.index, index);
-    if (use.record < side(place.pass).tensor_count())
-      use.record = new_tensor_[tensor_order_->entry_of(place.pass, use.record)];
+    UseRecord use = events_->use(event, index);
+    const uint32_t pass = events_->side_of(event);
+    if (use.record < side(pass).tensor_count()) use.record = new_tensor_[tensor_order_->entry_of(pass, use.record)];
     return use;
   }
 
@@ -141,41 +144,35 @@ class TokenSide final : public Side {
     if (tensor.whole) return side(first).read(tensor.records[first]);
     const DType dtype = side(first).tensor(tensor.records[first]).dtype;
     const size_t size = size_of(dtype);
-    const std::vector<uint32_t>& rows = rows_of(tensor);
+    const Rows& rows = rows_of(tensor);
     SideBytes joined{.shape = tensor.shape};
-    joined.owned = std::make_unique<std::byte[]>(rows.size() * tensor.width() * size);
+    joined.owned = std::make_unique<std::byte[]>(rows.count * tensor.width() * size);
     for (uint32_t pass = 0; pass < passes_.size(); ++pass) {
-      if (tensor.records[pass] == MergedOrder::kNone) continue;
-      std::optional<SideBytes> bytes;
-      for (size_t i = 0; i < rows.size(); ++i) {
-        const TokenPlace& place = places_[rows[i]];
-        if (place.pass != passes_[pass]) continue;
-        if (!bytes) {
-          TTAP_ASSIGN(bytes, side(pass).read(tensor.records[pass]));
-          if (!is_contiguous(bytes->view))
-            return Error{ErrorCode::kUnsupported, "rows of a tensor with strides cannot be taken"};
-        }
-        copy_row(tensor.layouts[pass], row_in(tensor.layouts[pass], pass, place.row), size, *bytes,
-                 joined.owned.get() + i * tensor.width() * size);
-      }
+      const auto of_pass = rows.by_pass.find(passes_[pass]);
+      if (tensor.records[pass] == MergedOrder::kNone || of_pass == rows.by_pass.end()) continue;
+      TTAP_ASSIGN(const SideBytes bytes, side(pass).read(tensor.records[pass]));
+      if (!is_contiguous(bytes.view))
+        return Error{ErrorCode::kUnsupported, "rows of a tensor with strides cannot be taken"};
+      for (const auto& [to, row] : of_pass->second)
+        copy_row(tensor.layouts[pass], row_in(tensor.layouts[pass], pass, row), size, bytes,
+                 joined.owned.get() + to * tensor.width() * size);
     }
     joined.view = {joined.owned.get(), dtype, joined.shape, {}};
     return joined;
   }
 
  private:
-  struct Place {
-    uint32_t pass = 0;  // of those used
-    uint32_t index = 0;
-  };
-
   std::string key_of(const RowTensor& tensor) const {
     const uint32_t pass = tensor.first_pass();
     return to_string(side(pass).tensor(tensor.records[pass]).key());
   }
 
   const Side& side(size_t pass) const { return *sides_[passes_[pass]]; }
-  const std::vector<uint32_t>& rows_of(const RowTensor& tensor) const { return tensor.only_logits ? logits_ : all_; }
+  const Rows& rows_of(const RowTensor& tensor) const { return tensor.only_logits ? logits_ : all_; }
+
+  void add_row(Rows& rows, uint32_t token) const {
+    rows.by_pass[places_[token].pass].emplace_back(rows.count++, places_[token].row);
+  }
 
   // The row as the layout counts them.
   uint32_t row_in(const RowLayout& layout, uint32_t pass, uint32_t row) const {
@@ -198,38 +195,6 @@ class TokenSide final : public Side {
     if (bytes.ok()) tensor.fingerprint = fingerprint(bytes->view);
   }
 
-  void make_info() {
-    info_ = side(0).info();
-    for (size_t pass = 1; pass < passes_.size(); ++pass) {
-      const PassInfo& other = side(pass).info();
-      if (info_.ending == Ending::kComplete) info_.ending = other.ending;
-      if (info_.problem.empty()) info_.problem = other.problem;
-      info_.being_written = info_.being_written || other.being_written;
-      info_.file_bytes += other.file_bytes;
-      info_.readable_bytes += other.readable_bytes;
-      info_.drops += other.drops;
-    }
-  }
-
-  void merge_events() {
-    std::vector<std::vector<std::string>> keys(passes_.size());
-    for (size_t pass = 0; pass < passes_.size(); ++pass)
-      for (size_t i = 0; i < side(pass).event_count(); ++i) {
-        const EventRecord event = side(pass).event(i);
-        keys[pass].push_back(fmt::format("{} {} {}", event.call, event.kind, event.name));
-      }
-    event_order_.emplace(keys);
-    for (size_t entry = 0; entry < event_order_->size(); ++entry) {
-      const auto members = event_order_->members(entry);
-      const auto has = std::ranges::find_if(members, [](uint32_t index) { return index != MergedOrder::kNone; });
-      events_.push_back({static_cast<uint32_t>(has - members.begin()), *has});
-    }
-  }
-
-  uint32_t event_of(size_t pass, uint32_t event) const {
-    return event < side(pass).event_count() ? event_order_->entry_of(pass, event) : kNoEvent;
-  }
-
   void merge_tensors() {
     std::vector<std::vector<std::string>> keys(passes_.size());
     for (size_t pass = 0; pass < passes_.size(); ++pass)
@@ -243,7 +208,7 @@ class TokenSide final : public Side {
       if (side(tensor.first_pass()).tensor(tensor.records[tensor.first_pass()]).role == "param") keep_largest(tensor);
       const uint32_t first = tensor.first_pass();
       const TensorRecord record = side(first).tensor(tensor.records[first]);
-      tensor.event = event_of(first, record.event);
+      tensor.event = events_->event_of(first, record.event);
       if (record.event < side(first).event_count() && side(first).event(record.event).kind == "batch") continue;
       tensor.whole = record.role == "param";
       if (!tensor.whole && !lay_out(tensor)) {
@@ -307,17 +272,17 @@ class TokenSide final : public Side {
   std::vector<TokenPlace> places_;
   std::vector<uint32_t> passes_;  // those that computed a token of both sides
   PassInfo info_;
-  std::optional<MergedOrder> event_order_, tensor_order_;
-  std::vector<Place> events_;
+  std::optional<MergedEvents> events_;
+  std::optional<MergedOrder> tensor_order_;
   std::vector<RowTensor> tensors_;
-  std::vector<uint32_t> new_tensor_;    // per entry of tensor_order_
-  std::vector<uint32_t> all_, logits_;  // tokens
+  std::vector<uint32_t> new_tensor_;  // per entry of tensor_order_
+  Rows all_, logits_;
   uint64_t left_out_ = 0;
 };
 
 }  // namespace
 
-TokenSides join_tokens(TokenPasses a, TokenPasses b, const TokenPairs& pairs) {
+TokenSides join_tokens(TokenPasses a, TokenPasses b, const TokenPairs& pairs, unsigned threads) {
   auto side_a = std::make_shared<TokenSide>(std::move(a), pairs.a);
   auto side_b = std::make_shared<TokenSide>(std::move(b), pairs.b);
   // What one side has of tokens with logits only is compared for those.
@@ -325,10 +290,9 @@ TokenSides join_tokens(TokenPasses a, TokenPasses b, const TokenPairs& pairs) {
   std::vector<uint32_t> logits;
   for (uint32_t i = 0; i < pairs.a.size(); ++i)
     if ((of_a.empty() || side_a->has_logits(i)) && (of_b.empty() || side_b->has_logits(i))) logits.push_back(i);
-  side_a->choose_rows(logits, of_b);
-  side_b->choose_rows(std::move(logits), of_a);
-  TokenSides sides{side_a, side_b, side_a->left_out(), side_b->left_out()};
-  return sides;
+  side_a->choose_rows(logits, of_b, threads);
+  side_b->choose_rows(logits, of_a, threads);
+  return {side_a, side_b, side_a->left_out(), side_b->left_out()};
 }
 
 }  // namespace ttap

@@ -20,6 +20,7 @@ struct TokenSides {
   std::shared_ptr<const Side> a, b;
   uint64_t left_out_a = 0, left_out_b = 0;  // tensors that hold no rows, or not those of all tokens
 };
-TokenSides join_tokens(TokenPasses a, TokenPasses b, const TokenPairs& pairs);
+// `threads`: 0 for one per core.
+TokenSides join_tokens(TokenPasses a, TokenPasses b, const TokenPairs& pairs, unsigned threads);
 
 }  // namespace ttap

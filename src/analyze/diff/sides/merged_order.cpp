@@ -1,4 +1,4 @@
-#include "analyze/diff/ranks/merged_order.h"
+#include "analyze/diff/sides/merged_order.h"
 
 #include <algorithm>
 #include <tuple>
