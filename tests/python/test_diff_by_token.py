@@ -41,10 +41,6 @@ def one_by_one(model, directory):
     return directory
 
 
-def json_of(diff):
-    return diff.to_json()
-
-
 # ---- Transformers against Transformers ----
 
 
@@ -55,7 +51,7 @@ def test_a_padded_batch_agrees_with_its_texts_one_by_one(tmp_path):
         generate(model, PROMPTS)
     diff = tap.diff(tmp_path / "a", tmp_path / "b")
     assert diff.verdict in ("identical", "within tolerance"), diff
-    tokens = json_of(diff)["tokens"]
+    tokens = diff.to_json()["tokens"]
     assert tokens["requests"] == 3
     # The last token that is generated is given to nobody.
     assert tokens["tokens"] == sum(map(len, PROMPTS)) + 2 * 3
@@ -86,7 +82,7 @@ def test_a_cache_that_the_program_hands_on_goes_on_with_the_same_texts(tmp_path)
         model(input_ids=ids)
     diff = tap.diff(tmp_path / "a", tmp_path / "b")
     assert diff.verdict in ("identical", "within tolerance"), diff
-    assert json_of(diff)["tokens"]["tokens"] == 5
+    assert diff.to_json()["tokens"]["tokens"] == 5
 
 
 def test_a_wrong_layer_is_named_across_passes(tmp_path):
@@ -105,12 +101,12 @@ def test_passes_that_hold_the_same_tokens_are_compared_pass_by_pass(tmp_path):
     model = language_model()
     diff = tap.diff(one_by_one(model, tmp_path / "a"), one_by_one(model, tmp_path / "b"))
     assert diff.verdict == "identical"
-    report = json_of(diff)
+    report = diff.to_json()
     assert report["tokens"] is None
     assert len(report["passes"]) == 9
     by_token = tap.diff(tmp_path / "a", tmp_path / "b", by_token=True)
     assert by_token.verdict == "identical"
-    assert len(json_of(by_token)["passes"]) == 1
+    assert len(by_token.to_json()["passes"]) == 1
 
 
 def test_texts_that_have_nothing_in_common_are_no_agreement(tmp_path):
@@ -211,7 +207,7 @@ def test_tokens_of_a_cached_prefix_are_said_to_be_only_in_the_other(tmp_path):
     run_packed(Packed(plain), tmp_path / "b", [[(2, 4, 7), (0, 0, 5), (1, 0, 3)]])
     diff = tap.diff(tmp_path / "a", tmp_path / "b")
     assert diff.verdict in ("identical", "within tolerance"), diff
-    assert json_of(diff)["tokens"]["only_a"] == 4
+    assert diff.to_json()["tokens"]["only_a"] == 4
 
 
 def test_a_step_that_warms_up_is_never_compared(tmp_path):
@@ -226,7 +222,7 @@ def test_a_step_that_warms_up_is_never_compared(tmp_path):
         packed(torch.tensor(PROMPTS[0]), torch.tensor([4]))
     diff = tap.diff(tmp_path / "a", run)
     assert diff.verdict in ("identical", "within tolerance"), diff
-    assert json_of(diff)["tokens"]["passes_b"] == 1
+    assert diff.to_json()["tokens"]["passes_b"] == 1
 
 
 def test_the_reference_may_not_stay_mostly_unmatched(tmp_path):
