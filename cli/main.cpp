@@ -21,6 +21,7 @@ Examples:
   ttap log out/run                      what ran, in which order, with what result
   ttap show out/run model.layers.0.mlp  one tensor: statistics, values, histogram
   ttap diff out/good out/bad            where two runs first differ, and which operator is to blame
+  ttap mismatch out/vllm out/trainer    how far the token probabilities of two runs differ, and why
   ttap check out/run                    the first NaN or Inf, and every later one
   ttap log out/graphs                   the nodes of torch.compile's graphs, which
                                         tap.graph_backend("out/graphs") recorded (docs/graphs.md)
@@ -58,6 +59,7 @@ int run(Start start) {
   add_show(line, command);
   add_check(line, command);
   add_diff(line, command);
+  add_mismatch(line, command);
   add_export(line, command);
   add_recover(line, command);
   add_doctor(line, command);

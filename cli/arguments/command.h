@@ -36,6 +36,7 @@ void add_show(CommandLine& line, Command& command);
 void add_check(CommandLine& line, Command& command);
 void add_diff(CommandLine& line, Command& command);
 void add_export(CommandLine& line, Command& command);
+void add_mismatch(CommandLine& line, Command& command);
 void add_recover(CommandLine& line, Command& command);
 void add_doctor(CommandLine& line, Command& command);
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,6 +48,8 @@ struct DiffOptions {
   // Whether tensors are compared token by token, across passes; not set: where both runs say which tokens their passes
   // computed, and these differ from pass to pass.
   std::optional<bool> by_token = {};
+  // Token by token: only these requests of A, each up to this position; empty for all.
+  std::map<std::string, int64_t> last_positions = {};
   std::string filter = {};  // a pattern that is found in the keys to compare; empty for all
   std::function<bool(std::string_view key)> wanted = {};  // besides the filter; asked by the thread that compares
   std::string map = {};                                   // path of a mapping file

@@ -30,6 +30,7 @@ from tensortap.converting import ExportedPass, RecoveredPass, export, recover
 from tensortap.lazy_import import importer
 from tensortap.reading import FormatError, Pass, Passes, Rank, Run, load_pass, open, runs
 from tensortap.records import EventRecord, TensorRecord, Use
+from tensortap.scoring import RolloutMismatch, ScoredToken, mismatch
 
 if TYPE_CHECKING:
     from tensortap.graph.backend import GraphBackend, graph_backend
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from tensortap.graph.check.mismatch import GraphMismatch, Mismatch
     from tensortap.graph.graph_session import GraphSeen
     from tensortap.modules.quant_pieces import capture_quantized
-    from tensortap.modules.token_batch import batch
+    from tensortap.modules.token_batch import batch, logprobs
     from tensortap.probe.actions import Compare, Print, RecordAction
     from tensortap.probe.probe import Probe, drain_records
     from tensortap.probe.snapshot import CompareFailed, Snapshot
@@ -52,7 +53,7 @@ else:
             "tensortap.graph.check.mismatch": ("GraphMismatch", "Mismatch"),
             "tensortap.graph.graph_session": ("GraphSeen",),
             "tensortap.modules.quant_pieces": ("capture_quantized",),
-            "tensortap.modules.token_batch": ("batch",),
+            "tensortap.modules.token_batch": ("batch", "logprobs"),
             "tensortap.probe.actions": ("Compare", "Print", "RecordAction"),
             "tensortap.probe.probe": ("Probe", "drain_records"),
             "tensortap.probe.snapshot": ("CompareFailed", "Snapshot"),
@@ -87,7 +88,9 @@ __all__ = [
     "RecordAction",
     "Recording",
     "RecoveredPass",
+    "RolloutMismatch",
     "Run",
+    "ScoredToken",
     "SearchLimits",
     "Snapshot",
     "Spread",
@@ -107,6 +110,8 @@ __all__ = [
     "graph_backend",
     "literals",
     "load_pass",
+    "logprobs",
+    "mismatch",
     "open",
     "quant",
     "record",

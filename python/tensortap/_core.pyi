@@ -347,6 +347,23 @@ def check(
     all: bool,
 ) -> Check: ...
 
+class Mismatch:
+    def json(self) -> str: ...
+    def text(self) -> str: ...
+    def write_plot(self, path: str) -> None: ...
+
+def mismatch(
+    rollout: str,
+    trainer: str,
+    rank: str,
+    rollout_logits: str,
+    trainer_logits: str,
+    ratio: float,
+    worst: int,
+    cause: bool,
+    threads: int,
+) -> Mismatch: ...
+
 # ---- logs ----
 
 def log_text(

@@ -21,7 +21,7 @@ TensorRole = Literal[  # what a record may have
     "activation", "weight", "gradient", "output", "wgrad", "dgrad",  # of tap.quant.record
 ]  # fmt: skip
 UseRole = Literal["in", "after", "out", "part"]
-EventKind = Literal["module", "recompute", "op", "kernel", "graph", "node", "probe", "capture"]
+EventKind = Literal["module", "recompute", "op", "kernel", "graph", "node", "probe", "capture", "batch", "logprobs"]
 Ending = Literal["complete", "aborted", "incomplete"]
 DType = Literal[
     "bool", "u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "c64", "c128",

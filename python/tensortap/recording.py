@@ -13,7 +13,7 @@ from tensortap.literals import Format, Level, Modules, Role, Step, TensorRole, W
 from tensortap.modules.module_source import ModuleSource
 from tensortap.modules.quant_pieces import capture_pieces
 from tensortap.modules.root_finder import RootFinder
-from tensortap.modules.token_batch import Batch, record_batch
+from tensortap.modules.token_batch import Batch, record_batch, record_logprobs, scored_texts
 from tensortap.ops.op_tap import OpTap
 from tensortap.session import metadata
 from tensortap.session.coverage import Coverage
@@ -123,6 +123,20 @@ class Recording(Session):
         """As tensortap.batch(), into this recording only."""
         if not self._closed:
             self.guarded(record_batch, self._source, batch)
+
+    def logprobs(
+        self,
+        token_ids: Sequence[torch.Tensor | Sequence[int]],
+        values: Sequence[torch.Tensor | Sequence[float]],
+        *,
+        request_ids: Sequence[str] | None = None,
+    ) -> None:
+        """As tensortap.logprobs(), into this recording only."""
+        self._take_logprobs(scored_texts(token_ids, values, request_ids))
+
+    def _take_logprobs(self, scored: Batch) -> None:
+        if not self._closed:
+            self.guarded(record_logprobs, self._source, scored)
 
     def record_weights(self, model: nn.Module) -> None:
         """A pass of the model's parameters as they are now, if the role `param` is recorded."""

@@ -9,6 +9,7 @@
 #include "python/quantizing.h"
 #include "python/reading.h"
 #include "python/recording.h"
+#include "python/scoring.h"
 #include "python/tensor_access.h"
 #include "ttap/version.h"
 
@@ -23,6 +24,7 @@ NB_MODULE(_core, m) {
   ttap::python::init_reading(m);
   ttap::python::init_comparing(m);
   ttap::python::init_checking(m);
+  ttap::python::init_scoring(m);
   ttap::python::init_logging(m);
   ttap::python::init_probing(m);
   ttap::python::init_quantizing(m);

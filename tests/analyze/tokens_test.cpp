@@ -127,5 +127,15 @@ TEST(TokenPairs, SaysWhichRequestHasNoCounterpart) {
                                                    "request 0 of B has no counterpart in A"}));
 }
 
+TEST(TokenPairs, TakesOnlyTheRequestsAndPositionsThatAreWanted) {
+  const std::vector<PassRows> a = {packed({{"x", 0, {1, 2, 3}}, {"y", 0, {4, 5}}})};
+  const std::vector<PassRows> b = {packed({{"p", 0, {4, 5}}, {"q", 0, {1, 2, 3}}})};
+  const TokenPairs pairs = pair_tokens(a, b, {{"x", 1}});
+  EXPECT_EQ(pairs.requests, 1u);
+  EXPECT_EQ(places(pairs.a), (std::vector<std::pair<uint32_t, uint32_t>>{{0, 0}, {0, 1}}));
+  EXPECT_EQ(places(pairs.b), (std::vector<std::pair<uint32_t, uint32_t>>{{0, 2}, {0, 3}}));
+  EXPECT_TRUE(pairs.notes.empty());
+}
+
 }  // namespace
 }  // namespace ttap

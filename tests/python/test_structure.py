@@ -40,6 +40,7 @@ PYTHON_USES = {
     "reading": ["records", "session"],
     "comparing": ["session"],
     "checking": ["session"],
+    "scoring": [],
     "converting": ["reading"],
     "recording": ["modules"],
     "tracing": ["ops", "comparing", "reading"],

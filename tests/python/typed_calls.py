@@ -245,6 +245,20 @@ def say_rows(recording: tap.Recording, model: nn.Module, positions: torch.Tensor
     )
     tap.batch(request_ids=("a",), positions=positions, query_start=positions)
     recording.record_weights(model)
+    tap.logprobs([[1, 2, 3], torch.tensor([4, 5])], [[-0.5], torch.tensor([-1.0])], request_ids=["a", "b"])
+    recording.logprobs([[1, 2, 3]], [[-0.5]])
+
+
+def read_mismatch(rollout: Path) -> None:
+    found = tap.mismatch(
+        rollout, "trainer", rank="0", rollout_logits="lm_head", trainer_logits="lm_head", ratio=1.1, worst=3, cause=False
+    )
+    assert_type(found, tap.RolloutMismatch)
+    assert_type(found.causes, list[str])
+    assert_type(found.measures["k3"], float)
+    assert_type(found.worst, list[tap.ScoredToken])
+    assert_type(found.tokens[0].rollout, float)
+    found.write_plot(rollout / "plot.svg")
 
 
 def read_diff(found: tap.Diff) -> None:

@@ -419,7 +419,7 @@ Result<DiffReport> diff(const std::string& path_a, const std::string& path_b, co
   report.warnings = std::move(pairing.warnings);
   std::optional<ByToken> tokens;
   if (options.passes.empty()) {
-    TTAP_ASSIGN(tokens, open_by_token(pairing, options.by_token, options.threads, report.a.lost, report.b.lost));
+    TTAP_ASSIGN(tokens, open_by_token(pairing, options, report.a.lost, report.b.lost));
   }
   if (tokens) {
     TTAP_TRY(diff_tokens(*tokens, rules, options, report));

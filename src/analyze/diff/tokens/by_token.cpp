@@ -3,46 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 namespace ttap {
 namespace {
 
-// Which of its passes computed which tokens; passes that do not say, or only warm up, are left out.
-struct RankRows {
-  TokenPasses passes = {};
-  std::vector<uint32_t> numbers = {};  // of the passes
-};
-
-Result<RankRows> rows_of_rank(const Rank& rank, Losses& lost) {
-  RankRows found;
-  const ModelFacts model = read_model_facts(rank.path);
-  for (const PassFile& file : rank.passes) {
-    TTAP_ASSIGN(Pass pass, open_found_pass(file));
-    const Losses of_pass = losses_of(pass);
-    const std::shared_ptr<const Side> side = make_side(std::move(pass), rank.number, model);
-    TTAP_ASSIGN(std::optional<PassRows> rows, read_rows(*side));
-    if (!rows || rows->dummy) continue;
-    lost += of_pass;
-    if (rows->weights) {
-      found.passes.weights.push_back(side);
-      continue;
-    }
-    found.passes.sides.push_back(side);
-    found.passes.rows.push_back(std::move(*rows));
-    found.numbers.push_back(file.number);
-  }
-  return found;
-}
-
 // Whether passes that would be compared by their numbers hold the same tokens.
-bool agree_pass_by_pass(const RankRows& a, const RankRows& b) {
+bool agree_pass_by_pass(const TokenPasses& a, const TokenPasses& b) {
   size_t common = 0;
   for (size_t i = 0; i < a.numbers.size(); ++i) {
     const auto found = std::ranges::find(b.numbers, a.numbers[i]);
     if (found == b.numbers.end()) continue;
     ++common;
-    if (!same_rows(a.passes.rows[i], b.passes.rows[static_cast<size_t>(found - b.numbers.begin())])) return false;
+    if (!same_rows(a.rows[i], b.rows[static_cast<size_t>(found - b.numbers.begin())])) return false;
   }
   return common > 0;
 }
@@ -53,7 +25,7 @@ bool says_rows(const Rank& rank) {
     const auto pass = open_found_pass(*file);
     if (!pass.ok()) return false;
     for (size_t i = 0; i < pass->event_count(); ++i)
-      if (pass->event(i).kind == "batch") return true;
+      if (pass->event(i).kind == kBatchEvent) return true;
   }
   return false;
 }
@@ -70,8 +42,9 @@ Error cannot(std::string_view why, std::string_view hint) {
 
 }  // namespace
 
-Result<std::optional<ByToken>> open_by_token(const PassPairing& pairing, std::optional<bool> wanted, unsigned threads,
-                                             Losses& lost_a, Losses& lost_b) {
+Result<std::optional<ByToken>> open_by_token(const PassPairing& pairing, const DiffOptions& options, Losses& lost_a,
+                                             Losses& lost_b) {
+  const std::optional<bool> wanted = options.by_token;
   std::optional<ByToken> found;
   if (wanted == false || pairing.processes.size() != 1) return found;
   const auto [rank_a, rank_b] = pairing.processes.front();
@@ -82,19 +55,19 @@ Result<std::optional<ByToken>> open_by_token(const PassPairing& pairing, std::op
                   "record a model of Transformers, vLLM under `ttap run`, or call tap.batch() once per step");
   }
   Losses of_a, of_b;
-  TTAP_ASSIGN(RankRows a, rows_of_rank(*rank_a, of_a));
-  TTAP_ASSIGN(RankRows b, rows_of_rank(*rank_b, of_b));
+  TTAP_ASSIGN(TokenPasses a, open_token_passes(*rank_a, of_a));
+  TTAP_ASSIGN(TokenPasses b, open_token_passes(*rank_b, of_b));
   if (!wanted && agree_pass_by_pass(a, b)) return found;
   ByToken made{.passes_a = static_cast<uint32_t>(a.numbers.size()),
                .passes_b = static_cast<uint32_t>(b.numbers.size())};
-  made.pairs = pair_tokens(a.passes.rows, b.passes.rows);
+  made.pairs = pair_tokens(a.rows, b.rows, options.last_positions);
   if (made.pairs.a.empty()) {
     if (!wanted && (a.numbers.empty() || b.numbers.empty())) return found;
     return cannot(
         fmt::format("no token was computed by both: A has {} passes with tokens, B {}", made.passes_a, made.passes_b),
         "give both programs the same prompts; --by-pass compares pass by pass");
   }
-  made.sides = join_tokens(std::move(a.passes), std::move(b.passes), made.pairs, threads);
+  made.sides = join_tokens(std::move(a), std::move(b), made.pairs, options.threads);
   for (const auto& [side, name] : {std::pair(made.sides.a.get(), "A"), std::pair(made.sides.b.get(), "B")})
     if (!has_rows(*side))
       return cannot(fmt::format("{} kept no bytes: rows of tokens cannot be taken from fingerprints", name),

@@ -5,6 +5,7 @@
 #include "analyze/check/losses.h"
 #include "analyze/diff/sides/pass_pairs.h"
 #include "analyze/diff/tokens/token_side.h"
+#include "ttap/diff.h"
 
 namespace ttap {
 
@@ -15,9 +16,10 @@ struct ByToken {
   uint32_t passes_a = 0, passes_b = 0;  // that say which tokens they computed
 };
 
-// `wanted`: whether to; not set: where both runs say which tokens their passes computed, and two passes that are paired
-// hold other ones. Fails where it is wanted and cannot be done: a run does not say, or they have no token in common.
-Result<std::optional<ByToken>> open_by_token(const PassPairing& pairing, std::optional<bool> wanted, unsigned threads,
-                                             Losses& lost_a, Losses& lost_b);
+// options.by_token: whether to; not set: where both runs say which tokens their passes computed, and two passes that
+// are paired hold other ones. Fails where it is asked for and cannot be done: a run does not say, or they have no token
+// in common.
+Result<std::optional<ByToken>> open_by_token(const PassPairing& pairing, const DiffOptions& options, Losses& lost_a,
+                                             Losses& lost_b);
 
 }  // namespace ttap

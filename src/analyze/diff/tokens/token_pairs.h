@@ -1,20 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "analyze/diff/tokens/token_rows.h"
+#include "analyze/diff/tokens/request_texts.h"
 
 namespace ttap {
-
-// Where a token was computed.
-struct TokenPlace {
-  uint32_t pass = 0;  // of the passes given
-  uint32_t row = 0;
-  bool has_logits = false;
-};
 
 // The tokens that both sides computed, request by request in the order of A, then by position.
 struct TokenPairs {
@@ -24,9 +18,9 @@ struct TokenPairs {
   std::vector<std::string> notes = {};  // where texts go different ways, requests without a counterpart
 };
 
-// A request of A is that of B with which it shares most tokens from the beginning on, whatever they are called. A
-// position that was computed twice counts as it was computed last: what is speculated and rejected comes again. Where
-// tokens differ, the texts have parted: nothing behind that is compared.
-TokenPairs pair_tokens(std::span<const PassRows> a, std::span<const PassRows> b);
+// Where tokens of matched requests differ, the texts have parted: nothing behind that is compared. `last_positions`:
+// only these requests of A, each up to its position; empty for all.
+TokenPairs pair_tokens(std::span<const PassRows> a, std::span<const PassRows> b,
+                       const std::map<std::string, int64_t>& last_positions = {});
 
 }  // namespace ttap

@@ -25,16 +25,21 @@ Error senseless(const Side& side, std::string_view why) {
           .hint = "--by-pass compares pass by pass, without it"};
 }
 
-Result<Integers> read_integers(const Side& side, uint32_t index) {
+Result<std::vector<double>> read_numbers(const Side& side, uint32_t index) {
   TTAP_ASSIGN(const SideBytes bytes, side.read(index));
   const TensorView& view = bytes.view;
   if (!is_contiguous(view)) return senseless(side, "a tensor of it has strides");
-  Integers found{.shape = {view.shape.begin(), view.shape.end()}};
-  const uint64_t count = element_count(view);
-  found.values.reserve(count);
+  std::vector<double> found(element_count(view));
   const auto* data = static_cast<const std::byte*>(view.data);
-  for (uint64_t i = 0; i < count; ++i)
-    found.values.push_back(static_cast<int64_t>(value_of(view.dtype, data + i * size_of(view.dtype))));
+  for (uint64_t i = 0; i < found.size(); ++i) found[i] = value_of(view.dtype, data + i * size_of(view.dtype));
+  return found;
+}
+
+Result<Integers> read_integers(const Side& side, uint32_t index) {
+  TTAP_ASSIGN(const std::vector<double> numbers, read_numbers(side, index));
+  const TensorRecord record = side.tensor(index);
+  Integers found{.shape = {record.shape.begin(), record.shape.end()}};
+  found.values.assign(numbers.begin(), numbers.end());
   return found;
 }
 
@@ -115,9 +120,9 @@ uint32_t PassRows::live_rows() const {
   return static_cast<uint32_t>(count);
 }
 
-Result<std::optional<PassRows>> read_rows(const Side& side) {
+Result<std::optional<PassRows>> read_rows(const Side& side, std::string_view kind) {
   uint32_t batch = 0;
-  while (batch < side.event_count() && side.event(batch).kind != "batch") ++batch;
+  while (batch < side.event_count() && side.event(batch).kind != kind) ++batch;
   if (batch == side.event_count()) return std::optional<PassRows>();
   PassRows pass;
   const Json notes = parse_json(side.event(batch).notes, 100);
@@ -135,6 +140,10 @@ Result<std::optional<PassRows>> read_rows(const Side& side) {
   for (uint32_t i = 0; i < side.tensor_count(); ++i) {
     const TensorRecord record = side.tensor(i);
     if (record.event != batch || !record.has_bytes) continue;
+    if (record.path == "/logprobs") {
+      TTAP_ASSIGN(pass.logprobs, read_numbers(side, i));
+      continue;
+    }
     TTAP_ASSIGN(tensors[std::string(record.path)], read_integers(side, i));
   }
   if (const auto length = tensors.find("/cache_length"); length != tensors.end() && length->second.values.size() == 1)
@@ -144,6 +153,8 @@ Result<std::optional<PassRows>> read_rows(const Side& side) {
   } else {
     TTAP_TRY(read_grid(side, tensors, cache_length, pass));
   }
+  if (kind == kLogprobsEvent && pass.logprobs.size() != pass.rows.size())
+    return senseless(side, "there is not one log-probability for each token");
   return std::optional(std::move(pass));
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analyze/diff/sides/side.h"
@@ -25,14 +26,19 @@ struct PassRows {
   // Rows by request are a grid of requests × length, shorter ones padded; packed rows are not: 0.
   uint32_t length = 0;
   std::vector<uint32_t> logits = {};  // rows that have logits where not all do
+  std::vector<double> logprobs = {};  // of each row's token, NaN where unknown; only of kLogprobsEvent
   bool dummy = false;                 // the pass only warms up
   bool weights = false;               // it holds the weights as they were loaded, and no rows
 
   uint32_t live_rows() const;  // all but padding at the end
 };
 
+// The kinds of events that say which tokens a pass is about: those that it computed, and those whose log-probabilities
+// tap.logprobs() recorded.
+inline constexpr std::string_view kBatchEvent = "batch", kLogprobsEvent = "logprobs";
+
 // Nothing where the pass does not say. Fails where what it says makes no sense, or cannot be read.
-Result<std::optional<PassRows>> read_rows(const Side& side);
+Result<std::optional<PassRows>> read_rows(const Side& side, std::string_view kind = kBatchEvent);
 
 // Whether both hold the same tokens in the same places, whatever the requests are called.
 bool same_rows(const PassRows& a, const PassRows& b);

@@ -47,6 +47,12 @@ struct LogitsTensors {
   bool empty() const { return keys.empty(); }
 };
 
+bool says_tokens(const Side& side, uint32_t event) {
+  if (event >= side.event_count()) return false;
+  const std::string_view kind = side.event(event).kind;
+  return kind == kBatchEvent || kind == kLogprobsEvent;
+}
+
 class TokenSide final : public Side {
  public:
   // `places`: where this side computed each token.
@@ -209,7 +215,7 @@ class TokenSide final : public Side {
       const uint32_t first = tensor.first_pass();
       const TensorRecord record = side(first).tensor(tensor.records[first]);
       tensor.event = events_->event_of(first, record.event);
-      if (record.event < side(first).event_count() && side(first).event(record.event).kind == "batch") continue;
+      if (says_tokens(side(first), record.event)) continue;
       tensor.whole = record.role == "param";
       if (!tensor.whole && !lay_out(tensor)) {
         ++left_out_;

@@ -1,18 +1,11 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "analyze/diff/tokens/token_pairs.h"
+#include "analyze/diff/tokens/token_passes.h"
 
 namespace ttap {
-
-// Passes of one process, and which tokens each computed.
-struct TokenPasses {
-  std::vector<std::shared_ptr<const Side>> sides = {};
-  std::vector<PassRows> rows = {};                        // of each of them
-  std::vector<std::shared_ptr<const Side>> weights = {};  // passes that hold weights as they were loaded
-};
 
 // Both sides as though each had computed, in one pass, the tokens that both have: every tensor is a matrix of a row per
 // token, in the order of `pairs`. Parameters are as they are; what holds no rows is left out.
