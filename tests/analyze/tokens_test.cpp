@@ -130,11 +130,25 @@ TEST(TokenPairs, SaysWhichRequestHasNoCounterpart) {
 TEST(TokenPairs, TakesOnlyTheRequestsAndPositionsThatAreWanted) {
   const std::vector<PassRows> a = {packed({{"x", 0, {1, 2, 3}}, {"y", 0, {4, 5}}})};
   const std::vector<PassRows> b = {packed({{"p", 0, {4, 5}}, {"q", 0, {1, 2, 3}}})};
-  const TokenPairs pairs = pair_tokens(a, b, {{"x", 1}});
+  const TokenPairs pairs = pair_tokens(a, b, {.last_positions = {{"x", 1}}});
   EXPECT_EQ(pairs.requests, 1u);
   EXPECT_EQ(places(pairs.a), (std::vector<std::pair<uint32_t, uint32_t>>{{0, 0}, {0, 1}}));
   EXPECT_EQ(places(pairs.b), (std::vector<std::pair<uint32_t, uint32_t>>{{0, 2}, {0, 3}}));
   EXPECT_TRUE(pairs.notes.empty());
+}
+
+TEST(TokenPairs, TellsOfTokensThatOneSideSkipped) {
+  const std::vector<PassRows> a = {packed({{"x", 0, {1, 2, 3}}}), packed({{"x", 3, {4, 5}}})};
+  const std::vector<PassRows> b = {packed({{"y", 0, {1, 2, 3}}}), packed({{"y", 4, {5}}})};
+  const TokenPairs pairs = pair_tokens(a, b, {.whole_a = true, .whole_b = true});
+  EXPECT_EQ(pairs.gaps, 1u);
+  ASSERT_EQ(pairs.notes.size(), 1u);
+  EXPECT_EQ(pairs.notes.front(),
+            "request x: B did not compute token 3, between others that it did; are its positions right?");
+  EXPECT_EQ(pair_tokens(a, b).gaps, 0u);  // not all steps were recorded
+  // What a prefix cache has is no gap.
+  const std::vector<PassRows> cached = {packed({{"y", 2, {3}}}), packed({{"y", 3, {4, 5}}})};
+  EXPECT_EQ(pair_tokens(a, cached, {.whole_a = true, .whole_b = true}).gaps, 0u);
 }
 
 }  // namespace

@@ -258,3 +258,41 @@ def test_a_batch_that_makes_no_sense_is_an_error_of_the_comparison_only(tmp_path
     with pytest.raises(tap.FormatError, match="2 requests, and 2 places where they begin"):
         tap.diff(tmp_path / "a", tmp_path / "b")
     assert tap.diff(tmp_path / "a", tmp_path / "b", by_token=False).verdict == "diverged"
+
+
+# ---- what is not there ----
+
+
+def test_a_token_that_was_skipped_is_told(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(VOCABULARY, WIDTH), nn.Linear(WIDTH, WIDTH))
+    text = [5, 9, 11, 3]
+
+    def run(directory, decoded):
+        with tap.record(model, directory, report=False):
+            for first, end, position in [(0, 2, 0), *decoded]:
+                tokens = torch.tensor(text[first:end])
+                positions = torch.arange(end - first) + position
+                tap.batch(request_ids=["x"], positions=positions, query_start=[0, end - first], token_ids=tokens)
+                model(tokens)
+        return directory
+
+    run(tmp_path / "a", [(2, 3, 2), (3, 4, 3)])
+    run(tmp_path / "b", [(3, 4, 3)])
+    found = tap.diff(tmp_path / "a", tmp_path / "b")
+    assert found.verdict == "inconclusive"
+    assert found.sentence.startswith("inconclusive: 1 token was computed by one side only, between others")
+    assert "request x: B did not compute token 2, between others that it did" in str(found)
+
+
+def test_of_fingerprints_passes_with_the_same_tokens_are_compared(tmp_path):
+    model = language_model()
+    for name, steps in (("a", 3), ("b", 4)):
+        with tap.record(model, tmp_path / name, report=False, level="fingerprint"):
+            generate(model, [PROMPTS[0]], steps)
+            generate(model, [PROMPTS[1]], steps)
+    found = tap.diff(tmp_path / "a", tmp_path / "b")
+    assert found.verdict == "identical", found
+    assert "not compared: passes 3, 4, 5, which hold other tokens in A than in B" in str(found)
+    with pytest.raises(OSError, match="kept no bytes"):
+        tap.diff(tmp_path / "a", tmp_path / "b", by_token=True)

@@ -251,7 +251,14 @@ def say_rows(recording: tap.Recording, model: nn.Module, positions: torch.Tensor
 
 def read_mismatch(rollout: Path) -> None:
     found = tap.mismatch(
-        rollout, "trainer", rank="0", rollout_logits="lm_head", trainer_logits="lm_head", ratio=1.1, worst=3, cause=False
+        rollout,
+        "trainer",
+        rank="0",
+        rollout_logits="lm_head",
+        trainer_logits="lm_head",
+        ratio=1.1,
+        worst=3,
+        cause=False,
     )
     assert_type(found, tap.RolloutMismatch)
     assert_type(found.causes, list[str])

@@ -7,8 +7,9 @@ from prompts import prompts
 from vllm import LLM, SamplingParams
 
 
-def make_engine(directory, dtype, **options):
-    return LLM(
+def make_engine(directory, dtype, epsilon=None, **options):
+    """`epsilon`: other ones of norms, by name; of an engine in this process."""
+    made = LLM(
         model=directory,
         skip_tokenizer_init=True,
         dtype=dtype,
@@ -17,6 +18,10 @@ def make_engine(directory, dtype, **options):
         kv_cache_memory_bytes=64 << 20,
         **{"enforce_eager": True, "enable_prefix_caching": False} | options,
     )
+    for name, value in (epsilon or {}).items():
+        runner = made.llm_engine.model_executor.driver_worker.worker.model_runner
+        runner.model.get_submodule(name).variance_epsilon = value
+    return made
 
 
 def generate(engine, count, steps):

@@ -181,9 +181,9 @@ Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const 
 
   TTAP_ASSIGN(notes.noise, open_noise(options, pair.a, *pass.a, rules));
   const std::vector<DType> precision_a = precisions_of(*pass.a), precision_b = precisions_of(*pass.b);
-  compare_pairs(
-      {*pass.a, *pass.b, *rules.tolerances, notes.noise.side.get(), &notes.noise.partner, &precision_a, &precision_b},
-      pass.tensors, options.threads, options.progress);
+  compare_pairs({*pass.a, *pass.b, *rules.tolerances, notes.noise.side.get(), &notes.noise.partner, &precision_a,
+                 &precision_b, !options.strict},
+                pass.tensors, options.threads, options.progress);
   judge_by_parts(*pass.a, *pass.b, pass.tensors);
   if (!options.strict) unmatch_false_matches(ops_a, ops_b, pass.tensors);
   pass.guesses = unmatch_guesses(pass.tensors);
@@ -292,6 +292,7 @@ Status diff_tokens(const ByToken& tokens, const Rules& rules, const DiffOptions&
                                  .tokens = tokens.pairs.a.size(),
                                  .only_a = tokens.pairs.only_a,
                                  .only_b = tokens.pairs.only_b,
+                                 .gaps = tokens.pairs.gaps,
                                  .passes_a = tokens.passes_a,
                                  .passes_b = tokens.passes_b,
                                  .left_out_a = tokens.sides.left_out_a,
@@ -414,13 +415,13 @@ Result<DiffReport> diff(const std::string& path_a, const std::string& path_b, co
   TTAP_ASSIGN(const Run b, Run::open(path_b));
   TTAP_ASSIGN(PassPairing pairing, pair_passes(a, b, options.passes, options.ranks, !options.shards.empty()));
   DiffReport report{.a = describe(a), .b = describe(b)};
-  report.only_a = std::move(pairing.only_a);
-  report.only_b = std::move(pairing.only_b);
-  report.warnings = std::move(pairing.warnings);
   std::optional<ByToken> tokens;
   if (options.passes.empty()) {
     TTAP_ASSIGN(tokens, open_by_token(pairing, options, report.a.lost, report.b.lost));
   }
+  report.only_a = std::move(pairing.only_a);
+  report.only_b = std::move(pairing.only_b);
+  report.warnings = std::move(pairing.warnings);
   if (tokens) {
     TTAP_TRY(diff_tokens(*tokens, rules, options, report));
   } else {
@@ -452,7 +453,7 @@ Result<DiffReport> diff(const std::string& path_a, const std::string& path_b, co
           fmt::format("{} is run {} of {} in its directory: {}", name, side->number, side->runs, side->path));
   }
   // Agreement of what is left says nothing of the rest.
-  if ((report.a.lost.any() || report.b.lost.any()) &&
+  if ((report.a.lost.any() || report.b.lost.any() || (report.tokens && report.tokens->gaps > 0)) &&
       (report.verdict == Verdict::kIdentical || report.verdict == Verdict::kWithin))
     report.verdict = Verdict::kInconclusive;
   const auto warn_unused = [&](std::string_view option, const std::vector<std::string>& unused) {

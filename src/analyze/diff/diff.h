@@ -53,6 +53,7 @@ struct ComparedTokens {
   uint32_t requests = 0;
   uint64_t tokens = 0;
   uint64_t only_a = 0, only_b = 0;  // of these requests, computed by one side only
+  uint64_t gaps = 0;                // of those, tokens between others that this side did compute: no cache explains it
   uint32_t passes_a = 0, passes_b = 0;
   uint64_t left_out_a = 0, left_out_b = 0;  // tensors that do not have a row for each token
 };
@@ -109,21 +110,34 @@ struct DiffReport {
   // Where these explain what differs, because nothing else was introduced: the weight that explains most of it.
   std::optional<DiffPlace> quantized_layer() const;
   // The one to look at: the first that was introduced, else the earliest. An op whose bits differ as rounding makes
-  // them comes after those that made more of it, and what an op was given from outside before both.
+  // them comes after those that made more of it, and what an op was given from outside before both. What differs in a
+  // later step may come from an earlier one, by a cache or the tokens that were drawn.
   std::optional<DiffPlace> first() const {
     if (const auto layer = quantized_layer()) return layer;
     if (follows_from_flip()) return flipped;
-    if (came_in && (introduced.empty() || *came_in < introduced.front())) return came_in;
+    const std::vector<DiffPlace> made = of_first_step(introduced);
+    if (came_in && !is_of_later_step(*came_in) && (made.empty() || *came_in < made.front())) return came_in;
     // What is certain comes before what only stands out.
-    const bool in_doubt = !introduced.empty() && at(introduced.front()).stands_out;
-    for (const DiffPlace place : introduced)
+    const bool in_doubt = !made.empty() && at(made.front()).stands_out;
+    for (const DiffPlace place : made)
       if (in_doubt && at(place).verdict == Verdict::kDiverged) return place;
-    for (const DiffPlace place : introduced)
+    for (const DiffPlace place : made)
       if (!is_rounding(at(place))) return place;
-    return introduced.empty() ? on_first_rank(earliest) : std::optional(introduced.front());
+    return made.empty() ? on_first_rank(earliest) : std::optional(made.front());
   }
 
  private:
+  // Whether something is certain to differ in a pass of a lower number.
+  bool is_of_later_step(DiffPlace place) const {
+    const auto step = [&](DiffPlace of) { return passes[of.pass].a->info().number; };
+    return earliest && step(place) > step(*earliest) &&
+           (at(*earliest).verdict == Verdict::kDiverged || at(*earliest).verdict == Verdict::kShapeMismatch);
+  }
+  std::vector<DiffPlace> of_first_step(std::vector<DiffPlace> places) const {
+    std::erase_if(places, [&](DiffPlace place) { return is_of_later_step(place); });
+    return places;
+  }
+
   // What a collective brought from another rank is to be looked at there.
   std::optional<DiffPlace> on_first_rank(std::optional<DiffPlace> place) const {
     for (size_t hops = 0; hops < passes.size() && place && at(*place).source_pass != kNoTensor; ++hops)

@@ -45,7 +45,7 @@ void write_tokens(JsonWriter& json, const std::optional<ComparedTokens>& tokens)
     return;
   }
   json.begin_line().member("requests", tokens->requests).member("tokens", tokens->tokens);
-  json.member("only_a", tokens->only_a).member("only_b", tokens->only_b);
+  json.member("only_a", tokens->only_a).member("only_b", tokens->only_b).member("gaps", tokens->gaps);
   json.member("passes_a", tokens->passes_a).member("passes_b", tokens->passes_b);
   json.member("left_out_a", tokens->left_out_a).member("left_out_b", tokens->left_out_b).end();
 }

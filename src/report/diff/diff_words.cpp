@@ -205,6 +205,12 @@ std::string verdict_sentence(const DiffReport& report) {
     return fmt::format("inconclusive: {}; {} and {} within tolerance{}", losses_text(report),
                        count_text(report.count(Verdict::kIdentical), "tensor is identical", "tensors are identical"),
                        report.count(Verdict::kWithin), unmatched_text(report));
+  if (report.verdict == Verdict::kInconclusive && report.tokens && report.tokens->gaps > 0)
+    return fmt::format(
+        "inconclusive: {} computed by one side only, between others of the same request; {} identical "
+        "and {} within tolerance{}",
+        count_text(report.tokens->gaps, "token was", "tokens were"), report.count(Verdict::kIdentical),
+        report.count(Verdict::kWithin), unmatched_text(report));
   if (report.verdict == Verdict::kInconclusive && report.is_mostly_unmatched())
     return fmt::format("inconclusive: most tensors have no counterpart; of {} {} identical and {} within tolerance{}",
                        count_text(pairs, "pair", "pairs"), report.count(Verdict::kIdentical),

@@ -15,6 +15,7 @@ struct PairContext {
   const std::vector<uint32_t>* noise_of = nullptr;  // per tensor of A; kNoTensor where the noise run lacks it
   const std::vector<DType>* precision_a = nullptr;  // precisions_of() each side
   const std::vector<DType>* precision_b = nullptr;
+  bool addresses = true;  // integers that look like addresses of memory are taken for these
 
   // The coarsest dtype that either value of a pair passed through, which it is judged by.
   DType judged_by(const Match& match) const;

@@ -113,10 +113,14 @@ class DeclaredMatcher {
     if (const uint32_t plain = factors.empty() ? kNoTensor : input_of(plain_.tensor(factors[0]).name, record.call);
         plain != kNoTensor && width_of(input) == factors.size() * width_of(plain_.tensor(plain)))
       join(given, plain, {.columns = columns_from(0, width_of(plain_.tensor(plain)))});
-    if (const uint32_t plain =
-            facts.sums_inputs && found->second.size() > 1 ? input_of(record.name, record.call) : kNoTensor;
-        plain != kNoTensor && std::ranges::equal(fused_.tensor(found->second[1]).shape, input.shape))
+    const uint32_t plain = facts.sums_inputs ? input_of(record.name, record.call) : kNoTensor;
+    if (plain == kNoTensor) return;
+    // The first layer is given no residual.
+    if (found->second.size() == 1) {
+      if (std::ranges::equal(plain_.tensor(plain).shape, input.shape)) join(given, plain, {});
+    } else if (std::ranges::equal(fused_.tensor(found->second[1]).shape, input.shape)) {
       join_sum(given, found->second[1], plain);
+    }
   }
 
   static std::shared_ptr<const std::vector<uint32_t>> columns_from(uint32_t first, uint64_t count) {

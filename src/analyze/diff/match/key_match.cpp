@@ -68,6 +68,14 @@ class KeyIndex {
   std::vector<Slot> slots_;
 };
 
+// Whether two programs give something else to an argument of one name: activations here, and positions there.
+bool are_other_arguments(const TensorRecord& a, const TensorRecord& b) {
+  const auto is_float = [](const TensorRecord& record) {
+    return dtype_info(dtype_of(record)).kind == DTypeKind::kFloat;
+  };
+  return a.role == "in" && is_float(a) != is_float(b) && !std::ranges::equal(a.shape, b.shape);
+}
+
 }  // namespace
 
 // Both sides mostly run in the same order: B's next tensor is tried first, and only where it is another one is the
@@ -86,7 +94,7 @@ void match_by_key(const Side& a, const Side& b, Pairing& pairing) {
       if (!index) index.emplace(b, [&](size_t tensor) { return pairing.is_free_b(tensor); });
       found = index->find(key);
     }
-    if (!found || pairing.has_b(*found)) continue;
+    if (!found || pairing.has_b(*found) || are_other_arguments(a.tensor(i), b.tensor(*found))) continue;
     pairing.join(i, *found, MatchedBy::kKey);
     next = *found + 1;
     --free_b;

@@ -19,6 +19,13 @@ bool agree_pass_by_pass(const TokenPasses& a, const TokenPasses& b) {
   return common > 0;
 }
 
+// Not where only some steps were to be recorded.
+bool has_all_passes(const Rank& rank) {
+  for (size_t i = 1; i < rank.passes.size(); ++i)
+    if (rank.passes[i].number != rank.passes[i - 1].number + 1) return false;
+  return true;
+}
+
 bool says_rows(const Rank& rank) {
   if (rank.passes.empty()) return false;
   for (const PassFile* file : {&rank.passes.front(), &rank.passes.back()}) {
@@ -28,6 +35,29 @@ bool says_rows(const Rank& rank) {
       if (pass->event(i).kind == kBatchEvent) return true;
   }
   return false;
+}
+
+// Leaves the pairs of passes that hold the same tokens in the same rows; false, and all of them, where there is none.
+bool keep_same_rows(const TokenPasses& a, const TokenPasses& b, PassPairing& pairing) {
+  const auto rows_of = [](const TokenPasses& passes, uint32_t number) -> const PassRows* {
+    const auto found = std::ranges::find(passes.numbers, number);
+    return found == passes.numbers.end() ? nullptr : &passes.rows[static_cast<size_t>(found - passes.numbers.begin())];
+  };
+  const auto have_same = [&](const PassPair& pair) {
+    const PassRows* rows_a = rows_of(a, pair.a.front().second->number);
+    const PassRows* rows_b = rows_of(b, pair.b.front().second->number);
+    return rows_a == nullptr || rows_b == nullptr ? rows_a == rows_b : same_rows(*rows_a, *rows_b);
+  };
+  if (std::ranges::none_of(pairing.pairs, have_same)) return false;
+  std::string others;
+  for (const PassPair& pair : pairing.pairs)
+    if (!have_same(pair)) others += fmt::format("{}{}", others.empty() ? "" : ", ", pair.a.front().second->number);
+  pairing.warnings.push_back(fmt::format(
+      "not compared: passes {}, which hold other tokens in A than in B; rows of tokens cannot be taken from "
+      "fingerprints (--level full)",
+      others));
+  std::erase_if(pairing.pairs, [&](const PassPair& pair) { return !have_same(pair); });
+  return true;
 }
 
 bool has_rows(const Side& side) {
@@ -42,7 +72,7 @@ Error cannot(std::string_view why, std::string_view hint) {
 
 }  // namespace
 
-Result<std::optional<ByToken>> open_by_token(const PassPairing& pairing, const DiffOptions& options, Losses& lost_a,
+Result<std::optional<ByToken>> open_by_token(PassPairing& pairing, const DiffOptions& options, Losses& lost_a,
                                              Losses& lost_b) {
   const std::optional<bool> wanted = options.by_token;
   std::optional<ByToken> found;
@@ -60,18 +90,23 @@ Result<std::optional<ByToken>> open_by_token(const PassPairing& pairing, const D
   if (!wanted && agree_pass_by_pass(a, b)) return found;
   ByToken made{.passes_a = static_cast<uint32_t>(a.numbers.size()),
                .passes_b = static_cast<uint32_t>(b.numbers.size())};
-  made.pairs = pair_tokens(a.rows, b.rows, options.last_positions);
+  made.pairs = pair_tokens(a.rows, b.rows,
+                           {.last_positions = options.last_positions,
+                            .whole_a = options.last_positions.empty() && has_all_passes(*rank_a),
+                            .whole_b = options.last_positions.empty() && has_all_passes(*rank_b)});
   if (made.pairs.a.empty()) {
     if (!wanted && (a.numbers.empty() || b.numbers.empty())) return found;
     return cannot(
         fmt::format("no token was computed by both: A has {} passes with tokens, B {}", made.passes_a, made.passes_b),
         "give both programs the same prompts; --by-pass compares pass by pass");
   }
-  made.sides = join_tokens(std::move(a), std::move(b), made.pairs, options.threads);
+  made.sides = join_tokens(a, b, made.pairs, options.threads);
   for (const auto& [side, name] : {std::pair(made.sides.a.get(), "A"), std::pair(made.sides.b.get(), "B")})
-    if (!has_rows(*side))
+    if (!has_rows(*side)) {
+      if (!wanted && keep_same_rows(a, b, pairing)) return found;
       return cannot(fmt::format("{} kept no bytes: rows of tokens cannot be taken from fingerprints", name),
                     "record at level full; --by-pass compares pass by pass");
+    }
   lost_a += of_a;
   lost_b += of_b;
   found = std::move(made);

@@ -19,7 +19,7 @@ struct ByToken {
 // options.by_token: whether to; not set: where both runs say which tokens their passes computed, and two passes that
 // are paired hold other ones. Fails where it is asked for and cannot be done: a run does not say, or they have no token
 // in common.
-Result<std::optional<ByToken>> open_by_token(const PassPairing& pairing, const DiffOptions& options, Losses& lost_a,
+Result<std::optional<ByToken>> open_by_token(PassPairing& pairing, const DiffOptions& options, Losses& lost_a,
                                              Losses& lost_b);
 
 }  // namespace ttap

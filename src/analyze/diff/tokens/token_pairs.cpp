@@ -5,9 +5,26 @@
 #include <algorithm>
 
 namespace ttap {
+namespace {
 
-TokenPairs pair_tokens(std::span<const PassRows> a, std::span<const PassRows> b,
-                       const std::map<std::string, int64_t>& last_positions) {
+// The first of the other's tokens that `text` lacks between two of its own, and how many there are.
+struct Gap {
+  int64_t first = 0;
+  uint64_t count = 0;
+};
+Gap gap_of(const RequestText& text, const RequestText& other) {
+  Gap gap;
+  for (const auto& [position, computed] : other.tokens) {
+    if (position < text.tokens.begin()->first || position > text.tokens.rbegin()->first) continue;
+    if (!text.tokens.contains(position) && gap.count++ == 0) gap.first = position;
+  }
+  return gap;
+}
+
+}  // namespace
+
+TokenPairs pair_tokens(std::span<const PassRows> a, std::span<const PassRows> b, const TokenPairOptions& options) {
+  const std::map<std::string, int64_t>& last_positions = options.last_positions;
   std::vector<RequestText> requests_a = request_texts(a);
   const std::vector<RequestText> requests_b = request_texts(b);
   const std::vector<std::optional<size_t>> partners = match_requests(requests_a, requests_b);
@@ -26,6 +43,16 @@ TokenPairs pair_tokens(std::span<const PassRows> a, std::span<const PassRows> b,
     const RequestText& other = requests_b[*partners[i]];
     const SharedTokens shared = shared_tokens(one, other);
     ++pairs.requests;
+    const auto note_gap = [&](std::string_view side, const RequestText& text, const RequestText& other_text) {
+      const Gap gap = gap_of(text, other_text);
+      if (gap.count == 0) return;
+      pairs.gaps += gap.count;
+      pairs.notes.push_back(
+          fmt::format("request {}: {} did not compute token {}, between others that it did; are its positions right?",
+                      one.name, side, gap.first));
+    };
+    if (options.whole_a) note_gap("A", one, other);
+    if (options.whole_b) note_gap("B", other, one);
     for (const int64_t position : shared.positions) {
       pairs.a.push_back(one.tokens.at(position).place);
       pairs.b.push_back(other.tokens.at(position).place);

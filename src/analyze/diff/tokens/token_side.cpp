@@ -53,6 +53,13 @@ bool says_tokens(const Side& side, uint32_t event) {
   return kind == kBatchEvent || kind == kLogprobsEvent;
 }
 
+// An integer of an op outside every module says where rows lie in this step, not what is in them.
+bool is_of_packing(const Side& side, const TensorRecord& record) {
+  if (dtype_info(record.dtype).kind == DTypeKind::kFloat || record.event >= side.event_count()) return false;
+  const EventRecord event = side.event(record.event);
+  return event.kind == "op" && event.parent == kNoEvent;
+}
+
 class TokenSide final : public Side {
  public:
   // `places`: where this side computed each token.
@@ -216,14 +223,29 @@ class TokenSide final : public Side {
       const TensorRecord record = side(first).tensor(tensor.records[first]);
       tensor.event = events_->event_of(first, record.event);
       if (says_tokens(side(first), record.event)) continue;
-      tensor.whole = record.role == "param";
-      if (!tensor.whole && !lay_out(tensor)) {
+      const bool has_rows = record.role != "param" && lay_out(tensor);
+      tensor.whole = record.role == "param" || (!has_rows && is_constant(tensor));
+      if (!tensor.whole && (!has_rows || is_of_packing(side(first), record))) {
         ++left_out_;
         continue;
       }
       new_tensor_[entry] = static_cast<uint32_t>(tensors_.size());
       tensors_.push_back(std::move(tensor));
     }
+  }
+
+  // Whether an op was given, or made, the same in every pass: a table, a scale, a handle.
+  bool is_constant(const RowTensor& tensor) const {
+    const uint32_t first = tensor.first_pass();
+    const TensorRecord record = side(first).tensor(tensor.records[first]);
+    if (record.event >= side(first).event_count() || side(first).event(record.event).kind != "op") return false;
+    for (uint32_t pass = first; pass < passes_.size(); ++pass) {
+      if (tensor.records[pass] == MergedOrder::kNone) continue;
+      const TensorRecord other = side(pass).tensor(tensor.records[pass]);
+      if (!other.has_fingerprint || other.dtype != record.dtype || other.fingerprint.hash != record.fingerprint.hash)
+        return false;
+    }
+    return record.has_fingerprint;
   }
 
   // An engine may pack a weight for its kernels, and leave an empty one.
