@@ -29,6 +29,7 @@ import quantized_tensors
 import report_page
 import safetensors
 import safetensors.torch
+import serving_steps
 import torch
 
 TENSORS, TENSOR_BYTES = 48, 16 << 20  # as in recorder_bench.cpp
@@ -201,6 +202,19 @@ def model_rows(scratch: Path) -> Iterator[Row]:
     yield row("a pass, all modules rejected", "no tap", ways.best_rejected, ways.best_without, 1.01)
 
 
+def serving_rows(scratch: Path) -> Iterator[Row]:
+    found = serving_steps.measure(scratch)
+    if found is None:
+        print("serving: not measured, no vLLM (scripts/setup_engine.sh installs it)", file=sys.stderr)
+        return
+    ways = {"full": "recorded in full", "fingerprint": "fingerprints only", "ops": "operators as fingerprints"}
+    for step in ("prefill", "decode"):
+        none = found["none"][step]
+        for way, what in ways.items():
+            ours = found[way][step]
+            yield Row(f"a {step} step of vLLM, {what}", "no tap", ours * 1e3, none * 1e3, ours / none, "×")
+
+
 def diff_rows(command: Path, scratch: Path) -> Iterator[Row]:
     found = diff_recordings.measure(command, scratch)
     ours = found.ours_s
@@ -295,6 +309,7 @@ def main() -> int:
         "fingerprint": lambda: fingerprint_rows(program, scratch),
         "open": lambda: open_rows(program, scratch, command),
         "model": lambda: model_rows(scratch),
+        "serving": lambda: serving_rows(scratch),
         "diff": lambda: diff_rows(command, scratch),
         "ops": lambda: op_rows(command, scratch),
         "graph": lambda: graph_rows(scratch),
