@@ -26,7 +26,12 @@ inline testing::AssertionResult contains(const std::string& text, const std::str
 // A pass as it is; `hides_hashes`: as if it came from a file that has none.
 class PassSide final : public Side {
  public:
-  PassSide(Pass pass, bool hides_hashes) : pass_(std::move(pass)), hides_hashes_(hides_hashes) {}
+  PassSide(Pass pass, bool hides_hashes, ModulesByName modules)
+      : pass_(std::move(pass)), hides_hashes_(hides_hashes), modules_(std::move(modules)) {}
+  const ModuleFacts* module(std::string_view name) const override {
+    const auto found = modules_.find(name);
+    return found == modules_.end() ? nullptr : &found->second;
+  }
   size_t tensor_count() const override { return pass_.tensor_count(); }
   TensorRecord tensor(size_t index) const override {
     TensorRecord record = pass_.tensor(index);
@@ -45,6 +50,7 @@ class PassSide final : public Side {
  private:
   Pass pass_;
   bool hides_hashes_;
+  ModulesByName modules_;
 };
 
 template <class T>
@@ -81,7 +87,7 @@ class Shards : public testing::Test {
     fill(pass);
     auto opened = Pass::open(pass.finish());
     TTAP_CHECK(opened.ok());
-    return std::make_unique<PassSide>(std::move(opened).value(), hides_hashes_);
+    return std::make_unique<PassSide>(std::move(opened).value(), hides_hashes_, modules_);
   }
   std::unique_ptr<Side> join(const char* rules = nullptr, const Side* reference = nullptr) {
     if (rules == nullptr) return join_ranks(std::move(parts_), nullptr, reference);
@@ -97,6 +103,7 @@ class Shards : public testing::Test {
   }
 
   bool hides_hashes_ = false;
+  ModulesByName modules_;  // what every rank says of its modules
   std::optional<ShardRules> rules_;
 
  private:

@@ -40,6 +40,37 @@ std::vector<std::string> texts(const Json& json, const char* name) {
   return found;
 }
 
+// The sizes of a list; nothing where one makes no sense.
+std::vector<int64_t> sizes(const Json& json, const char* name) {
+  constexpr int64_t kLargest = int64_t{1} << 40;
+  std::vector<int64_t> found;
+  for (const Json& each : member(json, name, &Json::is_array)) {
+    if (!each.is_number_integer() || each < 0 || each > kLargest) return {};
+    found.push_back(each.get<int64_t>());
+  }
+  return found;
+}
+
+// {"out": {"concat": -1, "sizes": [64, 32, 32], "copies": [1, 2, 2]}, "param/weight": {"concat": 0, "size": 321}}, or
+// "sum" in place of such an object.
+void add_shards(const Json& module, ModuleFacts& facts) {
+  const Json& shards = member(module, "shards", &Json::is_object);
+  if (!shards.is_object()) return;
+  for (const auto& [name, value] : shards.items()) {
+    ShardFacts shard{.is_sum = value == "sum"};
+    if (const Json& dim = member(value, "concat", &Json::is_number_integer); dim.is_number_integer()) {
+      shard.dim = static_cast<int>(dim.get<int64_t>());
+    } else if (!shard.is_sum) {
+      continue;
+    }
+    shard.sizes = sizes(value, "sizes");
+    shard.copies = sizes(value, "copies");
+    if (const Json& size = member(value, "size", &Json::is_number_integer); size.is_number_integer())
+      shard.size = size.get<int64_t>();
+    facts.shards.emplace(name, std::move(shard));
+  }
+}
+
 void add_module(const Json& module, ModulesByName& modules) {
   ModuleFacts facts{.type = text(module, "type")};
   if (facts.class_name().empty()) return;
@@ -50,6 +81,7 @@ void add_module(const Json& module, ModulesByName& modules) {
   facts.sums_inputs = member(module, "sums_inputs", &Json::is_boolean) == true;
   if (const Json& times = member(module, "times", &Json::is_number); times.is_number())
     facts.times = times.get<double>();
+  add_shards(module, facts);
   add(text(module, "name"), facts, modules);
   for (const Json& alias : member(module, "aliases", &Json::is_array))
     if (alias.is_string()) add(alias.get<std::string>(), facts, modules);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -39,7 +40,9 @@ Sameness compare(const Part& a, const Part& b) {
 
 std::string to_string(const Join& join) {
   switch (join.kind) {
-    case Join::Kind::kConcat: return fmt::format("concat {}", join.dim);
+    case Join::Kind::kConcat:
+      return join.pieces.empty() ? fmt::format("concat {}", join.dim)
+                                 : fmt::format("concat {} of {} pieces each", join.dim, join.pieces.size());
     case Join::Kind::kSum: return "sum";
     case Join::Kind::kAverage: return "average";
     case Join::Kind::kReplicated: return "replicated";
@@ -128,15 +131,45 @@ Result<Assembly::Node> Assembly::build(std::span<const std::vector<int64_t>> pla
     if (!fits)
       return misfit(fmt::format("the shapes {} and {} do not fit", shape_text(node.children.front().shape),
                                 shape_text(child.shape)));
-    if (concat &&
-        __builtin_add_overflow(node.shape[node.join.dim], child.shape[node.join.dim], &node.shape[node.join.dim]))
-      return misfit("the whole would be too large");
+  }
+  if (concat) {
+    TTAP_TRY(lay_segments(node));
   }
   TTAP_TRY([&]() -> Status {
     const auto count = checked_element_count(node.shape, record.dtype);
     return count.ok() ? Status() : Status(count.error());
   }());
   return node;
+}
+
+// Fills in where each piece of a concatenation comes from, and how long the whole is.
+Status Assembly::lay_segments(Node& node) {
+  const auto dim = static_cast<size_t>(node.join.dim);
+  if (node.join.pieces.empty()) {
+    for (size_t i = 0; i < node.children.size(); ++i)
+      node.segments.push_back({.children = {i}, .size = node.children[i].shape[dim]});
+  }
+  int64_t begin = 0;
+  for (const auto& [size, copies] : node.join.pieces) {
+    const auto group = static_cast<size_t>(copies);
+    if (copies < 1 || node.children.size() % group != 0)
+      return misfit(fmt::format("{} parts cannot be {} copies each", node.children.size(), copies));
+    for (size_t i = 0; i < node.children.size(); i += group) {
+      node.segments.push_back({.begin = begin, .size = size});
+      for (size_t copy = i; copy < i + group; ++copy) node.segments.back().children.push_back(copy);
+    }
+    begin += size;
+  }
+  for (const Node& child : node.children)
+    if (!node.join.pieces.empty() && child.shape[dim] != begin)
+      return misfit(fmt::format("its pieces are {} long, not {}", begin, child.shape[dim]));
+  int64_t total = 0;
+  for (Segment& segment : node.segments) {
+    if (node.join.size > 0) segment.size = std::min(segment.size, node.join.size - total);
+    if (__builtin_add_overflow(total, segment.size, &total)) return misfit("the whole would be too large");
+  }
+  node.shape[dim] = total;
+  return {};
 }
 
 bool Assembly::has_bytes() const {
@@ -153,16 +186,59 @@ Result<SideBytes> Assembly::read(const Node& node, const uint32_t* rank) const {
       if (rank != nullptr && copy.rank == *rank) part = &copy;
     return part->side->read(part->index);
   }
+  if (node.join.kind == Join::Kind::kConcat) return read_concatenated(node, rank);
   std::vector<SideBytes> parts;
   for (const Node& child : node.children) {
     TTAP_ASSIGN(SideBytes part, read(child, rank));
     parts.push_back(std::move(part));
   }
-  if (node.join.kind == Join::Kind::kConcat) return concatenated(parts, node.shape, static_cast<size_t>(node.join.dim));
   return combined(parts, node.shape, combine_of(node.join));
 }
 
+Result<SideBytes> Assembly::read_concatenated(const Node& node, const uint32_t* rank) const {
+  const auto dim = static_cast<size_t>(node.join.dim);
+  std::vector<SideBytes> children, segments;
+  for (const Node& child : node.children) {
+    TTAP_ASSIGN(SideBytes bytes, read(child, rank));
+    children.push_back(std::move(bytes));
+  }
+  for (const Segment& segment : node.segments) {
+    size_t from = segment.children.front();
+    for (const size_t child : segment.children)
+      if (rank != nullptr && std::ranges::count(ranks_in(node.children[child]), *rank) > 0) from = child;
+    segments.push_back(narrowed(children[from].view, dim, segment.begin, segment.size));
+  }
+  return concatenated(segments, node.shape, dim);
+}
+
+std::vector<uint32_t> Assembly::ranks_in(const Node& node) const {
+  std::vector<uint32_t> ranks;
+  if (node.children.empty())
+    for (const Part& part : copies_[node.copies]) ranks.push_back(part.rank);
+  for (const Node& child : node.children) std::ranges::copy(ranks_in(child), std::back_inserter(ranks));
+  return ranks;
+}
+
+// Pieces of which several parts hold copies.
+void Assembly::compare_segments(const Node& node, Copies& result) const {
+  for (const Node& child : node.children) compare_segments(child, result);
+  for (const Segment& segment : node.segments) {
+    for (size_t copy = 1; copy < segment.children.size(); ++copy) {
+      const Node &one = node.children[segment.children.front()], &other = node.children[segment.children[copy]];
+      const auto first = read(one, nullptr), second = read(other, nullptr);
+      const auto dim = static_cast<size_t>(node.join.dim);
+      const bool known = first.ok() && second.ok();
+      if (known && same_bits(narrowed(first->view, dim, segment.begin, segment.size).view,
+                             narrowed(second->view, dim, segment.begin, segment.size).view))
+        continue;
+      std::ranges::copy(ranks_in(other), std::back_inserter(known ? result.differing : result.unknown));
+    }
+  }
+}
+
 bool Assembly::comparing_reads() const {
+  const auto has_copies = [](const Segment& segment) { return segment.children.size() > 1; };
+  if (std::ranges::any_of(root_.segments, has_copies)) return true;
   for (const auto& copies : copies_)
     for (const Part& copy : copies)
       if (copies.size() > 1 && !record_of(copy).has_fingerprint) return true;
@@ -178,41 +254,59 @@ Assembly::Copies Assembly::compare_copies() const {
       if (sameness == Sameness::kUnknown) result.unknown.push_back(copy.rank);
     }
   }
-  std::ranges::sort(result.differing);
-  std::ranges::sort(result.unknown);
+  compare_segments(root_, result);
+  for (std::vector<uint32_t>* ranks : {&result.differing, &result.unknown}) {
+    std::ranges::sort(*ranks);
+    ranks->erase(std::unique(ranks->begin(), ranks->end()), ranks->end());
+  }
   return result;
 }
 
 std::vector<uint32_t> Assembly::ranks_of(uint64_t element, std::span<const uint32_t> differing) const {
-  const Node* node = &root_;
   if (element >= element_count({nullptr, DType::kU8, root_.shape, {}})) return {};
-  while (!node->children.empty()) {
-    if (node->join.kind != Join::Kind::kConcat) return {};
-    // In each block, which is all that has the same index before the dimension, the children's parts follow one
-    // another.
-    const auto dim = static_cast<size_t>(node->join.dim);
-    uint64_t inner_size = 1;
-    for (size_t d = dim + 1; d < node->shape.size(); ++d) inner_size *= static_cast<uint64_t>(node->shape[d]);
-    const uint64_t block_size = inner_size * static_cast<uint64_t>(node->shape[dim]);
-    if (block_size == 0) return {};
-    const uint64_t block = element / block_size;
-    uint64_t inner = element % block_size;
-    const Node* holder = nullptr;
-    for (const Node& child : node->children) {
-      const uint64_t size = inner_size * static_cast<uint64_t>(child.shape[dim]);
-      if (inner < size) {
-        holder = &child;
-        element = block * size + inner;
-        break;
-      }
-      inner -= size;
-    }
-    if (holder == nullptr) return {};
-    node = holder;
-  }
+  return ranks_of(root_, element, differing);
+}
+
+std::vector<uint32_t> Assembly::ranks_of(const Node& node, uint64_t element,
+                                         std::span<const uint32_t> differing) const {
   std::vector<uint32_t> ranks;
-  for (const Part& copy : copies_[node->copies])
-    if (!std::ranges::binary_search(differing, copy.rank)) ranks.push_back(copy.rank);
+  const auto add_same = [&](std::span<const uint32_t> copies) {
+    for (const uint32_t rank : copies)
+      if (!std::ranges::binary_search(differing, rank)) ranks.push_back(rank);
+  };
+  if (node.children.empty()) {
+    const std::vector<uint32_t> copies = ranks_in(node);
+    ranks.push_back(copies.front());
+    add_same(std::span(copies).subspan(1));
+    return ranks;
+  }
+  if (node.join.kind != Join::Kind::kConcat) return {};
+  // In each block, which is all that has the same index before the dimension, the segments follow one another.
+  const auto dim = static_cast<size_t>(node.join.dim);
+  uint64_t inner_size = 1;
+  for (size_t d = dim + 1; d < node.shape.size(); ++d) inner_size *= static_cast<uint64_t>(node.shape[d]);
+  const uint64_t block_size = inner_size * static_cast<uint64_t>(node.shape[dim]);
+  if (block_size == 0) return {};
+  const uint64_t block = element / block_size;
+  uint64_t inner = element % block_size;
+  for (const Segment& segment : node.segments) {
+    const uint64_t size = inner_size * static_cast<uint64_t>(segment.size);
+    if (inner >= size) {
+      inner -= size;
+      continue;
+    }
+    for (const size_t i : segment.children) {
+      const Node& child = node.children[i];
+      const auto length = static_cast<uint64_t>(child.shape[dim]), begin = static_cast<uint64_t>(segment.begin);
+      const auto holders = ranks_of(child, (block * length + begin) * inner_size + inner, differing);
+      if (i == segment.children.front()) {
+        ranks = holders;
+      } else {
+        add_same(holders);
+      }
+    }
+    break;
+  }
   return ranks;
 }
 

@@ -22,8 +22,16 @@ inline TensorRecord record_of(const Part& part) { return part.side->tensor(part.
 struct Join {
   enum class Kind : uint8_t { kConcat, kSum, kAverage, kReplicated } kind = Kind::kReplicated;
   int dim = 0;  // of kConcat; counted from the end when negative
+  // Of kConcat: each part holds these side by side, and each of them is concatenated by itself. `copies` neighbours
+  // hold the same. Empty: a part is one piece.
+  struct Piece {
+    int64_t size = 0;
+    int64_t copies = 1;
+  };
+  std::vector<Piece> pieces = {};
+  int64_t size = 0;  // of kConcat: what is behind it is padding; 0: nothing is
 };
-std::string to_string(const Join& join);  // "concat 1", "sum", "average", "replicated"
+std::string to_string(const Join& join);  // "concat 1", "concat -1 of 3 pieces each", "sum", "average", "replicated"
 
 // A tensor as it is made from its parts.
 class Assembly {
@@ -58,16 +66,28 @@ class Assembly {
   std::vector<uint32_t> ranks_of(uint64_t element, std::span<const uint32_t> differing) const;
 
  private:
+  // Some neighbouring elements of a dimension, as one child has them, or several that should have the same.
+  struct Segment {
+    std::vector<size_t> children = {};
+    int64_t begin = 0;
+    int64_t size = 0;
+  };
   struct Node {
     Join join = {};
     std::vector<int64_t> shape = {};
     std::vector<Node> children = {};
-    size_t copies = 0;  // of a node without children
+    std::vector<Segment> segments = {};  // of kConcat, in their order
+    size_t copies = 0;                   // of a node without children
   };
   Assembly() = default;
   Result<Node> build(std::span<const std::vector<int64_t>> places, size_t first_copies, std::span<const Join> joins,
                      size_t depth) const;
+  static Status lay_segments(Node& node);
   Result<SideBytes> read(const Node& node, const uint32_t* rank) const;
+  Result<SideBytes> read_concatenated(const Node& node, const uint32_t* rank) const;
+  std::vector<uint32_t> ranks_in(const Node& node) const;
+  void compare_segments(const Node& node, Copies& result) const;
+  std::vector<uint32_t> ranks_of(const Node& node, uint64_t element, std::span<const uint32_t> differing) const;
 
   std::vector<std::vector<Part>> copies_;  // parts that should be the same, by place
   std::vector<uint32_t> left_out_;

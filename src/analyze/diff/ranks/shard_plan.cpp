@@ -35,6 +35,24 @@ Join join_of_rule(const ShardRule& rule) {
   return {.kind = Join::Kind::kReplicated};
 }
 
+// By role and path, else by role.
+const ShardFacts* declared_shard(const Part& part) {
+  const TensorRecord record = record_of(part);
+  const ModuleFacts* module = part.side->module(record.name);
+  if (module == nullptr || module->shards.empty()) return nullptr;
+  auto found = module->shards.find(fmt::format("{}{}", record.role, record.path));
+  if (found == module->shards.end()) found = module->shards.find(record.role);
+  return found != module->shards.end() ? &found->second : nullptr;
+}
+
+Join join_of_declared(const ShardFacts& shard) {
+  if (shard.is_sum) return {.kind = Join::Kind::kSum};
+  Join join{.kind = Join::Kind::kConcat, .dim = shard.dim, .size = shard.size};
+  for (size_t i = 0; i < shard.sizes.size(); ++i)
+    join.pieces.push_back({.size = shard.sizes[i], .copies = i < shard.copies.size() ? shard.copies[i] : 1});
+  return join;
+}
+
 void place_in_line(ShardPlan& plan) {
   for (size_t i = 0; i < plan.parts.size(); ++i) plan.parts[i].coordinate = {static_cast<int64_t>(i)};
 }
@@ -73,8 +91,8 @@ TensorRecord whole_record(TensorRecord record) {
   return record;
 }
 
-ShardPlanner::ShardPlanner(const ShardRules* rules, const Side* reference, std::vector<Spreads> spreads)
-    : rules_(rules), reference_(reference), spreads_(std::move(spreads)) {}
+ShardPlanner::ShardPlanner(const ShardRules* rules, const Side* reference, std::vector<Spreads> spreads, bool declares)
+    : rules_(rules), reference_(reference), spreads_(std::move(spreads)), declares_(declares) {}
 
 ShardPlan ShardPlanner::plan(const std::string& key, std::vector<Part> parts, std::span<const size_t> which) {
   ShardPlan plan{.parts = std::move(parts), .wanted = which.size()};
@@ -82,7 +100,7 @@ ShardPlan ShardPlanner::plan(const std::string& key, std::vector<Part> parts, st
     plan.joins = {join_of_rule(*rule)};
     plan.source = "--shards";
     place_in_line(plan);
-  } else if (!by_placements(plan, which)) {
+  } else if (!by_placements(plan, which) && !by_declaration(plan)) {
     by_shape(plan, key);
   }
   return plan;
@@ -131,13 +149,28 @@ bool ShardPlanner::by_placements(ShardPlan& plan, std::span<const size_t> which)
   return true;
 }
 
+// Likewise.
+bool ShardPlanner::by_declaration(ShardPlan& plan) {
+  const ShardFacts* first = declared_shard(plan.parts.front());
+  if (first == nullptr) return false;
+  plan.source = "declared";
+  place_in_line(plan);
+  for (const Part& part : plan.parts)
+    if (const ShardFacts* other = declared_shard(part); other == nullptr || *other != *first) {
+      plan.problem = fmt::format("ranks {} and {} declare different things of it", plan.parts.front().rank, part.rank);
+      return true;
+    }
+  plan.joins = {join_of_declared(*first)};
+  return true;
+}
+
 void ShardPlanner::by_shape(ShardPlan& plan, const std::string& key) {
   place_in_line(plan);
   const auto first = record_of(plan.parts.front()).shape;
   const bool alike = std::ranges::all_of(
       plan.parts, [&](const Part& part) { return std::ranges::equal(record_of(part).shape, first); });
   const auto whole = reference_shape(key);
-  const bool as_whole = alike && whole && std::ranges::equal(*whole, first);
+  const bool as_whole = alike && (declares_ || (whole && std::ranges::equal(*whole, first)));
   // The same everywhere needs no guess; shards that happen to be equal are shorter than the reference.
   const bool plain = plan.parts.size() == 1 || (alike && all_hashes_equal(plan.parts) && (as_whole || !whole));
   if (plain || as_whole) {
@@ -151,7 +184,7 @@ void ShardPlanner::by_shape(ShardPlan& plan, const std::string& key) {
   } else {
     plan.problem = "the parts do not add up to the shape of the other side; name it in a file for --shards";
   }
-  if (plan.guessed) plan.source = "guessed from the shape";
+  if (plan.guessed) plan.source = declares_ ? "nothing else is declared" : "guessed from the shape";
 }
 
 std::optional<std::span<const int64_t>> ShardPlanner::reference_shape(const std::string& key) {

@@ -37,11 +37,16 @@ class JoinedSide final : public Side {
     events_.emplace(std::move(sides));
     std::vector<Spreads> spreads;
     for (const RankPart& part : parts_) spreads.push_back(spreads_of(part));
-    ShardPlanner planner(rules, reference, std::move(spreads));
+    read_modules();
+    ShardPlanner planner(rules, reference, std::move(spreads), !modules_.empty());
     merge_tensors(planner);
   }
 
   size_t tensor_count() const override { return tensors_.size(); }
+  const ModuleFacts* module(std::string_view name) const override {
+    const auto found = modules_.find(name);
+    return found == modules_.end() ? nullptr : &found->second;
+  }
   size_t event_count() const override { return events_->size(); }
   const PassInfo& info() const override { return info_; }
   std::string place() const override { return fmt::format("{}, pass {}", ranks_text(ranks_), info_.number); }
@@ -112,6 +117,26 @@ class JoinedSide final : public Side {
         info_.notes.push_back(fmt::format("rank {}: this is its pass {}", part.rank, other.number));
       add_pass(info_, other);
     }
+  }
+
+  // Where no module declares shards nothing is known of any. Settings of one that is spread, or of what it is in, are
+  // those of a part.
+  void read_modules() {
+    for (const RankPart& part : parts_)
+      for (size_t i = 0; i < part.side->tensor_count(); ++i) {
+        const std::string name(part.side->tensor(i).name);
+        if (const ModuleFacts* facts = modules_.contains(name) ? nullptr : part.side->module(name))
+          modules_.emplace(name, *facts);
+      }
+    bool declares = false;
+    for (const auto& [name, facts] : modules_) {
+      if (facts.shards.empty()) continue;
+      declares = true;
+      for (size_t end = name.size(); end != 0 && end != std::string::npos; end = name.rfind('.', end - 1))
+        if (const auto whole = modules_.find(name.substr(0, end)); whole != modules_.end())
+          whole->second.settings.clear();
+    }
+    if (!declares) modules_.clear();
   }
 
   Spreads spreads_of(const RankPart& part) {
@@ -203,6 +228,7 @@ class JoinedSide final : public Side {
   std::vector<RankPart> parts_;
   std::vector<uint32_t> ranks_;
   PassInfo info_;
+  ModulesByName modules_;
   std::optional<MergedEvents> events_;
   std::optional<MergedOrder> tensor_order_;
   std::vector<Joined> tensors_;

@@ -47,10 +47,11 @@ struct RankPart {
   std::string placements_json = {};
 };
 
-// The ranks' passes as one. A tensor is put together by the first of: `rules`, its placements as recorded, and the
-// shape that `reference` has under the same key (the same shape: replicated; one dimension as long as those of all
-// ranks together: concat), which note() then says was guessed. What cannot be put together is the first rank's, with a
-// note that says why.
+// The ranks' passes as one. A tensor is put together by the first of: `rules`, its placements as recorded, what its
+// module declares (ModuleFacts::shards; where one module does, what is not declared is replicated), and the shape that
+// `reference` has under the same key (the same shape: replicated; one dimension as long as those of all ranks together:
+// concat), which note() then says was guessed. What cannot be put together is the first rank's, with a note that says
+// why.
 //
 // Tensors and events stand in the order of the first rank; what only others have follows what it follows there. A
 // DTensor goes by its own key, without the `/_local_tensor` under which its part was recorded. A tensor that was put

@@ -106,6 +106,16 @@ SideBytes concatenated(std::span<const SideBytes> parts, std::vector<int64_t> sh
   return whole;
 }
 
+SideBytes narrowed(const TensorView& whole, size_t dim, int64_t begin, int64_t size) {
+  SideBytes part{.shape = {whole.shape.begin(), whole.shape.end()},
+                 .strides = {whole.strides.begin(), whole.strides.end()}};
+  if (part.strides.empty()) part.strides = contiguous_strides(whole.shape);
+  part.shape[dim] = size;
+  const auto offset = begin * part.strides[dim] * static_cast<int64_t>(size_of(whole.dtype));
+  part.view = {static_cast<const std::byte*>(whole.data) + offset, whole.dtype, part.shape, part.strides};
+  return part;
+}
+
 SideBytes combined(std::span<const SideBytes> parts, std::vector<int64_t> shape, Combine how) {
   constexpr uint64_t kPiece = 16 * 1024;
   const DType dtype = parts[0].view.dtype;

@@ -17,6 +17,9 @@ bool can_combine(DType dtype, Combine how);
 // `parts` follow one another along `dim`; `shape` is that of the whole.
 SideBytes concatenated(std::span<const SideBytes> parts, std::vector<int64_t> shape, size_t dim);
 
+// Elements `begin` to `begin + size` along `dim`; it has no bytes of its own.
+SideBytes narrowed(const TensorView& whole, size_t dim, int64_t begin, int64_t size);
+
 // All parts have this shape. Floats are combined in double and rounded once, integers wrap.
 SideBytes combined(std::span<const SideBytes> parts, std::vector<int64_t> shape, Combine how);
 

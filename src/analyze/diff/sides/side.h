@@ -47,7 +47,8 @@ class Side {
   virtual std::vector<uint32_t> differing_replicas(size_t /*index*/) const { return {}; }
   // What read() gives, made with the copy of this rank.
   virtual Result<SideBytes> read_replica(size_t index, uint32_t /*rank*/) const { return read(index); }
-  // What is known of a module; null when nothing is, and where ranks were put together: each has its part of it.
+  // What is known of a module; null when nothing is, and where ranks were put together that do not declare their
+  // shards: each has its part of it.
   virtual const ModuleFacts* module(std::string_view /*name*/) const { return nullptr; }
   // By the name of a parameter, what updates it; null when nothing is known of optimizers, and where ranks were put
   // together.
