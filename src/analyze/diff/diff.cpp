@@ -417,7 +417,8 @@ Result<DiffReport> diff(const std::string& path_a, const std::string& path_b, co
   DiffReport report{.a = describe(a), .b = describe(b)};
   std::optional<ByToken> tokens;
   if (options.passes.empty()) {
-    TTAP_ASSIGN(tokens, open_by_token(pairing, options, report.a.lost, report.b.lost));
+    const ShardRules* shards = rules.shards ? &*rules.shards : nullptr;
+    TTAP_ASSIGN(tokens, open_by_token(pairing, shards, options, report.a.lost, report.b.lost));
   }
   report.only_a = std::move(pairing.only_a);
   report.only_b = std::move(pairing.only_b);

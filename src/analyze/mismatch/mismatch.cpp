@@ -24,8 +24,14 @@ Error cannot_score(std::string_view run, std::string_view what) {
           .hint = "record the model's logits at level full, or call tap.logprobs() with its tokens"};
 }
 
-Status open_run(const Rank& rank, std::string_view name, ScoredRun& run, Losses& lost) {
-  TTAP_ASSIGN(TokenPasses passes, open_token_passes(rank, lost));
+Status open_run(const std::vector<RankGroup>& groups, std::string_view name, ScoredRun& run, Losses& lost) {
+  const std::vector<RankGroup> found = groups_with_tokens(groups);
+  if (found.empty()) return cannot_score(name, "does not say which tokens it computed");
+  TTAP_ASSIGN(TokenPasses passes, open_token_passes(found.front(), nullptr, lost));
+  if (found.size() > 1 || !passes.ranks_agree)
+    return Error{.code = ErrorCode::kUnsupported,
+                 .message = fmt::format("the processes of the {} compute different tokens", name),
+                 .hint = "--rank 0 takes one of them"};
   run = make_scored_run(std::move(passes));
   if (run.scored().empty()) return cannot_score(name, "does not say which tokens it computed");
   return {};
@@ -282,17 +288,12 @@ Result<MismatchReport> find_mismatch(const std::string& rollout, const std::stri
                                      const MismatchOptions& options) {
   TTAP_ASSIGN(const Run run_a, Run::open(rollout));
   TTAP_ASSIGN(const Run run_b, Run::open(trainer));
-  TTAP_ASSIGN(PassPairing pairing, pair_passes(run_a, run_b, "", options.rank, false));
-  if (pairing.processes.size() != 1)
-    return Error{.code = ErrorCode::kUnsupported,
-                 .message = "the runs have several ranks, and only one of each can be compared by token",
-                 .hint = "--rank 0 takes one of them"};
-  const auto [rank_a, rank_b] = pairing.processes.front();
+  TTAP_ASSIGN(const PassPairing pairing, pair_passes(run_a, run_b, "", options.rank, false));
   MismatchReport report{.rollout = rollout, .trainer = trainer, .ratio = options.ratio};
   Losses lost;
   ScoredRun a, b;
-  TTAP_TRY(open_run(*rank_a, "rollout", a, lost));
-  TTAP_TRY(open_run(*rank_b, "trainer", b, lost));
+  TTAP_TRY(open_run(pairing.groups_a, "rollout", a, lost));
+  TTAP_TRY(open_run(pairing.groups_b, "trainer", b, lost));
   const int64_t least_width = std::max(a.largest_token(), b.largest_token()) + 1;
   TTAP_TRY(find_logits(options.rollout_logits, "rollout", least_width, a));
   TTAP_TRY(find_logits(options.trainer_logits, "trainer", least_width, b));

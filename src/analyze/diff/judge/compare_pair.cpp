@@ -182,10 +182,24 @@ Status combine_with(const Side& side, const CombinedValue& combined_value, SideB
   return {};
 }
 
+// The element of a tensor that became this one where only some of its columns, or rows, were compared.
+uint64_t element_in_whole(const TensorRecord& record, const Match& match, uint64_t element) {
+  const auto count = match.columns != nullptr ? match.columns->size() : 0;
+  if (count == 0) return element;
+  const auto width = static_cast<uint64_t>(match.of_rows ? record.shape.front() : record.shape.back());
+  if (width == count) return element;
+  uint64_t inner = 1;
+  for (size_t axis = 1; match.of_rows && axis < record.shape.size(); ++axis)
+    inner *= static_cast<uint64_t>(record.shape[axis]);
+  const uint64_t place = element / inner;
+  return (place / count * width + (*match.columns)[place % count]) * inner + element % inner;
+}
+
 void name_ranks(const PairContext& context, TensorDiff& tensor) {
   if (tensor.measures == nullptr || !tensor.measures->worst || !differs(tensor)) return;
+  const uint64_t worst = tensor.measures->worst->element;
   for (const auto& [side, index] : {std::pair(&context.a, tensor.match.a), std::pair(&context.b, tensor.match.b)})
-    for (const uint32_t rank : side->ranks_of(index, tensor.measures->worst->element))
+    for (const uint32_t rank : side->ranks_of(index, element_in_whole(side->tensor(index), tensor.match, worst)))
       if (std::ranges::find(tensor.ranks, rank) == tensor.ranks.end()) tensor.ranks.push_back(rank);
 }
 
@@ -235,21 +249,20 @@ void compare_values(const PairContext& context, TensorDiff& tensor, unsigned thr
 void compare_replicas(const PairContext& context, TensorDiff& tensor, unsigned threads) {
   const std::vector<uint32_t> ranks = context.b.differing_replicas(tensor.match.b);
   if (ranks.empty() || tensor.verdict == Verdict::kShapeMismatch) return;
-  const auto a = context.a.read(tensor.match.a);
   for (const uint32_t rank : ranks) {
-    const auto b = context.b.read_replica(tensor.match.b, rank);
-    if (!a.ok() || !b.ok() || !std::ranges::equal(a->view.shape, b->view.shape)) continue;
+    const auto views = read_pair(context.a, context.b, tensor.match, &rank);
+    if (!views.ok() || !std::ranges::equal(views->a.view.shape, views->b.view.shape)) continue;
+    const TensorView &a = views->a.view, &b = views->b.view;
     const TensorRecord record = context.a.tensor(tensor.match.a);
     if (tensor.judge == nullptr) {
       const TensorRecord other = context.b.tensor(tensor.match.b);
-      const Stats stats = stats_of(record, a->view);
-      const Stats stats_b = other.group.empty() ? Stats{} : stats_of(other, b->view);
+      const Stats stats = stats_of(record, a);
+      const Stats stats_b = other.group.empty() ? Stats{} : stats_of(other, b);
       const auto quant = quant_tolerance_of(record, other, &stats, &stats_b);
       tensor.judge = std::make_unique<Judge>(context.tolerances.judge(
           to_string(record.key()), context.judged_by(tensor.match), rms_of(stats), nullptr, quant ? &*quant : nullptr));
     }
-    Measures found =
-        measure(a->view, b->view, {.tolerance = tensor.judge->tolerance, .axes = false, .threads = threads});
+    Measures found = measure(a, b, {.tolerance = tensor.judge->tolerance, .axes = false, .threads = threads});
     const bool close = tensor.judge->accepts(found);
     if (!close && std::ranges::find(tensor.ranks, rank) == tensor.ranks.end()) tensor.ranks.push_back(rank);
     if (close || tensor.verdict == Verdict::kDiverged) continue;
@@ -285,10 +298,10 @@ std::optional<QuantTolerance> quant_tolerance_of(const TensorRecord& a, const Te
   return granted;
 }
 
-Result<PairViews> read_pair(const Side& a, const Side& b, const Match& match) {
+Result<PairViews> read_pair(const Side& a, const Side& b, const Match& match, const uint32_t* rank_b) {
   PairViews views;
   TTAP_ASSIGN(views.a, a.read(match.a));
-  TTAP_ASSIGN(views.b, b.read(match.b));
+  TTAP_ASSIGN(views.b, rank_b != nullptr ? b.read_replica(match.b, *rank_b) : b.read(match.b));
   if (match.combined != nullptr) {
     TTAP_TRY(combine_with(match.combined->of_a ? a : b, *match.combined, match.combined->of_a ? views.a : views.b));
     const std::string_view side = match.combined->of_a ? "A" : "B";
@@ -345,6 +358,7 @@ void compare_pair(const PairContext& context, TensorDiff& tensor, unsigned threa
   };
   if ((match.columns != nullptr || match.transposed || match.combined != nullptr) && a.has_bytes && b.has_bytes) {
     compare_values(context, tensor, threads);
+    compare_replicas(context, tensor, threads);
     return;
   }
   if (!comparable(a, b, match.by)) {

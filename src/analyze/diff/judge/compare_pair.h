@@ -22,12 +22,12 @@ struct PairContext {
 };
 
 // The two views of a pair, ready to be compared element by element: B's read in A's shape where only dimensions of size
-// one, or for a guessed match the shape, differ.
+// one, or for a guessed match the shape, differ. `rank_b`: with that rank's copy of what B's ranks should hold alike.
 struct PairViews {
   SideBytes a, b;
   std::string note = {};  // how B's shape was read
 };
-Result<PairViews> read_pair(const Side& a, const Side& b, const Match& match);
+Result<PairViews> read_pair(const Side& a, const Side& b, const Match& match, const uint32_t* rank_b = nullptr);
 
 // The root mean square of the finite values of a tensor whose statistics were recorded; NaN otherwise.
 double rms_of(const TensorRecord& record);

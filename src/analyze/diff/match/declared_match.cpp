@@ -50,6 +50,8 @@ class DeclaredMatcher {
       if (!is_result && record.role != "param") continue;
       const ModuleFacts* facts = fused_.module(record.name);
       if (facts == nullptr || !facts->declares_fusion()) continue;
+      // Both have it fused.
+      if (const ModuleFacts* other = plain_.module(record.name); other != nullptr && other->declares_fusion()) continue;
       if (results_.empty()) read_sides();
       if (is_result) match_inputs(record, *facts);
       if (!is_free(is_a_, i)) continue;

@@ -43,6 +43,13 @@ std::vector<Group> groups_of(const Run& run, const std::function<bool(uint32_t)>
   return groups;
 }
 
+std::vector<RankGroup> members_of(const std::vector<Group>& groups) {
+  std::vector<RankGroup> found(groups.size());
+  for (size_t g = 0; g < groups.size(); ++g)
+    for (const auto& [number, rank] : groups[g]) found[g].push_back(rank);
+  return found;
+}
+
 std::set<uint32_t> rank_numbers(const Run& run) {
   std::set<uint32_t> numbers;
   for (const Rank& rank : run.ranks) numbers.insert(rank.number);
@@ -193,7 +200,7 @@ Result<PassPairing> pair_passes(const Run& a, const Run& b, const std::string& p
   const auto groups_a = groups_of(a, [&](uint32_t n) { return !chosen_ranks || chosen_ranks->wants_a(n); });
   const auto groups_b = groups_of(b, [&](uint32_t n) { return !chosen_ranks || chosen_ranks->wants_b(n); });
 
-  PassPairing pairing;
+  PassPairing pairing{.groups_a = members_of(groups_a), .groups_b = members_of(groups_b)};
   for (size_t g = 0; g < std::min(groups_a.size(), groups_b.size()); ++g) {
     const Group &group_a = groups_a[g], &group_b = groups_b[g];
     const bool one_each = group_a.size() == 1 && group_b.size() == 1;
@@ -215,7 +222,6 @@ Result<PassPairing> pair_passes(const Run& a, const Run& b, const std::string& p
         continue;
       }
       used.insert(partner);
-      pairing.processes.emplace_back(rank, found->second);
       pair_numbers(passes_of({{number, rank}}), passes_of({*found}), chosen_passes, pairing);
     }
     // What ranks exchange goes from one to the other within a pass, so all of them come before the next one.

@@ -37,10 +37,12 @@ struct PassPair {
   std::vector<std::pair<const Rank*, const PassFile*>> b = {};
 };
 
+// The processes of one program, one of each rank, by rank.
+using RankGroup = std::vector<const Rank*>;
+
 struct PassPairing {
   std::vector<PassPair> pairs = {};
-  // Those whose passes are paired by number, one process each.
-  std::vector<std::pair<const Rank*, const Rank*>> processes = {};
+  std::vector<RankGroup> groups_a = {}, groups_b = {};  // those that `ranks` chooses
   std::vector<std::string> only_a = {};
   std::vector<std::string> only_b = {};
   std::vector<std::string> warnings = {};

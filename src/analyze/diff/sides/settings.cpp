@@ -118,6 +118,7 @@ class Settings {
     if (!modules_.emplace(name_a, name_b).second) return;
     const ModuleFacts *module_a = a_.module(name_a), *module_b = b_.module(name_b);
     if (module_a == nullptr || module_b == nullptr) return;
+    if (module_a->settings.empty() || module_b->settings.empty()) return;  // not known of what ranks share
     compare(std::string(name_a), std::string(name_b), module_a->settings, module_b->settings,
             module_a->type == module_b->type, false);
   }

@@ -26,17 +26,6 @@ bool has_all_passes(const Rank& rank) {
   return true;
 }
 
-bool says_rows(const Rank& rank) {
-  if (rank.passes.empty()) return false;
-  for (const PassFile* file : {&rank.passes.front(), &rank.passes.back()}) {
-    const auto pass = open_found_pass(*file);
-    if (!pass.ok()) return false;
-    for (size_t i = 0; i < pass->event_count(); ++i)
-      if (pass->event(i).kind == kBatchEvent) return true;
-  }
-  return false;
-}
-
 // Leaves the pairs of passes that hold the same tokens in the same rows; false, and all of them, where there is none.
 bool keep_same_rows(const TokenPasses& a, const TokenPasses& b, PassPairing& pairing) {
   const auto rows_of = [](const TokenPasses& passes, uint32_t number) -> const PassRows* {
@@ -70,36 +59,48 @@ Error cannot(std::string_view why, std::string_view hint) {
   return {.code = ErrorCode::kNotFound, .message = std::string(why), .hint = std::string(hint)};
 }
 
+Error works_on_different_data(std::string_view name) {
+  return cannot(fmt::format("the processes of {} compute different tokens", name), "--rank 0 takes one of them");
+}
+
 }  // namespace
 
-Result<std::optional<ByToken>> open_by_token(PassPairing& pairing, const DiffOptions& options, Losses& lost_a,
-                                             Losses& lost_b) {
+Result<std::optional<ByToken>> open_by_token(PassPairing& pairing, const ShardRules* shards, const DiffOptions& options,
+                                             Losses& lost_a, Losses& lost_b) {
   const std::optional<bool> wanted = options.by_token;
   std::optional<ByToken> found;
-  if (wanted == false || pairing.processes.size() != 1) return found;
-  const auto [rank_a, rank_b] = pairing.processes.front();
-  for (const auto& [rank, name] : {std::pair(rank_a, "A"), std::pair(rank_b, "B")}) {
-    if (says_rows(*rank)) continue;
+  if (wanted == false) return found;
+  const auto groups_a = groups_with_tokens(pairing.groups_a), groups_b = groups_with_tokens(pairing.groups_b);
+  for (const auto& [groups, name] : {std::pair(&groups_a, "A"), std::pair(&groups_b, "B")}) {
+    if (groups->size() == 1) continue;
     if (!wanted) return found;
+    if (groups->size() > 1) return works_on_different_data(name);
     return cannot(fmt::format("{} does not say which tokens its passes computed", name),
                   "record a model of Transformers, vLLM under `ttap run`, or call tap.batch() once per step");
   }
   Losses of_a, of_b;
-  TTAP_ASSIGN(TokenPasses a, open_token_passes(*rank_a, of_a));
-  TTAP_ASSIGN(TokenPasses b, open_token_passes(*rank_b, of_b));
+  TTAP_ASSIGN(TokenPasses a, open_token_passes(groups_a.front(), shards, of_a));
+  TTAP_ASSIGN(TokenPasses b, open_token_passes(groups_b.front(), shards, of_b));
+  for (const auto& [passes, name] : {std::pair(&a, "A"), std::pair(&b, "B")}) {
+    if (passes->ranks_agree) continue;
+    if (!wanted) return found;
+    return works_on_different_data(name);
+  }
   if (!wanted && agree_pass_by_pass(a, b)) return found;
   ByToken made{.passes_a = static_cast<uint32_t>(a.numbers.size()),
                .passes_b = static_cast<uint32_t>(b.numbers.size())};
   made.pairs = pair_tokens(a.rows, b.rows,
                            {.last_positions = options.last_positions,
-                            .whole_a = options.last_positions.empty() && has_all_passes(*rank_a),
-                            .whole_b = options.last_positions.empty() && has_all_passes(*rank_b)});
+                            .whole_a = options.last_positions.empty() && has_all_passes(*groups_a.front().front()),
+                            .whole_b = options.last_positions.empty() && has_all_passes(*groups_b.front().front())});
   if (made.pairs.a.empty()) {
     if (!wanted && (a.numbers.empty() || b.numbers.empty())) return found;
     return cannot(
         fmt::format("no token was computed by both: A has {} passes with tokens, B {}", made.passes_a, made.passes_b),
         "give both programs the same prompts; --by-pass compares pass by pass");
   }
+  for (const auto& [passes, name] : {std::pair(&a, "A"), std::pair(&b, "B")})
+    for (const std::string& note : passes->notes) made.pairs.notes.push_back(fmt::format("{}: {}", name, note));
   made.sides = join_tokens(a, b, made.pairs, options.threads);
   for (const auto& [side, name] : {std::pair(made.sides.a.get(), "A"), std::pair(made.sides.b.get(), "B")})
     if (!has_rows(*side)) {

@@ -151,10 +151,52 @@ class TokenSide final : public Side {
     return record;
   }
 
-  Result<SideBytes> read(size_t index) const override {
+  Result<SideBytes> read(size_t index) const override { return read(index, nullptr); }
+  Result<SideBytes> read_replica(size_t index, uint32_t rank) const override { return read(index, &rank); }
+
+  std::string note(size_t index) const override {
+    const uint32_t pass = tensors_[index].first_pass();
+    return side(pass).note(tensors_[index].records[pass]);
+  }
+
+  std::vector<uint32_t> differing_replicas(size_t index) const override {
+    std::set<uint32_t> ranks;
+    for (uint32_t pass = 0; pass < passes_.size(); ++pass)
+      if (const uint32_t record = tensors_[index].records[pass]; record != MergedOrder::kNone)
+        ranks.merge(as_set(side(pass).differing_replicas(record)));
+    return {ranks.begin(), ranks.end()};
+  }
+
+  std::vector<uint32_t> ranks_of(size_t index, uint64_t element) const override {
     const RowTensor& tensor = tensors_[index];
     const uint32_t first = tensor.first_pass();
-    if (tensor.whole) return side(first).read(tensor.records[first]);
+    if (tensor.whole) return side(first).ranks_of(tensor.records[first], element);
+    const uint64_t column = element % tensor.width();
+    for (uint32_t pass = 0; pass < passes_.size(); ++pass) {
+      const auto of_pass = rows_of(tensor).by_pass.find(passes_[pass]);
+      if (tensor.records[pass] == MergedOrder::kNone || of_pass == rows_of(tensor).by_pass.end()) continue;
+      const RowLayout& layout = tensor.layouts[pass];
+      for (const auto& [to, row] : of_pass->second)
+        if (to == element / tensor.width())
+          return side(pass).ranks_of(
+              tensor.records[pass],
+              layout.begin(row_in(layout, pass, row)) + column / layout.block * layout.stride + column % layout.block);
+    }
+    return {};
+  }
+
+ private:
+  static std::set<uint32_t> as_set(const std::vector<uint32_t>& ranks) { return {ranks.begin(), ranks.end()}; }
+
+  // With the copy of `rank`, unless that is null.
+  Result<SideBytes> read(size_t index, const uint32_t* rank) const {
+    const RowTensor& tensor = tensors_[index];
+    const uint32_t first = tensor.first_pass();
+    const auto read_of = [&](uint32_t pass) {
+      const uint32_t record = tensor.records[pass];
+      return rank != nullptr ? side(pass).read_replica(record, *rank) : side(pass).read(record);
+    };
+    if (tensor.whole) return read_of(first);
     const DType dtype = side(first).tensor(tensor.records[first]).dtype;
     const size_t size = size_of(dtype);
     const Rows& rows = rows_of(tensor);
@@ -163,7 +205,7 @@ class TokenSide final : public Side {
     for (uint32_t pass = 0; pass < passes_.size(); ++pass) {
       const auto of_pass = rows.by_pass.find(passes_[pass]);
       if (tensor.records[pass] == MergedOrder::kNone || of_pass == rows.by_pass.end()) continue;
-      TTAP_ASSIGN(const SideBytes bytes, side(pass).read(tensor.records[pass]));
+      TTAP_ASSIGN(const SideBytes bytes, read_of(pass));
       if (!is_contiguous(bytes.view))
         return Error{ErrorCode::kUnsupported, "rows of a tensor with strides cannot be taken"};
       for (const auto& [to, row] : of_pass->second)
@@ -174,7 +216,6 @@ class TokenSide final : public Side {
     return joined;
   }
 
- private:
   std::string key_of(const RowTensor& tensor) const {
     const uint32_t pass = tensor.first_pass();
     return to_string(side(pass).tensor(tensor.records[pass]).key());
