@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from tensortap.engines.engine_step import EngineStep, recordings_under_way
+from tensortap.engines.vllm_shards import shards_of
 from tensortap.modules.token_batch import Batch, batch
 from tensortap.session.metadata import describers
 from tensortap.torch_glue.patching import ImportWatch, Patch
@@ -31,7 +32,7 @@ def register() -> None:
     global _watch
     if _watch is None:
         _watch = ImportWatch({_RUNNERS: _adapt, _LOADERS: _watch_loader})
-        describers.append(_fused)
+        describers.extend((_fused, _spread))
 
 
 def _fused(model: nn.Module, name: str, module: nn.Module) -> dict[str, Any]:
@@ -54,6 +55,12 @@ def _fused(model: nn.Module, name: str, module: nn.Module) -> dict[str, Any]:
     if "residual" in inspect.signature(getattr(module, "forward_native", module.forward)).parameters:
         return {"sums_inputs": True} | ({"sums": True} if next(module.children(), None) is not None else {})
     return {}
+
+
+def _spread(model: nn.Module, name: str, module: nn.Module) -> dict[str, Any]:
+    """How its tensors are made of those of the ranks, where several share the model."""
+    shards = shards_of(model, name, module)
+    return {"shards": shards} if shards else {}
 
 
 def _parent_of(model: nn.Module, name: str) -> nn.Module:
