@@ -73,6 +73,24 @@ def leaf_results(diff):
     return sum(tensor.verdict != "missing" for tensor in results), len(results)
 
 
+def edited_copy(saved_model, to, *, config=(), swapped=None, rows=(3, 7)):
+    """A saved model with other values in its configuration, or two rows of a weight swapped."""
+    shutil.copytree(saved_model, to)
+    if config:
+        read = json.loads((to / "config.json").read_text())
+        *way, last = config[0].split(".")
+        holder = read
+        for name in way:
+            holder = holder[name]
+        holder[last] = config[1]
+        (to / "config.json").write_text(json.dumps(read))
+    if swapped:
+        weights = load_file(to / "model.safetensors")
+        weights[swapped][list(rows)] = weights[swapped][list(rows[::-1])].clone()
+        save_file(weights, to / "model.safetensors", metadata={"format": "pt"})
+    return to
+
+
 AGREEING = {
     "llama, one request": ("llama", "float32", 1, 4, {}, {}),
     "llama, eight requests, bf16, its own process": (
@@ -157,12 +175,7 @@ def test_faults_in_the_engine_are_named(model, count, saved, tmp_path):
 
 
 def test_weights_are_compared_before_they_are_packed(saved, tmp_path):
-    tampered = tmp_path / "tampered"
-    shutil.copytree(saved("llama"), tampered)
-    weights = load_file(tampered / "model.safetensors")
-    weight = weights["model.layers.1.self_attn.k_proj.weight"]
-    weight[[3, 7]] = weight[[7, 3]].clone()
-    save_file(weights, tampered / "model.safetensors", metadata={"format": "pt"})
+    tampered = edited_copy(saved("llama"), tmp_path / "tampered", swapped="model.layers.1.self_attn.k_proj.weight")
     options = ("--roles", "out,param")
     recorded(tmp_path / "a", "reference.py", saved("llama"), "float32", 1, 2, options=options)
     recorded(tmp_path / "b", "engine.py", tampered, "float32", 1, 2, options=options)
@@ -170,24 +183,6 @@ def test_weights_are_compared_before_they_are_packed(saved, tmp_path):
     assert diff.sentence == (
         "diverged: the parameter model.layers.1.self_attn.k_proj@param/weight differs: rows 3 and 7 are swapped in B"
     )
-
-
-def edited_copy(saved_model, to, *, config=(), swapped=None):
-    """A saved model with other values in its configuration, or two rows of a weight swapped."""
-    shutil.copytree(saved_model, to)
-    if config:
-        read = json.loads((to / "config.json").read_text())
-        *way, last = config[0].split(".")
-        holder = read
-        for name in way:
-            holder = holder[name]
-        holder[last] = config[1]
-        (to / "config.json").write_text(json.dumps(read))
-    if swapped:
-        weights = load_file(to / "model.safetensors")
-        weights[swapped][[3, 7]] = weights[swapped][[7, 3]].clone()
-        save_file(weights, to / "model.safetensors", metadata={"format": "pt"})
-    return to
 
 
 OP_FAULTS = {
@@ -235,6 +230,34 @@ def test_a_rollout_of_the_engine_and_a_training_step(saved, tmp_path):
     found = tap.mismatch(tmp_path / "rollout", tmp_path / "wrong")
     assert found.level == "faulty", found
     assert found.causes[0] == "diverged: model.layers.0.input_layernorm introduced the error"
+
+
+PARALLEL = {"tensor_parallel_size": 2, "distributed_executor_backend": "mp"}
+ONE_THREAD = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+
+
+def test_two_ranks_agree_with_transformers_and_a_fault_in_one_is_named(saved, tmp_path):
+    reference = recorded(tmp_path / "a", "reference.py", saved("llama"), "float32", 3, 4, options=("--roles", "in,out"))
+    # Rows 32 to 63 are the second head of the keys, which is in rank 1.
+    name = "model.layers.1.self_attn.k_proj"
+    wrong = edited_copy(saved("llama"), tmp_path / "wrong", swapped=f"{name}.weight", rows=(40, 50))
+    runs = {}
+    for run_name, model in (("b", saved("llama")), ("c", wrong)):
+        runs[run_name] = recorded(
+            tmp_path / run_name, "engine.py", model, "float32", 3, 4, json.dumps(PARALLEL),
+            options=("--roles", "in,out"), **ONE_THREAD,
+        )  # fmt: skip
+    assert runs["b"] == reference
+    diff = tap.diff(tmp_path / "a", tmp_path / "b")
+    assert diff.verdict == "within tolerance", diff
+    compared, of = leaf_results(diff)
+    assert compared >= 0.95 * of, diff
+    assert diff.to_json()["tokens"]["requests"] == 3
+
+    diff = tap.diff(tmp_path / "a", tmp_path / "c")
+    assert (diff.verdict, diff.first.key) == ("diverged", name), diff
+    place = diff.to_json()["first"]
+    assert diff.to_json()["passes"][place["pass"]]["tensors"][place["tensor"]]["ranks"] == [1]
 
 
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```\n", re.M | re.S)
