@@ -92,7 +92,10 @@ def work(task: Task) -> list[Outcome]:
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.shape == b.shape and torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+    # Flat, for an axis of length 1 may keep a stride that allows no view.
+    return a.shape == b.shape and torch.equal(
+        a.reshape(-1).contiguous().view(torch.uint8), b.reshape(-1).contiguous().view(torch.uint8)
+    )
 
 
 def candidates_of(run: Run, seen: dict[str, torch.Tensor], rng: random.Random) -> list[str]:
