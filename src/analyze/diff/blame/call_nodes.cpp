@@ -19,6 +19,13 @@ bool is_from_outside(const Side& side, uint32_t tensor) {
   return flow_of(record.role).input || (record.event < side.event_count() && is_placeholder(side.event(record.event)));
 }
 
+// Whether no call was recorded around the module that it is of.
+bool is_outermost(const Side& side, const TensorRecord& record) {
+  if (record.event >= side.event_count()) return false;
+  const EventRecord event = side.event(record.event);
+  return event.kind == "module" && event.parent >= side.event_count();
+}
+
 }  // namespace
 
 CallNodes::CallNodes(const Side& a, const Side& b, std::span<const TensorDiff> tensors, bool strict)
@@ -30,6 +37,7 @@ CallNodes::CallNodes(const Side& a, const Side& b, std::span<const TensorDiff> t
     (flow.input ? node.inputs : node.outputs).push_back(i);
     if (const NodeKey around = flow.input ? NodeKey{} : key_around(i); !around.name.empty())
       nodes_[around].made_inside.push_back(i);
+    if (!strict) index_beside(i);
   }
   // Parameters that agree do not tell whether the inputs do.
   for (auto& [call, node] : nodes_)
@@ -111,11 +119,15 @@ bool CallNodes::has_same_bits(const Node& node, uint32_t but_for) const {
 
 bool CallNodes::is_made_of_same_bits(uint32_t i) {
   if (!came_in(i)) return has_same_bits(of(i), i);
+  if (const auto found = beside(i); !found.empty())
+    return std::ranges::all_of(found, [&](uint32_t k) { return tensors_[k].verdict == Verdict::kIdentical; });
   const Node* code = around(i);
   return code != nullptr && has_same_bits(*code, kNoTensor) && code->unequal >= i;
 }
 
 std::vector<uint32_t> CallNodes::made_of(uint32_t i) {
+  if (came_in(i))
+    if (auto found = beside(i); !found.empty()) return found;
   const Node* call = came_in(i) ? around(i) : &of(i);
   if (call == nullptr || call->inputs.empty()) return {};
   std::vector<uint32_t> found = call->inputs;
@@ -126,6 +138,39 @@ std::vector<uint32_t> CallNodes::made_of(uint32_t i) {
                  [&](uint32_t k) { return tensors_[k].match.a != kNoTensor && tensors_[k].match.b != kNoTensor; });
   }
   std::erase(found, i);
+  return found;
+}
+
+// Under the dotted names around it, where the recording has none of the calls around its own.
+void CallNodes::index_beside(uint32_t i) {
+  const Match& match = tensors_[i].match;
+  const TensorRecord record = record_at(i);
+  const RoleFlow flow = flow_of(record.role);
+  if (match.a == kNoTensor || match.b == kNoTensor || is_parameter(record.role) || flow.turn != 0) return;
+  const TensorRecord of_a = a_.tensor(match.a), of_b = b_.tensor(match.b);
+  if (!of_a.has_fingerprint || !of_b.has_fingerprint || !is_outermost(a_, of_a)) return;
+  if (!flow.input) {
+    made_.insert(of_a.fingerprint.hash);
+    made_.insert(of_b.fingerprint.hash);
+  }
+  for (size_t dot = record.name.rfind('.'); dot != std::string_view::npos && dot > 0;
+       dot = record.name.rfind('.', dot - 1))
+    beside_[{record.name.substr(0, dot), record.call, 0}].push_back(i);
+}
+
+std::vector<uint32_t> CallNodes::beside(uint32_t i) const {
+  const TensorRecord record = record_at(i);
+  const size_t dot = record.name.rfind('.');
+  if (dot == std::string_view::npos || tensors_[i].match.b == kNoTensor) return {};
+  const auto below = beside_.find({record.name.substr(0, dot), record.call, 0});
+  if (below == beside_.end() || !std::ranges::binary_search(below->second, i)) return {};
+  if (made_.contains(record.fingerprint.hash) || made_.contains(b_.tensor(tensors_[i].match.b).fingerprint.hash))
+    return {};
+  const auto end = std::ranges::lower_bound(below->second, i);
+  const auto begin = end - std::min(end - below->second.begin(), kMostInside);
+  std::vector<uint32_t> found;
+  std::copy_if(begin, end, std::back_inserter(found), [&](uint32_t k) { return record_at(k).name != record.name; });
+  if (std::ranges::all_of(found, [&](uint32_t k) { return is_given(k); })) return {};
   return found;
 }
 

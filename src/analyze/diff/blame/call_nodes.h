@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "analyze/diff/blame/dataflow.h"
@@ -68,11 +69,13 @@ class CallNodes {
   Node used_by(uint32_t i) const;
   // Another turn of its call; null when there was none.
   const Node* turn_of(uint32_t i, uint32_t turn) const;
-  // Whether all that it was made of has the same bits on both sides: what went into its call; for the argument of a
-  // module, what went into the call around that, and all that was made there before it.
+  // Whether all that it was made of has the same bits on both sides, as made_of() tells; for the argument of a module,
+  // what went into the call around that, and all that was made there before it.
   bool is_made_of_same_bits(uint32_t i);
   // What it was made of: what went into its call, and what both sides have of what calls directly inside that made
-  // before it; for the argument of a module, the same of the call around that. Empty where nothing went in.
+  // before it; for the argument of a module, the same of the call around that. Where that call was not recorded, the
+  // argument was made, if no recorded call returned it, of what the modules below the same name were given and returned
+  // before. Empty where nothing went in.
   std::vector<uint32_t> made_of(uint32_t i);
   // The call whose code made the argument of a module: the one around it. Null when there is none.
   Node* around(uint32_t i);
@@ -94,8 +97,13 @@ class CallNodes {
       return std::hash<std::string_view>()(key.name) * 31 + key.call * 4 + key.turn;
     }
   };
+  struct HashOfBits {
+    size_t operator()(const Hash128& bits) const { return bits.low; }
+  };
   NodeKey key_around(uint32_t i) const;
   bool is_given(uint32_t i) const;
+  void index_beside(uint32_t i);
+  std::vector<uint32_t> beside(uint32_t i) const;
   bool has_same_bits(const Node& node, uint32_t but_for) const;
   void find_unequal();
   bool is_seen_on_one_side(uint32_t i) const;
@@ -108,6 +116,9 @@ class CallNodes {
   Dataflow dataflow_;
   std::unordered_map<NodeKey, Node, NodeHash> nodes_;
   std::unordered_map<uint32_t, Node> apart_;  // by position
+  // What the modules below a name were given and returned, by position, where no call around them was recorded.
+  std::unordered_map<NodeKey, std::vector<uint32_t>, NodeHash> beside_;
+  std::unordered_set<Hash128, HashOfBits> made_;  // the bits, on either side, of what those returned
 };
 
 }  // namespace ttap

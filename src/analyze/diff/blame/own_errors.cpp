@@ -107,7 +107,8 @@ std::optional<std::vector<const TensorDiff*>> OwnErrors::made_of(uint32_t i) {
 
 // Beside a sum whose terms cancel, the errors of the terms are as many times larger.
 std::optional<double> OwnErrors::growth_of(uint32_t i, std::span<const TensorDiff* const> made_of) const {
-  const auto growth = ttap::growth_of(calls_.a(), calls_.b(), tensors_[i], made_of);
+  const bool by_code = calls_.came_in(i) && !is_from_outside(i);
+  const auto growth = ttap::growth_of(calls_.a(), calls_.b(), tensors_[i], made_of, by_code);
   return growth ? std::optional(*growth / rounding_.cancellation_of(i)) : std::nullopt;
 }
 
@@ -266,7 +267,8 @@ bool OwnErrors::judge(uint32_t i) {
   }
   if (judge_by_argument(i)) return true;
   Unexplained found = beyond_inputs(i);
-  if (found.reason.empty()) return judge_by_setting(i);
+  if (found.verdict != Verdict::kDiverged && judge_by_setting(i, found.reason)) return true;
+  if (found.reason.empty()) return false;
   tensor.verdict = found.verdict;
   tensor.stands_out = found.verdict == Verdict::kInconclusive;
   tensor.reason = std::move(found.reason);
@@ -296,12 +298,17 @@ bool OwnErrors::judge_by_argument(uint32_t i) {
   return true;
 }
 
-// A setting or an argument that is not the same is told, however little it does.
-bool OwnErrors::judge_by_setting(uint32_t i) {
+// A setting or an argument that is not the same is told, however little it does; that it does something may still show.
+bool OwnErrors::judge_by_setting(uint32_t i, std::string_view stands_out) {
   const SettingDiff* setting = is_from_outside(i) || moves_values(i) ? nullptr : setting_of(i);
   if (setting == nullptr) return false;
-  tensors_[i].verdict = Verdict::kInconclusive;
-  tensors_[i].reason = fmt::format("its {}, which moves it no further than rounding could", setting->text());
+  const auto inputs = size_of(i) == CallSize::kCode ? std::nullopt : made_of(i);
+  if (stands_out.empty() && inputs && is_in_proportion(calls_.a(), calls_.b(), tensors_[i], *inputs))
+    stands_out = "its error is in proportion to the values, as no rounding is";
+  tensors_[i].verdict = stands_out.empty() ? Verdict::kInconclusive : Verdict::kDiverged;
+  tensors_[i].reason =
+      fmt::format("its {}, which {}{}", setting->text(),
+                  stands_out.empty() ? "moves it no further than rounding could" : "shows: ", stands_out);
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -31,7 +32,7 @@ class OwnErrors {
   // To be asked in their order. A tensor within the tolerance of its dtype that its call was not to make has diverged
   // afterwards, and its reason says why. One that rounding explains is inconclusive where other calls of the same kind,
   // which were given the same bits too, all made the same bits: the sides do not round differently there. Likewise
-  // where a setting or argument of the call is not the same.
+  // where a setting or argument of the call is not the same; where its error stands out as well, it has diverged.
   // What an op is given from outside, a weight, is to have the same bits as long as nothing else differs.
   // Gives whether the call made the difference, though what it was given differs within tolerance: what the value was
   // made of does not explain its error, or a setting of the call is not the same.
@@ -45,7 +46,7 @@ class OwnErrors {
   };
   bool is_of_question(uint32_t i);
   void judge_by_rounding(uint32_t i);
-  bool judge_by_setting(uint32_t i);
+  bool judge_by_setting(uint32_t i, std::string_view stands_out = {});
   bool judge_by_argument(uint32_t i);
   std::optional<std::vector<const TensorDiff*>> made_of(uint32_t i);
   Unexplained beyond_inputs(uint32_t i);

@@ -36,12 +36,16 @@ Bound bound_in(DType dtype, CallSize size) {
 // Rounding has no preference: what it adds has next to nothing to do with the value, and as often one sign as the
 // other. In few elements chance may look like it, and so may one rounded factor of a whole row, hence the steps.
 constexpr double kPreference = 0.5;
-constexpr double kOfChance = 8;  // over the root of the number of elements
+constexpr double kPreferenceOfCall = 0.3;  // beside what came in, of a call that is not attention or other code
+constexpr double kOfChance = 8;            // over the root of the number of elements
 constexpr double kStepsOfPreference = 1;
 constexpr double kStepsOfSums = 16;  // where the sums themselves are made in the dtype
 // Of the squared error, in one entry of an axis of at least this many; and how far off a value of it is then.
 constexpr double kInOnePlace = 0.9;
 constexpr double kFewestPlaces = 8;
+// Less of it will do where the error there, beside the values, is ten times that of the other entries.
+constexpr double kMostInOnePlace = 0.5;
+constexpr double kBesideOthers = 100;  // squared
 constexpr double kStepsInOnePlace = 3;
 constexpr double kStepsOfSumsInOnePlace = 100;
 
@@ -61,6 +65,7 @@ constexpr uint64_t kFewestOthers = 2;
 // One rounding, in steps, as a root mean square; sums may be made in f16, by many of them.
 constexpr double kOneRounding = 0.29;
 constexpr double kRoundingOfF16Sums = 2;
+constexpr double kRoundingsOfCode = 0.75;  // of attention in two implementations 0.67 to 0.78, given the same bits
 // Of the values: zero on one side only.
 constexpr double kManyZeros = 0.25;
 // Of a call that rounds once.
@@ -121,11 +126,11 @@ std::string by_tolerance(const Measures& m, DType dtype) {
                      dtype_name(dtype), most);
 }
 
-std::string by_proportion(const Measures& m, double least) {
+std::string by_proportion(const Measures& m, double least, double preference = kPreference) {
   const double along = along_values(m);
   const double chance = kOfChance / std::sqrt(static_cast<double>(m.finite));
   const double factor = along * m.rmse / m.rms_a;
-  if (!(std::abs(along) > std::max(kPreference, chance)) || !(std::abs(factor) > least)) return {};
+  if (!(std::abs(along) > std::max(preference, chance)) || !(std::abs(factor) > least)) return {};
   return fmt::format("its error is in proportion to the values, like a factor of {:.6g}, which rounding never is",
                      1 + factor);
 }
@@ -164,16 +169,25 @@ double rms_in(const TensorView& view, const AxisWorst& axis) {
   return values == 0 ? std::nan("") : std::sqrt(sum / static_cast<double>(values));
 }
 
+// How many times larger the squared error of an entry is than that of the others, each beside its own size.
+double beside_others(double share, double entries, double size, double rms) {
+  const double squared = size * size, others = (rms * rms * entries - squared) / (entries - 1);
+  return share / (1 - share) * (entries - 1) * others / squared;
+}
+
 std::string by_place(const Side& a, const TensorDiff& tensor, double step, double steps) {
   const Measures& m = *tensor.measures;
   const TensorRecord record = a.tensor(tensor.match.a);
   for (const AxisWorst& axis : tensor.axes) {
     const double entries = static_cast<double>(record.shape[axis.axis]) / static_cast<double>(axis.width);
-    if (axis.share < kInOnePlace || entries < kFewestPlaces) continue;
+    if (axis.share < kMostInOnePlace || entries < kFewestPlaces) continue;
     const double value = m.worst ? std::abs(to_double(m.worst->a)) : 0;
     if (!(axis.max_abs > steps * step * std::max(value, m.rms_a))) continue;
     const auto bytes = a.read(tensor.match.a);
-    if (!bytes.ok() || !(axis.max_abs > steps * step * rms_in(bytes->view, axis))) continue;
+    if (!bytes.ok()) continue;
+    const double size = rms_in(bytes->view, axis);
+    if (!(axis.max_abs > steps * step * size)) continue;
+    if (axis.share < kInOnePlace && !(beside_others(axis.share, entries, size, m.rms_a) > kBesideOthers)) continue;
     return fmt::format("index {} of axis {} has {:.0f} % of the squared error, and rounding favours no place",
                        axis.first, axis.axis, 100 * axis.share);
   }
@@ -182,10 +196,11 @@ std::string by_place(const Side& a, const TensorDiff& tensor, double step, doubl
 
 // What came in, in the terms that a result is judged by.
 struct Arrived {
-  double whole = 0;   // relative error
-  double factor = 0;  // of it, in proportion to the values
-  double mean = 0;    // of it, of one sign, beside the root mean square
-  double share = 0;   // of it, in one entry of an axis
+  double whole = 0;    // relative error
+  double factor = 0;   // of it, in proportion to the values
+  double factors = 0;  // of all that came in together
+  double mean = 0;     // of it, of one sign, beside the root mean square
+  double share = 0;    // of it, in one entry of an axis
 };
 Arrived arrived(const Side& a, const Side& b, std::span<const TensorDiff* const> inputs) {
   Arrived all;
@@ -193,7 +208,9 @@ Arrived arrived(const Side& a, const Side& b, std::span<const TensorDiff* const>
     const Measures* m = input->measures.get();
     if (m == nullptr || !(m->rms_a > 0) || !(m->rmse > 0)) continue;
     all.whole = std::max(all.whole, m->rmse / m->rms_a);
-    all.factor = std::max(all.factor, std::abs(along_values(*m)) * m->rmse / m->rms_a);
+    const double factor = std::abs(along_values(*m)) * m->rmse / m->rms_a;
+    all.factor = std::max(all.factor, factor);
+    all.factors += factor;
     const TensorRecord of_a = a.tensor(input->match.a), of_b = b.tensor(input->match.b);
     if (has_statistics(of_a, of_b))
       all.mean = std::max(all.mean, std::abs(of_b.fingerprint.stats.mean - of_a.fingerprint.stats.mean) / m->rms_a);
@@ -203,6 +220,13 @@ Arrived arrived(const Side& a, const Side& b, std::span<const TensorDiff* const>
 }
 
 }  // namespace
+
+bool is_in_proportion(const Side& a, const Side& b, const TensorDiff& tensor,
+                      std::span<const TensorDiff* const> made_of) {
+  if (!is_measured(tensor) || !(tensor.measures->rms_a > 0) || !(tensor.measures->rmse > 0)) return false;
+  const double least = kAmplified * arrived(a, b, made_of).factor;
+  return !by_proportion(*tensor.measures, least, kPreferenceOfCall).empty();
+}
 
 double along_values(const Measures& m) {
   return (m.rms_b * m.rms_b - m.rms_a * m.rms_a - m.rmse * m.rmse) / (2 * m.rms_a * m.rmse);
@@ -224,7 +248,7 @@ bool may_have_cancelled(const Measures& made, const Measures& of) {
 }  // namespace
 
 std::optional<double> growth_of(const Side& a, const Side& b, const TensorDiff& tensor,
-                                std::span<const TensorDiff* const> made_of) {
+                                std::span<const TensorDiff* const> made_of, bool by_code) {
   if (!is_measured(tensor) || !(tensor.measures->rms_a > 0)) return std::nullopt;
   const DType dtype = coarser(dtype_of(a.tensor(tensor.match.a)), dtype_of(b.tensor(tensor.match.b)));
   const double step = epsilon_at(dtype, tensor.measures->rms_a);
@@ -233,9 +257,12 @@ std::optional<double> growth_of(const Side& a, const Side& b, const TensorDiff& 
   for (const TensorDiff* each : made_of) {
     if (each->verdict == Verdict::kIdentical) continue;
     if (each->measures->rms_a > 0) came = std::max(came, each->measures->rmse / each->measures->rms_a);
+    // Where several errors are in proportion to their values, they add up.
+    if (by_code && std::abs(along_values(*each->measures)) > kPreference) return std::nullopt;
     if (may_have_cancelled(*tensor.measures, *each->measures)) return std::nullopt;
   }
   const double rounding = dtype == DType::kF16 ? kRoundingOfF16Sums : kOneRounding;
+  if (by_code && came < std::max(rounding, kRoundingsOfCode) * step) return std::nullopt;
   return tensor.measures->rmse / tensor.measures->rms_a / std::hypot(came, rounding * step);
 }
 
@@ -260,7 +287,10 @@ Unexplained beyond_what_came_in(const Side& a, const Side& b, const TensorDiff& 
   const auto diverged = [](std::string reason) { return Unexplained{Verdict::kDiverged, std::move(reason)}; };
   const Arrived came = arrived(a, b, made_of);
   const double least = step * (sums_are_made_in(dtype) ? kStepsOfSums : kStepsOfPreference);
-  if (std::string reason = by_proportion(m, std::max(least, kAmplified * came.factor)); !reason.empty())
+  const bool by_code = size == CallSize::kCode;
+  const double factor = kAmplified * (by_code ? came.factors : came.factor);
+  if (std::string reason = by_proportion(m, std::max(least, factor), by_code ? kPreference : kPreferenceOfCall);
+      !reason.empty())
     return diverged(std::move(reason));
   if (has_statistics(of_a, of_b))
     if (std::string reason = by_bias(m, of_b.fingerprint.stats.mean - of_a.fingerprint.stats.mean,

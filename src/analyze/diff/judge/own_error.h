@@ -37,10 +37,16 @@ double along_values(const Measures& m);
 // `rounded_to` is the coarsest dtype that its call rounds to, at least its own.
 std::string beyond_rounding(const Side& a, const Side& b, const TensorDiff& tensor, CallSize size, DType rounded_to);
 
+// Whether the error of a value is in proportion to it, and more so than that of what it was made of, however small it
+// is. That alone may be the rounding of a factor; where a setting of the call is not the same, it is what that does.
+bool is_in_proportion(const Side& a, const Side& b, const TensorDiff& tensor,
+                      std::span<const TensorDiff* const> made_of);
+
 // How much larger the error of a value is than what it was made of and one rounding explain. `made_of` are identical or
-// measured.
+// measured. Of code between modules, which rounds several times, nothing where what came in is smaller than that, or in
+// proportion to the values.
 std::optional<double> growth_of(const Side& a, const Side& b, const TensorDiff& tensor,
-                                std::span<const TensorDiff* const> made_of);
+                                std::span<const TensorDiff* const> made_of, bool by_code);
 
 // How errors grow in other calls of the same kind.
 struct UsualGrowth {
