@@ -256,7 +256,10 @@ def test_a_batch_that_makes_no_sense_is_an_error_of_the_comparison_only(tmp_path
         tap.batch(request_ids=["0", "1"], positions=torch.arange(3), query_start=[0, 3])
         plain(torch.tensor([[1, 2, 3]]))
     with pytest.raises(tap.FormatError, match="2 requests, and 2 places where they begin"):
+        tap.diff(tmp_path / "a", tmp_path / "b", by_token=True)
+    assert "compared pass by pass: the batch of rank 0, pass 0 makes no sense" in str(
         tap.diff(tmp_path / "a", tmp_path / "b")
+    )
     assert tap.diff(tmp_path / "a", tmp_path / "b", by_token=False).verdict == "diverged"
 
 

@@ -79,8 +79,15 @@ Result<std::optional<ByToken>> open_by_token(PassPairing& pairing, const ShardRu
                   "record a model of Transformers, vLLM under `ttap run`, or call tap.batch() once per step");
   }
   Losses of_a, of_b;
-  TTAP_ASSIGN(TokenPasses a, open_token_passes(groups_a.front(), shards, of_a));
-  TTAP_ASSIGN(TokenPasses b, open_token_passes(groups_b.front(), shards, of_b));
+  auto opened_a = open_token_passes(groups_a.front(), shards, of_a);
+  auto opened_b = open_token_passes(groups_b.front(), shards, of_b);
+  for (const auto* opened : {&opened_a, &opened_b}) {
+    if (opened->ok()) continue;
+    if (wanted) return opened->error();
+    pairing.warnings.push_back(fmt::format("compared pass by pass: {}", opened->error().message));
+    return found;
+  }
+  const TokenPasses &a = *opened_a, &b = *opened_b;
   for (const auto& [passes, name] : {std::pair(&a, "A"), std::pair(&b, "B")}) {
     if (passes->ranks_agree) continue;
     if (!wanted) return found;
