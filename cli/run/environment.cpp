@@ -151,6 +151,7 @@ Result<std::vector<Variable>> variables_for(const RecordingOptions& options) {
   set("TTAP_STAGING_BYTES", options.staging);
   set("TTAP_QUOTA_BYTES", options.quota);
   set("TTAP_WHEN_FULL", options.when_full);
+  if (options.compiled) set("TTAP_COMPILED", "1");
   if (options.ops) set("TTAP_OPS", "1");
   if (options.stacks) set("TTAP_STACKS", "1");
   if (options.unseen_writes) set("TTAP_UNSEEN_WRITES", "1");

@@ -23,6 +23,7 @@ struct RecordingOptions {
   std::optional<std::string> staging = {};          // TTAP_STAGING_BYTES
   std::optional<std::string> quota = {};            // TTAP_QUOTA_BYTES
   std::optional<std::string> when_full = {};        // TTAP_WHEN_FULL
+  bool compiled = false;                            // TTAP_COMPILED
   bool ops = false;                                 // TTAP_OPS
   bool stacks = false;                              // TTAP_STACKS
   bool unseen_writes = false;                       // TTAP_UNSEEN_WRITES

@@ -229,6 +229,7 @@ def record(
     level: Level | Mapping[str, Level] | None = None,
     roles: str | Iterable[Role] | None = None,
     modules: Modules | None = None,
+    compiled: bool | None = None,
     ops: bool | None = None,
     stacks: bool | None = None,
     unseen_writes: bool | None = None,
@@ -275,6 +276,9 @@ def record(
         in the first pass and in every one before which they have changed.
     modules
         `leaf` (default): those without children. `all`: every one.
+    compiled
+        Also modules inside regions that torch.compile compiles from now on. The compiled code then hands each result
+        over, so it is other code than without, and in 16-bit dtypes may round in other places.
     ops
         Also every operator that PyTorch runs, forward and backward, beneath the modules: arguments, results, and who
         produced what. Filter and level count for their names too: `encoder.layer.0:aten::mm`.
@@ -329,6 +333,7 @@ def record(
         level=level,
         roles=roles,
         modules=modules,
+        compiled=compiled,
         ops=ops,
         stacks=stacks,
         unseen_writes=unseen_writes,

@@ -157,6 +157,25 @@ def test_a_compiled_engine_is_compared_where_it_can_be_seen(saved, tmp_path):
     assert check.clean, check
 
 
+def test_a_compiled_engine_hands_its_results_over_where_asked_for(saved, tmp_path):
+    name = "model.layers.2.mlp.up_proj"
+    wrong = edited_copy(saved("llama"), tmp_path / "wrong", swapped=f"{name}.weight")
+    roles = ("--roles", "in,out")
+    reference = recorded(tmp_path / "a", "reference.py", saved("llama"), "float32", 2, 4, options=roles)
+    for run_name, model in (("b", saved("llama")), ("c", wrong)):
+        answers = recorded(
+            tmp_path / run_name, "engine.py", model, "float32", 2, 4, json.dumps({"enforce_eager": False}),
+            options=("--compiled", *roles),
+        )  # fmt: skip
+        assert (answers == reference) == (run_name == "b")
+    diff = tap.diff(tmp_path / "a", tmp_path / "b")
+    assert diff.verdict == "within tolerance", diff
+    compared, of = leaf_results(diff)
+    assert compared >= 0.95 * of, diff
+    diff = tap.diff(tmp_path / "a", tmp_path / "c")
+    assert (diff.verdict, diff.first.key) == ("diverged", name), diff
+
+
 @pytest.mark.parametrize(("model", "count"), [("llama", 72), ("qwen3_moe", 83)])
 def test_faults_in_the_engine_are_named(model, count, saved, tmp_path):
     recorded(tmp_path / "reference", "reference.py", saved(model), "float32", 3, 4)

@@ -40,6 +40,7 @@ def record_options() -> None:
         modules="all",
         ops=True,
         stacks=True,
+        compiled=True,
         unseen_writes=True,
         step="manual",
         steps="0,2-",

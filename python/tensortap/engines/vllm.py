@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -33,6 +34,9 @@ def register() -> None:
     if _watch is None:
         _watch = ImportWatch({_RUNNERS: _adapt, _LOADERS: _watch_loader})
         describers.extend((_fused, _spread))
+        if os.environ.get("TTAP_COMPILED") == "1":
+            # Code from vLLM's cache was compiled without our operators, and such code is nothing for the next process.
+            os.environ["VLLM_DISABLE_COMPILE_CACHE"] = "1"
 
 
 def _fused(model: nn.Module, name: str, module: nn.Module) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from torch.nn.modules import module as torch_module
 from torch.utils.hooks import RemovableHandle
 
 from tensortap import _core
+from tensortap.torch_glue import compiled_calls
 from tensortap.torch_glue.call_stack import keywords_of_call
 from tensortap.torch_glue.hook_warning import ignore_warning_of_global_hooks
 from tensortap.torch_glue.module_map import ModuleMap
@@ -31,10 +32,12 @@ class Hook:
         guarded: _core.Guard | None = None,
         work: Callable[..., None] | None = None,
         module: nn.Module | None = None,
+        compiled: tuple[compiled_calls.Stage, str] | None = None,
     ) -> None:
         self._guarded = guarded
         self._work = work
         self._module = weakref.ref(module) if module is not None else None
+        self._compiled = compiled  # what it tells from inside compiled code; None: nothing
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Hook:
         return Hook()
@@ -43,10 +46,12 @@ class Hook:
         # Takes any arguments, does nothing, and is to be had where TensorTap is not.
         return getattr, (contextlib.nullcontext(), "__exit__")
 
-    # Dynamo follows hooks into compiled regions. There is nothing to see for it behind is_compiling(), so a model
-    # compiles to the same code as without them.
+    # Dynamo follows hooks into compiled regions. Unless calls in there are recorded it sees nothing behind
+    # is_compiling(), so a model compiles to the same code as without them.
     def __call__(self, module: nn.Module, *arguments: Any) -> None:
         if torch.compiler.is_compiling():
+            if self._compiled is not None:
+                compiled_calls.tell(*self._compiled, arguments)
             return
         if self._module is not None and self._module() is module:
             self._guarded(self._work, *arguments)  # type: ignore[misc]
@@ -71,17 +76,34 @@ class HookSet:
                 for module in layer.modules():
                     self._served[module] = True
 
-    def before(self, module: nn.Module, work: Callable[..., None], *, first: bool = False) -> None:
-        """Calls work(args, kwargs) before each call; `first`: before what was given here earlier."""
-        hook = Hook(self._guarded, work, module)
+    def before(
+        self,
+        module: nn.Module,
+        work: Callable[..., None],
+        *,
+        first: bool = False,
+        compiled: tuple[compiled_calls.Stage, str] | None = None,
+    ) -> None:
+        """Calls work(args, kwargs) before each call; `first`: before what was given here earlier.
+
+        `compiled`: what the hook tells when it is inside compiled code, the stage and the module's name.
+        """
+        hook = Hook(self._guarded, work, module, compiled)
         if module in self._served:
             self._add_global(self._before, module, hook, first=first)
         else:
             self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True, prepend=first))
 
-    def after(self, module: nn.Module, work: Callable[..., None], *, always: bool) -> None:
+    def after(
+        self,
+        module: nn.Module,
+        work: Callable[..., None],
+        *,
+        always: bool,
+        compiled: tuple[compiled_calls.Stage, str] | None = None,
+    ) -> None:
         """Calls work(output) after each call; `always`: also after one that has raised."""
-        hook = Hook(self._guarded, lambda args, output: work(output), module)
+        hook = Hook(self._guarded, lambda args, output: work(output), module, compiled)
         if module in self._served:
             self._add_global(self._after, module, hook)
         else:

@@ -21,7 +21,7 @@ from tensortap.session.coverage import Coverage
 from tensortap.session.metadata import of_model, of_optimizer
 from tensortap.session.session import Session
 from tensortap.session.tensor_capture import TensorCapture
-from tensortap.torch_glue import cuda_graphs
+from tensortap.torch_glue import compiled_calls, cuda_graphs
 from tensortap.torch_glue.call_stack import keywords_of_call, outermost_call
 from tensortap.torch_glue.module_map import ModuleMap
 from tensortap.torch_glue.module_names import (
@@ -73,6 +73,9 @@ class ModuleSource:
         self._taps: ModuleMap[Tap] = ModuleMap()
         self._known: ModuleMap[str] = ModuleMap()  # every module of every root, and its first name
         self._transformers = TransformersBatches()
+        self._told_of: dict[str, weakref.ref[nn.Module]] = {}  # by the names under which compiled code tells of them
+        if options.compiled:
+            compiled_calls.receive(self._of_compiled_call)
 
     @property
     def core(self) -> _core.Recorder:
@@ -159,15 +162,16 @@ class ModuleSource:
         for module in new_scopes:
             self._scoped[module] = root
             # A part of a model may be called by itself later: its pass begins before it is recorded in it.
-            self._hooks.before(module, self._entering(module), first=True)
+            self._hooks.before(module, self._entering(module), first=True, compiled=self._told("enters", module))
         for entry in entries:
             tap = self._taps.get(entry.module)
             assert tap is not None
             if self.uses_before:
-                self._hooks.before(entry.module, tap.before)
-            self._hooks.after(entry.module, tap.after, always=self.uses_before)
+                self._hooks.before(entry.module, tap.before, compiled=self._told("begins", entry.module))
+            told = self._told("ends", entry.module)
+            self._hooks.after(entry.module, tap.after, always=self.uses_before, compiled=told)
         for module in new_scopes:  # last, so that the root's own output is in its pass
-            self._hooks.after(module, self._leaving(module), always=True)
+            self._hooks.after(module, self._leaving(module), always=True, compiled=self._told("leaves", module))
 
     def _entering(self, module: nn.Module) -> Callable[..., None]:
         reference = weakref.ref(module)
@@ -221,6 +225,28 @@ class ModuleSource:
         for tap in root.kept() if root is not None else []:
             tap.record_weights(number)
 
+    def _told(self, stage: compiled_calls.Stage, module: nn.Module) -> tuple[compiled_calls.Stage, str] | None:
+        """What a hook of the module tells inside compiled code; None: nothing."""
+        name = self._known.get(module)
+        if not self.options.compiled or name is None:
+            return None
+        self._told_of[name] = weakref.ref(module)  # a wrapper comes before what it wraps, which has the same name
+        return stage, name
+
+    def _of_compiled_call(
+        self, stage: compiled_calls.Stage, name: str, tensors: list[tuple[str, torch.Tensor]]
+    ) -> None:
+        known = self._told_of.get(name)
+        module = known() if known is not None else None
+        if module is None:
+            return
+        if stage == "enters":
+            self.guarded(self.enter, module, (), {})
+        elif stage == "leaves":
+            self.guarded(self.tracker.leave, module)
+        elif (tap := self._taps.get(module)) is not None:
+            self.guarded(tap.before_compiled if stage == "begins" else tap.after_compiled, tensors)
+
     def outermost(self, module: nn.Module) -> nn.Module | None:
         """The outermost of our modules that is being called, which from now on is a root of passes."""
         found = outermost_call(self.knows)
@@ -233,6 +259,7 @@ class ModuleSource:
 
     def detach(self) -> None:
         """Takes every hook off."""
+        compiled_calls.forget(self._of_compiled_call)
         self._hooks.remove()
         if self._optimizers is not None:
             self._optimizers.remove()
@@ -297,12 +324,16 @@ class ModuleSource:
         for tap in root.kept():
             if any(known is None or known is root for known in tap.called_below):
                 continue
-            why = explain(tap.whereabouts, tap.module())
+            why = explain(tap.whereabouts, tap.module(), self._seen_compiled(root) if self.options.compiled else None)
             # What another root has called was recorded there, unless this one has it compiled.
             if not tap.called_below or why == "inside a compiled region":
                 self.coverage.unseen(tap.whereabouts.name, tap.whereabouts.type_name, why)
         for place in root.scripted:
             self.coverage.unseen(place.name, place.type_name, "scripted")
+
+    def _seen_compiled(self, root: Root) -> bool:
+        """Whether compiled code has told of a call below this root."""
+        return any(tap.seen_compiled for tap in root.taps)
 
     def after_fork(self) -> None:
         """In a child: nothing was called yet."""

@@ -125,6 +125,7 @@ class Tap:
         self.names_by_caller: dict[int, str] = {}  # of a module that several others hold, by their ids
         self.places: list[Place] = []
         self.called_below: list[Root | None] = []  # None: by no root that is known
+        self.seen_compiled = False  # whether compiled code has told of a call
         self.counts: dict[int, Count] = {}  # by number of the passes that are open
         self.parameters = Parameters()
 
@@ -171,21 +172,31 @@ class Tap:
     # ---- what the hooks call, through the guard ----
 
     def before(self, args: tuple, kwargs: dict[str, Any]) -> None:
-        call = self._begin()
+        call = self._enter()
         call.handled = handled_now()
-        self.source.tracker.thread.parents.append(call)
         if self.source.ops is not None:
             self.source.ops.module_event(call.event)
-        roles = self.source.roles
-        if call.event is None or not self.keeps_tensors:
-            return
-        if "param" in roles and not call.again:
+        if call.event is not None and self.keeps_tensors and self.source.roles & {"in", "grad_in"}:
+            inputs = {str(position): value for position, value in enumerate(args)} | kwargs
+            self._record_inputs(call, list(tensors_in(inputs, self.source.coverage.opaque)))
+
+    def before_compiled(self, inputs: list[tuple[str, torch.Tensor]]) -> None:
+        """As before(), of a call inside compiled code; no boundary for operators, whose order is another there."""
+        if self.source.uses_before:
+            call = self._enter()
+            if call.event is not None and self.keeps_tensors:
+                self._record_inputs(call, inputs)
+
+    def _enter(self) -> Call:
+        call = self._begin()
+        self.source.tracker.thread.parents.append(call)
+        if call.event is not None and self.keeps_tensors and "param" in self.source.roles and not call.again:
             for path, item in self.parameters.changed(self.module(), self.source.optimizer_steps()):
                 self._record(call, item, "param", path)
-        if not ("in" in roles or "grad_in" in roles):
-            return
-        inputs = {str(position): value for position, value in enumerate(args)} | kwargs
-        tensors = list(tensors_in(inputs, self.source.coverage.opaque))
+        return call
+
+    def _record_inputs(self, call: Call, tensors: list[tuple[str, torch.Tensor]]) -> None:
+        roles = self.source.roles
         if "in" in roles:
             for path, tensor in tensors:
                 self._record(call, tensor, call.role("in"), path)
@@ -212,24 +223,33 @@ class Tap:
         try:
             if call.event is None or raised:
                 return
-            root = self.source.root_being_called()
-            if not any(known is root for known in self.called_below):
-                self.called_below.append(root)
-            if not self.keeps_tensors:
-                return
-            tensors = list(tensors_in(output, self.source.coverage.opaque))
-            if not tensors:
-                silent = self.source.coverage.without_tensors
-                silent[self.names[0]] = silent.get(self.names[0], 0) + 1
-            if "out" in self.source.roles:
-                for path, tensor in tensors:
-                    self._record(call, tensor, call.role("out"), path)
+            tensors = list(tensors_in(output, self.source.coverage.opaque)) if self.keeps_tensors else []
+            self._record_results(call, tensors)
             if self.source.wants_gradients and torch.is_grad_enabled():
                 self._watch_gradients(call, [item for item in tensors if item[1].requires_grad])
         finally:
             if self.source.ops is not None and call.event is not None and not raised:
                 self.source.core.end_event(call.event)
             self.source.tracker.call_is_over(self.module())  # type: ignore[arg-type]
+
+    def after_compiled(self, results: list[tuple[str, torch.Tensor]]) -> None:
+        """As after(), of a call inside compiled code. Its gradients are not seen."""
+        self.seen_compiled = True
+        call = self._call_of_before() if self.source.uses_before else self._begin()
+        if call.event is not None:
+            self._record_results(call, results if self.keeps_tensors else [])
+        self.source.tracker.call_is_over(self.module())  # type: ignore[arg-type]
+
+    def _record_results(self, call: Call, tensors: list[tuple[str, torch.Tensor]]) -> None:
+        root = self.source.root_being_called()
+        if not any(known is root for known in self.called_below):
+            self.called_below.append(root)
+        if not tensors and self.keeps_tensors:
+            silent = self.source.coverage.without_tensors
+            silent[self.names[0]] = silent.get(self.names[0], 0) + 1
+        if "out" in self.source.roles:
+            for path, tensor in tensors:
+                self._record(call, tensor, call.role("out"), path)
 
     def _record(self, call: Call, tensor: torch.Tensor | Group, role: str, path: str) -> None:
         self.source.capture.record(tensor, TensorPlace(call.event, call.number, self.names, role, path))

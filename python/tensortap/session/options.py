@@ -111,6 +111,7 @@ class Options:
     levels: Levels
     roles: frozenset[Role]
     modules: Modules
+    compiled: bool
     ops: bool
     stacks: bool
     unseen_writes: bool
@@ -133,6 +134,7 @@ class Options:
 _CHECKS: dict[str, tuple[Callable[[Any, str], Any], object]] = {
     "roles": (_roles, frozenset(["out"])),
     "modules": (_one_of("leaf", "all"), "leaf"),
+    "compiled": (_flag, False),
     "ops": (_flag, False),
     "stacks": (_flag, False),
     "unseen_writes": (_flag, False),
@@ -204,7 +206,7 @@ def options_of(directory: str | os.PathLike[str] | None = None, **passed: Any) -
         "level": level if isinstance(level, str) else dict(level),
         "roles": sorted(chosen["roles"], key=ROLES.index),
         "modules": chosen["modules"],
-        **{name: True for name in ("ops", "stacks", "unseen_writes") if chosen[name]},
+        **{name: True for name in ("compiled", "ops", "stacks", "unseen_writes") if chosen[name]},
         "step": chosen["step"],
         **{name: str(chosen[name]) for name in ("steps", "ranks") if chosen[name] is not None},
         "format": core.format,
