@@ -138,6 +138,11 @@ class Recording(Session):
         if not self._closed:
             self.guarded(record_logprobs, self._source, scored)
 
+    def add_results(self, module: nn.Module, tensors: list[tuple[str, torch.Tensor]]) -> None:
+        """Further results of a module's last call, with their paths, which an engine computes outside of it."""
+        if not self._closed:
+            self.guarded(self._source.add_results, module, tensors)
+
     def record_weights(self, model: nn.Module) -> None:
         """A pass of the model's parameters as they are now, if the role `param` is recorded."""
         if not self._closed and "param" in self.options.roles:

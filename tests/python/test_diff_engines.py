@@ -98,3 +98,46 @@ def test_activations_are_not_compared_with_positions(tmp_path):
     found = tap.diff(tmp_path / "a", tmp_path / "b")
     assert all(tensor.verdict != "shape mismatch" for tensor in found.tensors), found
     assert found.verdict == "identical", found
+
+
+class Engine(nn.Module):
+    """The core holds what the model holds already: each projection has two names there."""
+
+    def __init__(self, shared, factor=1.0):
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 8), nn.Linear(8, 4)
+        self.shared, self.factor = shared, factor
+        if shared:
+            self.core = nn.Module()
+            self.core.up, self.core.down = self.up, self.down
+
+    def forward(self, x):
+        return self.down(self.up(x) * self.factor)
+
+
+def test_a_module_of_two_names_is_not_left_over_under_the_other(tmp_path):
+    x = torch.randn(3, 4)
+    for name, shared in (("a", False), ("b", True)):
+        torch.manual_seed(0)
+        record(Engine(shared), tmp_path / name, x)
+    keys = {tensor.key: tensor.verdict for tensor in tap.diff(tmp_path / "a", tmp_path / "b").tensors}
+    assert keys == {"up": "identical", "down": "identical"}
+    # Without a counterpart both names are told.
+    record(nn.Sequential(nn.Identity()), tmp_path / "c", torch.arange(5))
+    extra = {tensor.key for tensor in tap.diff(tmp_path / "c", tmp_path / "b").tensors if tensor.verdict == "extra"}
+    assert extra == {"up", "core.up", "down", "core.down"}
+
+
+def test_what_an_engine_computes_beside_a_module_is_a_result_of_it(tmp_path):
+    torch.manual_seed(0)
+    gate, x = nn.Linear(4, 6), torch.randn(3, 4)
+    for roles in ("out", "in,out"):
+        with tap.record({"gate": gate}, tmp_path / roles, report=False, roles=roles) as recording, recording.step():
+            logits = gate(x)
+            weights, experts = logits.softmax(-1).topk(2)
+            recording.add_results(gate, [("/1", weights), ("/2", experts)])
+            recording.add_results(nn.Linear(1, 1), [("/1", weights)])  # which nobody records
+        (run,) = tap.open(tmp_path / roles).ranks
+        assert sorted(key for key in run.passes[0] if "@" not in key) == ["gate", "gate/1", "gate/2"]
+        assert torch.equal(torch.as_tensor(run.passes[0]["gate/2"]), experts)
+        recording.add_results(gate, [("/1", weights)])  # it is over

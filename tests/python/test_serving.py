@@ -122,10 +122,8 @@ def test_latent_attention_agrees_with_transformers(saved, tmp_path):
     assert answers == reference
     diff = tap.diff(tmp_path / "a", tmp_path / "b")
     assert diff.verdict == "within tolerance", diff
-    # What the experts choose and the factors of the rotary embedding are not results of a module in vLLM.
-    unseen = ("mlp.gate/1", "mlp.gate/2", "rotary_emb")
-    missing = [tensor.key for tensor in diff.tensors if tensor.verdict == "missing" and "@" not in tensor.key]
-    assert all(key.endswith(unseen) for key in missing), diff
+    compared, of = leaf_results(diff)
+    assert compared >= 0.95 * of, diff
     # With its own kernel it is wrong, and that is named.
     recorded(tmp_path / "c", "engine.py", saved("deepseek"), "float32", 3, 4)
     diff = tap.diff(tmp_path / "a", tmp_path / "c")
@@ -137,8 +135,11 @@ def test_experts_agree_as_far_as_the_engine_shows_them(saved, tmp_path):
     recorded(tmp_path / "b", "engine.py", saved("qwen3_moe"), "float32", 3, 4)
     diff = tap.diff(tmp_path / "a", tmp_path / "b")
     assert diff.verdict == "within tolerance", diff
-    routers = [tensor for tensor in diff.tensors if tensor.key.endswith("mlp.gate/0")]
-    assert len(routers) == 4
+    compared, of = leaf_results(diff)
+    assert compared >= 0.95 * of, diff
+    # Logits, weights of the chosen experts, and which they are.
+    routers = [tensor for tensor in diff.tensors if ".mlp.gate/" in tensor.key]
+    assert len(routers) == 4 * 3
     assert all(tensor.verdict == "within tolerance" for tensor in routers)
 
 

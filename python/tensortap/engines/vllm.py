@@ -10,6 +10,7 @@ import functools
 import inspect
 import os
 import sys
+import weakref
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -25,6 +26,7 @@ from tensortap.torch_glue.patching import ImportWatch, Patch
 
 _RUNNERS = "vllm.v1.worker.gpu_model_runner"
 _LOADERS = "vllm.model_executor.model_loader.base_loader"
+_ROUTERS = "vllm.model_executor.layers.fused_moe.router.fused_moe_router"
 _watch: ImportWatch | None = None
 
 
@@ -32,7 +34,7 @@ def register() -> None:
     """Adapts the model runner when it is imported. Calling it again does nothing."""
     global _watch
     if _watch is None:
-        _watch = ImportWatch({_RUNNERS: _adapt, _LOADERS: _watch_loader})
+        _watch = ImportWatch({_RUNNERS: _adapt, _LOADERS: _watch_loader, _ROUTERS: _watch_routers})
         describers.extend((_fused, _spread))
         if os.environ.get("TTAP_COMPILED") == "1":
             # Code from vLLM's cache was compiled without our operators, and such code is nothing for the next process.
@@ -96,9 +98,33 @@ def _after_recording_weights(process: Callable[..., Any]) -> Callable[..., Any]:
     def record_and_process(model: nn.Module, *args: Any, **kwargs: Any) -> Any:
         for recording in recordings_under_way():
             recording.record_weights(model)
+        for block in model.modules():
+            gate, router = getattr(block, "gate", None), getattr(getattr(block, "experts", None), "router", None)
+            if router is not None and isinstance(gate, nn.Module):
+                router._tensortap_gate = weakref.ref(gate)
         return process(model, *args, **kwargs)
 
     return record_and_process
+
+
+def _watch_routers(module: ModuleType) -> None:
+    if hasattr(getattr(module, "FusedMoERouter", None), "select_experts"):
+        Patch(module.FusedMoERouter, "select_experts", _with_choice)
+
+
+def _with_choice(select_experts: Callable[..., Any]) -> Callable[..., Any]:
+    """The gate returns logits; which experts are chosen, and with which weights, Transformers' gate returns too."""
+
+    @functools.wraps(select_experts)
+    def select(self: Any, *args: Any, **kwargs: Any) -> Any:
+        weights, experts = select_experts(self, *args, **kwargs)
+        gate = self._tensortap_gate() if hasattr(self, "_tensortap_gate") else None
+        if gate is not None and not torch.compiler.is_compiling():
+            for recording in recordings_under_way():
+                recording.add_results(gate, [("/1", weights), ("/2", experts)])
+        return weights, experts
+
+    return select
 
 
 def _as_step(execute_model: Callable[..., Any]) -> Callable[..., Any]:

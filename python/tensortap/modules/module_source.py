@@ -247,6 +247,11 @@ class ModuleSource:
         elif (tap := self._taps.get(module)) is not None:
             self.guarded(tap.before_compiled if stage == "begins" else tap.after_compiled, tensors)
 
+    def add_results(self, module: nn.Module, tensors: list[tuple[str, torch.Tensor]]) -> None:
+        """What an engine computes outside of a module of the results that it has just returned."""
+        if (tap := self._taps.get(module)) is not None:
+            tap.add_results(tensors)
+
     def outermost(self, module: nn.Module) -> nn.Module | None:
         """The outermost of our modules that is being called, which from now on is a root of passes."""
         found = outermost_call(self.knows)

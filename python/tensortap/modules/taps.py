@@ -126,6 +126,7 @@ class Tap:
         self.places: list[Place] = []
         self.called_below: list[Root | None] = []  # None: by no root that is known
         self.seen_compiled = False  # whether compiled code has told of a call
+        self.last: Call | None = None  # the call that ended last
         self.counts: dict[int, Count] = {}  # by number of the passes that are open
         self.parameters = Parameters()
 
@@ -240,7 +241,17 @@ class Tap:
             self._record_results(call, results if self.keeps_tensors else [])
         self.source.tracker.call_is_over(self.module())  # type: ignore[arg-type]
 
+    def add_results(self, tensors: list[tuple[str, torch.Tensor]]) -> None:
+        """What an engine computes of the last call's results outside of the module."""
+        call = self.last
+        if call is None or call.event is None or not self.keeps_tensors or "out" not in self.source.roles:
+            return
+        if self.source.ops is None and self.source.tracker.is_open(call.number):
+            for path, tensor in tensors:
+                self._record(call, tensor, call.role("out"), path)
+
     def _record_results(self, call: Call, tensors: list[tuple[str, torch.Tensor]]) -> None:
+        self.last = call
         root = self.source.root_being_called()
         if not any(known is root for known in self.called_below):
             self.called_below.append(root)

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
+#include <tuple>
 
 #include "analyze/diff/match/declared_match.h"
 #include "analyze/diff/match/names/module_match.h"
@@ -67,6 +69,25 @@ void erase_combined(std::vector<Match>& matches) {
   });
 }
 
+// A module that is known by several names has its tensors once for each. What was compared under one of them is not
+// left over under another.
+void erase_other_names(const Side& a, const Side& b, std::vector<Match>& matches) {
+  using Tensor = std::tuple<uint32_t, std::string_view, std::string_view>;  // of an event: its role and path
+  const auto tensor_of = [](const TensorRecord& record) { return Tensor{record.event, record.role, record.path}; };
+  std::set<Tensor> of_a, of_b;
+  for (const Match& match : matches) {
+    if (match.a == kNoTensor || match.b == kNoTensor) continue;
+    of_a.insert(tensor_of(a.tensor(match.a)));
+    of_b.insert(tensor_of(b.tensor(match.b)));
+  }
+  std::erase_if(matches, [&](const Match& match) {
+    if (match.a != kNoTensor && match.b != kNoTensor) return false;
+    const Side& side = match.b == kNoTensor ? a : b;
+    const TensorRecord record = side.tensor(match.b == kNoTensor ? match.a : match.b);
+    return record.event < side.event_count() && (match.b == kNoTensor ? of_a : of_b).contains(tensor_of(record));
+  });
+}
+
 }  // namespace
 
 std::vector<Match> align(const SideOps& ops_a, const SideOps& ops_b, const AlignOptions& options) {
@@ -92,6 +113,7 @@ std::vector<Match> align(const SideOps& ops_a, const SideOps& ops_b, const Align
     match.part =
         (match.b == kNoTensor && parts_a.is_part(match.a)) || (match.a == kNoTensor && parts_b.is_part(match.b));
   erase_combined(matches);
+  erase_other_names(a, b, matches);
   // Only now: what the filter hides still helps to tell the rest apart, and its counterpart is not left over.
   if (options.wanted != nullptr)
     std::erase_if(matches, [&](const Match& match) {
