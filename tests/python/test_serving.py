@@ -168,7 +168,7 @@ def test_a_compiled_engine_hands_its_results_over_where_asked_for(saved, tmp_pat
             tmp_path / run_name, "engine.py", model, "float32", 2, 4, json.dumps({"enforce_eager": False}),
             options=("--compiled", *roles),
         )  # fmt: skip
-        assert (answers == reference) == (run_name == "b")
+        assert answers == reference or run_name == "c"
     diff = tap.diff(tmp_path / "a", tmp_path / "b")
     assert diff.verdict == "within tolerance", diff
     compared, of = leaf_results(diff)
