@@ -28,7 +28,7 @@ test: build ## all C++ and Python tests
 
 serving: build ## a real serving engine (vLLM on the CPU, 3.4 GB) against Transformers
 	@scripts/setup_engine.sh
-	@.venv/bin/python -m pytest -q tests/python/test_serving.py
+	@TTAP_SERVING=all .venv/bin/python -m pytest -q --timeout 3600 tests/python/test_serving.py
 
 differential: build ## small programs with every source of the tap: none may notice it
 	@TTAP_DIFFERENTIAL=all .venv/bin/python -m pytest -q -n "$$(nproc)" tests/python/test_differential.py

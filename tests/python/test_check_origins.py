@@ -220,10 +220,12 @@ def test_inf_that_a_program_deals_with_is_no_fault(tmp_path, work):
     assert not any(each["because"]["fault"] for each in document["found"] if "sqrt" not in each["key"])
 
 
-def test_what_was_not_read_says_why(tmp_path):
+def test_uninitialised_memory_is_counted_and_no_warning(tmp_path):
     with tap.trace(hashes=True) as trace:
         torch.empty(3).fill_(1)
     trace.save(tmp_path / "run")
     result = run("check", tmp_path / "run")
     assert result.returncode == 0
-    assert "'aten::empty.memory_format' was not read: not initialised" in result.stderr + result.stdout
+    assert "1 tensor has no value: uninitialised memory, or on the meta device" in result.stdout
+    assert "warning" not in result.stdout + result.stderr
+    assert read_json("check", tmp_path / "run")[0]["without_value"] == 1

@@ -91,34 +91,63 @@ def edited_copy(saved_model, to, *, config=(), swapped=None, rows=(3, 7)):
     return to
 
 
+PREFIX = {"enable_prefix_caching": True, "block_size": 32, "shared": 32}
+CHUNKS = PREFIX | {"max_num_batched_tokens": 24}
+ROLES = ("--roles", "in,out")  # in bf16 each module is judged by what it adds itself
 AGREEING = {
     "llama, one request": ("llama", "float32", 1, 4, {}, {}),
     "llama, eight requests, bf16, its own process": (
         "llama", "bfloat16", 8, 32, {}, {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}),
     "qwen3, chunked prefill": ("qwen3", "float32", 4, 6, {"max_num_batched_tokens": 16}, {}),
-    "gemma, prefix cache": ("gemma", "float32", 4, 6, {"enable_prefix_caching": True}, {}),
+    "gemma, prefix cache": ("gemma", "float32", 4, 6, PREFIX, {}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", AGREEING)
 def test_a_sound_engine_agrees_with_transformers(name, saved, tmp_path):
     model, dtype, count, steps, options, process = AGREEING[name]
-    reference = recorded(tmp_path / "a", "reference.py", saved(model), dtype, count, steps)
+    shared = options.get("shared", 0)
+    reference = recorded(tmp_path / "a", "reference.py", saved(model), dtype, count, steps, shared)
     answers = recorded(tmp_path / "b", "engine.py", saved(model), dtype, count, steps, json.dumps(options), **process)
     if dtype == "float32":
         assert answers == reference
-    diff = tap.diff(tmp_path / "a", tmp_path / "b")
+    diff = agrees(tmp_path, count)
+    if shared:
+        assert f"{(count - 1) * shared} tokens were computed only by A" in str(diff)
+
+
+def agrees(directory, count):
+    diff = tap.diff(directory / "a", directory / "b")
     assert diff.verdict == "within tolerance", diff
     compared, of = leaf_results(diff)
     assert compared >= 0.95 * of, diff
     assert diff.to_json()["tokens"]["requests"] == count
+    return diff
+
+
+# vLLM's kernel for the CPU rotates only one head of three-dimensional queries: PyTorch's own operators do it right.
+LATENT = {"compilation_config": {"custom_ops": ["all", "-rotary_embedding"]}}
+
+
+@pytest.mark.skipif(os.environ.get("TTAP_SERVING") != "all", reason="`make serving` runs every model in every way")
+@pytest.mark.parametrize("eager", [True, False], ids=["eager", "compiled"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("model", ["llama", "qwen3", "qwen3_moe", "gemma", "deepseek"])
+def test_every_model_in_every_way(model, dtype, eager, saved, tmp_path):
+    """Eight requests in chunks, of which seven find their beginning in the prefix cache, and 32 decode steps, in a
+    process of the engine's own."""
+    options = CHUNKS | (LATENT if model == "deepseek" else {}) | ({} if eager else {"enforce_eager": False})
+    recorded(tmp_path / "a", "reference.py", saved(model), dtype, 8, 32, CHUNKS["shared"], options=ROLES)
+    recorded(
+        tmp_path / "b", "engine.py", saved(model), dtype, 8, 32, json.dumps(options),
+        options=ROLES if eager else ("--compiled", *ROLES), VLLM_ENABLE_V1_MULTIPROCESSING="1",
+    )  # fmt: skip
+    agrees(tmp_path, 8)
 
 
 def test_latent_attention_agrees_with_transformers(saved, tmp_path):
-    # vLLM's kernel for the CPU rotates only one head of three-dimensional queries: PyTorch's own operators do it right.
-    options = {"compilation_config": {"custom_ops": ["all", "-rotary_embedding"]}}
     reference = recorded(tmp_path / "a", "reference.py", saved("deepseek"), "float32", 3, 4)
-    answers = recorded(tmp_path / "b", "engine.py", saved("deepseek"), "float32", 3, 4, json.dumps(options))
+    answers = recorded(tmp_path / "b", "engine.py", saved("deepseek"), "float32", 3, 4, json.dumps(LATENT))
     assert answers == reference
     diff = tap.diff(tmp_path / "a", tmp_path / "b")
     assert diff.verdict == "within tolerance", diff

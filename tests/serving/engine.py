@@ -24,13 +24,16 @@ def make_engine(directory, dtype, epsilon=None, **options):
     return made
 
 
-def generate(engine, count, steps):
+def generate(engine, count, steps, shared=0):
+    """The answers. Where prompts share their beginning the first comes alone, and the others find it in the cache."""
     sampling = SamplingParams(temperature=0, max_tokens=steps, ignore_eos=True, detokenize=False, logprobs=3)
-    asked = [{"prompt_token_ids": prompt} for prompt in prompts(count)]
-    return [answer.outputs[0] for answer in engine.generate(asked, sampling, use_tqdm=False)]
+    asked = [{"prompt_token_ids": prompt} for prompt in prompts(count, shared)]
+    batches = [asked[:1], asked[1:]] if shared else [asked]
+    return [answer.outputs[0] for batch in batches for answer in engine.generate(batch, sampling, use_tqdm=False)]
 
 
 if __name__ == "__main__":
     options = json.loads(sys.argv[5]) if len(sys.argv) > 5 else {}
-    answers = generate(make_engine(sys.argv[1], sys.argv[2], **options), int(sys.argv[3]), int(sys.argv[4]))
+    shared = options.pop("shared", 0)
+    answers = generate(make_engine(sys.argv[1], sys.argv[2], **options), int(sys.argv[3]), int(sys.argv[4]), shared)
     print(json.dumps([list(answer.token_ids) for answer in answers]))

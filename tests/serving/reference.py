@@ -1,4 +1,7 @@
-"""Transformers, one prompt after the other: `reference.py MODEL DTYPE PROMPTS STEPS`. Prints the tokens as JSON."""
+"""Transformers, one prompt after the other: `reference.py MODEL DTYPE PROMPTS STEPS [SHARED]`.
+
+Prints the tokens as JSON.
+"""
 
 import json
 import sys
@@ -10,7 +13,7 @@ from transformers import AutoModelForCausalLM
 directory, dtype, count, steps = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 model = AutoModelForCausalLM.from_pretrained(directory, dtype=getattr(torch, dtype)).eval()
 texts = []
-for prompt in prompts(count):
+for prompt in prompts(count, int(sys.argv[5]) if len(sys.argv) > 5 else 0):
     with torch.no_grad():
         text = model.generate(
             torch.tensor([prompt]),

@@ -67,6 +67,10 @@ NonfiniteReport find_nonfinite(const Pass& pass, const ScanOptions& options) {
       continue;
     }
     const auto stats = stats_of(pass, i);
+    if (!stats.ok() && !record.has_bytes && has_no_value(why_unread(pass, record))) {
+      ++report.without_value;
+      continue;
+    }
     if (!stats.ok()) {
       report.unjudged.push_back({i, stats.error()});
       continue;

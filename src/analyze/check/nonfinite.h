@@ -51,6 +51,7 @@ struct NonfiniteReport {
   uint64_t unwanted = 0;              // left out by ScanOptions::wanted
   std::vector<Nonfinite> found = {};  // in execution order
   std::vector<Unjudged> unjudged = {};
+  uint64_t without_value = 0;  // tensors without a value: uninitialised memory, meta and fake tensors
   std::vector<Suspect> suspects = {};  // in execution order
 };
 

@@ -9,6 +9,10 @@ bool is_place_of(std::string_view place, std::string_view role, std::string_view
   return with_role || (place == path && role != "out") || (place.empty() && path.empty());
 }
 
+bool has_no_value(std::string_view why) {
+  return why.starts_with("not initialised") || why == "on the meta device" || why.starts_with("a fake tensor");
+}
+
 std::string why_unread(const Pass& pass, const TensorRecord& record) {
   if (record.event >= pass.event_count()) return {};
   const EventRecord event = pass.event(record.event);

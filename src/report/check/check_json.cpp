@@ -69,6 +69,7 @@ void write_json(const CheckReport& report, Output& out) {
   json.member("run", report.run).member("runs", report.runs).member("conclusive", report.conclusive());
   json.key("lost").begin_line().member("passes", report.lost.passes).member("tensors", report.lost.tensors).end();
   json.member("judged", report.judged).member("left_out", report.unwanted).member("warm_ups", report.warm_ups);
+  json.member("without_value", report.without_value);
   json.key("first");
   report.first ? write_first(json, report) : void(json.null());
   json.key("found").begin_array();

@@ -79,6 +79,7 @@ struct TTAP_API CheckReport {
   uint64_t without_hash = 0;
   std::vector<CheckTrouble> damaged = {};
   std::vector<CheckedPass> passes = {};
+  uint64_t without_value = 0;          // tensors without a value: uninitialised memory, meta and fake tensors
   uint64_t warm_ups = 0;               // passes that only warm up: what is in their tensors is no fault
   std::vector<Error> unreadable = {};  // passes that could not be opened
   Losses lost = {};                    // nothing is known of these

@@ -155,6 +155,7 @@ void check_pass(const SelectedPass& selected, const std::shared_ptr<const Pass>&
   const NonfiniteReport found = find_nonfinite(pass, scan);
   report.judged += found.judged;
   report.unwanted += found.unwanted;
+  report.without_value += found.without_value;
   if (!found.found.empty()) take_found(selected, opened, found.found, steps, report);
   for (const Suspect& suspect : found.suspects)
     report.suspects.push_back({checked_tensor(selected, pass, suspect.tensor), suspect.suspicion, suspect.stats});

@@ -181,6 +181,9 @@ void draw_trouble(const CheckReport& report, Output& out) {
   if (report.without_hash > 0)
     out.print("{} of a format without hashes: --verify could only read them\n",
               count_text(report.without_hash, "tensor is", "tensors are"));
+  if (report.without_value > 0)
+    out.print("{} no value: uninitialised memory, or on the meta device\n",
+              count_text(report.without_value, "tensor has", "tensors have"));
   if (report.warm_ups > 0)
     out.print("{} and were not looked at\n", count_text(report.warm_ups, "pass only warms up", "passes only warm up"));
   if (report.unwanted > 0)
