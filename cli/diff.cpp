@@ -30,6 +30,11 @@ Examples:
   ttap diff out/modules out/graphs                eager modules, and the graphs of torch.compile
   ttap diff ref.safetensors mine.pt --json | jq .sentence
 
+A --map file is YAML, a rule a line: B's names to A's, or what a key is made of.
+  - '^h\.(\d+)': 'layers.$1'
+  - slice: {a: '(.+)q_proj$', of: '$1qkv_proj', at: '[..., 0:64]'}
+  - drop: {b: rotary}
+
 Exit codes: 0 the same; 1 diverged, or cannot be told (--fail-on says otherwise);
 2 an error.)";
 
@@ -88,7 +93,8 @@ void add_diff(CommandLine& line, Command& command) {
   verb.add_flag("--by-pass", options->by_pass, "Compare pass by pass, by their numbers");
   verb.add_option("--filter", options->diff.filter, "Only tensors in whose key this PCRE2 pattern is found")
       .type_name("REGEX");
-  verb.add_option("--map", options->diff.map, "YAML file of regex: replacement, from B's keys to A's")
+  verb.add_option("--map", options->diff.map, "YAML file of regex: replacement, from B's keys to A's, and of what a key is a slice, a sum, a transpose "
+                  "of; `drop` leaves keys out")
       .type_name("FILE");
   verb.add_flag("--keys-only", options->keys_only, "Do not guess by structure what key and map leave over");
   verb.add_flag("--strict", options->diff.strict,

@@ -16,7 +16,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data + 1), size - 1);
   switch (data[0] % 6) {
     case 0:
-      if (const auto map = NameMap::parse(text, "map.yaml"); map.ok()) (void)map->apply("model.layers.0.mlp@in/0");
+      if (const auto map = NameMap::parse(text, "map.yaml"); map.ok()) {
+        (void)map->apply("model.layers.0.mlp@in/0");
+        for (const NameMap::Operation& operation : map->operations()) {
+          (void)operation.rule.keys_for("model.layers.0.mlp@in/0");
+          (void)operation.rule.steps_for({2, 3, 8}, {});
+        }
+      }
       break;
     case 1:
       if (const auto rules = ShardRules::parse(text, "shards.yaml"); rules.ok())

@@ -19,6 +19,8 @@ from tensortap.typed_dicts import (
     AxisError,
     CallOfTensor,
     Comparable,
+    DroppedTensor,
+    MapRule,
     Measures,
     QuantizedWeights,
     UsedTolerance,
@@ -42,6 +44,9 @@ class TensorDiff:
     matched: MatchedBy = "key"
     confidence: float = 1.0
     ranks: tuple[int, ...] = ()
+    made_a: str | None = None
+    made_b: str | None = None
+    map_line: int | None = None
     note: str = ""
     trivial: bool = False
     tensor_name: str = ""
@@ -126,6 +131,8 @@ class Diff:
         All of them, pass by pass, in execution order.
     counts : dict
         How many tensors got which verdict.
+    dropped : list of dict
+        The tensors that a rule of the map leaves out: `side`, `key` and `map_line`.
     warnings : list of str
     """
 
@@ -150,6 +157,7 @@ class Diff:
         self.introduced: list[TensorDiff] = [at(place) for place in self._json["introduced"]]
         self.tensors: list[TensorDiff] = [tensor for each in passes for tensor in each]
         self.counts: dict[Verdict, int] = self._json["counts"]
+        self.dropped: list[DroppedTensor] = [each for one in self._json["passes"] for each in one["dropped"]]
         self.warnings: list[str] = self._json["warnings"]
 
     def __getitem__(self, key: str) -> TensorDiff:
@@ -195,7 +203,7 @@ def diff(
     passes: str | None = None,
     ranks: str | None = None,
     filter: str | Sequence[str] | Callable[[str], object] | None = None,
-    map: str | os.PathLike[str] | Mapping[str, str] | None = None,
+    map: str | os.PathLike[str] | Mapping[str, str] | Sequence[Mapping[str, MapRule]] | None = None,
     shards: str | os.PathLike[str] | Mapping[str, str] | None = None,
     rtol: float | None = None,
     atol: float | None = None,
@@ -219,8 +227,9 @@ def diff(
         Which to compare: "3"; "3:0" for a's 3 with b's 0.
     filter : str, sequence of str or function, optional
         Only tensors in whose key this pattern, or one of them, is found; or for whose key the function says so.
-    map : path or mapping, optional
-        Regexes and replacements that turn b's keys into a's.
+    map : path, mapping or sequence of mappings, optional
+        Regexes and replacements that turn b's keys into a's; in a sequence also operations, as in a file:
+        `{"slice": {"a": "(.+)[.]q_proj$", "of": "$1.qkv_proj", "at": "[..., 0:4096]"}}`.
     shards : path or mapping, optional
         Regexes and `"concat DIM"`, `"sum"` or `"replicated"`: how tensors that ranks share are put together.
     rtol, atol : float, optional
@@ -314,19 +323,22 @@ def _tensors(side: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plain(str(name), value) for name, value in side.items()}
 
 
-def _rules_file(rules: str | os.PathLike[str] | Mapping[str, str] | None, stack: ExitStack) -> str:
+def _rules_file(
+    rules: str | os.PathLike[str] | Mapping[str, str] | Sequence[Mapping[str, MapRule]] | None, stack: ExitStack
+) -> str:
     if rules is None:
         return ""
-    if not isinstance(rules, Mapping):
+    if isinstance(rules, str | os.PathLike):
         return os.fspath(rules)
     file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ttap-diff-"))) / "rules.yaml"
-    # A JSON list of maps is YAML, and keeps its order.
-    file.write_text(json.dumps([{key: value} for key, value in rules.items()]))
+    # A JSON list of maps is YAML, and keeps its order. A rule a line: errors name it.
+    lines = [{key: value} for key, value in rules.items()] if isinstance(rules, Mapping) else rules
+    file.write_text("[" + ",\n".join(map(json.dumps, lines)) + "]")
     return str(file)
 
 
 _SPECIAL = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
-_TEXTS = {"key", "key_b", "name", "tensor_name", "layer", "reason", "note", "sentence", "path", "source"}
+_TEXTS = {"key", "key_b", "name", "tensor_name", "layer", "reason", "note", "sentence", "path", "source", "made_a", "made_b"}
 
 
 def _numbers(mapping: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # What can be compared: a run, a rank, a pass, a trace, or where one lies; tensors by name.
 Tensors: TypeAlias = Mapping[str, "torch.Tensor | npt.NDArray[Any] | Tensors"]
 Comparable: TypeAlias = "str | os.PathLike[str] | Tensors"
+# What a regex of a map is replaced by, or the fields of an operation.
+MapRule: TypeAlias = "str | Mapping[str, str | int | Sequence[str] | Sequence[int]]"
 
 # ---- what was recorded ----
 
@@ -186,6 +188,14 @@ class CallOfTensor(TypedDict):
     line: str
 
 
+class DroppedTensor(TypedDict):
+    """A tensor that a rule of the map leaves out of the comparison: whose, and the line of the rule."""
+
+    side: Literal["a", "b"]
+    key: str
+    map_line: int
+
+
 class AxisError(TypedDict):
     """Where along an axis the error is: indices `first` to `first + width - 1` hold this share of its square."""
 
@@ -232,7 +242,7 @@ class DiffOptions(TypedDict, total=False):
     passes: str | None
     ranks: str | None
     filter: str | Sequence[str] | None
-    map: str | os.PathLike[str] | Mapping[str, str] | None
+    map: str | os.PathLike[str] | Mapping[str, str] | Sequence[Mapping[str, MapRule]] | None
     shards: str | os.PathLike[str] | Mapping[str, str] | None
     rtol: float | None
     atol: float | None

@@ -9,7 +9,7 @@
 namespace ttap::test {
 namespace {
 
-Lines made(const Side& a, const Side& b, const AlignOptions& options = {}) {
+Lines kernels_made(const Side& a, const Side& b, const AlignOptions& options = {}) {
   Lines lines;
   for (const Match& match : align(a, b, options)) {
     const TensorRecord record = match.a != kNoTensor ? a.tensor(match.a) : b.tensor(match.b);
@@ -36,7 +36,7 @@ TEST(OpKernel, BuffersBelongToTheValuesThatTheyAreNearToAndOthersToNone) {
   b.call("kernel", "cpp::cpp_fused_native_layer_norm_0", {b.outside(1)},
          {buffer("/in_out_ptr0", 21, 0.3, {2, 1}), buffer("/out_ptr1", 22, 15, {2, 1}), buffer("/out_ptr2", 20, 1)});
   const std::string kernel = "cpp::cpp_fused_native_layer_norm_0@after/";
-  EXPECT_EQ(made(a, b), (Lines{"aten::native_layer_norm/0 for " + kernel + "out_ptr2",
+  EXPECT_EQ(kernels_made(a, b), (Lines{"aten::native_layer_norm/0 for " + kernel + "out_ptr2",
                                "aten::native_layer_norm/1 for " + kernel + "in_out_ptr0", "- " + kernel + "out_ptr1",
                                "aten::native_layer_norm/2 -"}));
 }
@@ -46,7 +46,7 @@ TEST(OpKernel, AWrongResultIsFoundThoughItIsNearToNothing) {
   norm(a);
   b.call("kernel", "cpp::cpp_fused_native_layer_norm_0", {b.outside(1)},
          {buffer("/in_out_ptr0", 21, 0.3, {2, 1}), buffer("/out_ptr1", 22, 15, {2, 1}), buffer("/out_ptr2", 20, 7)});
-  const Lines lines = made(a, b);
+  const Lines lines = kernels_made(a, b);
   EXPECT_NE(std::ranges::find(lines, "aten::native_layer_norm/0 for cpp::cpp_fused_native_layer_norm_0@after/out_ptr2"),
             lines.end());
 }
@@ -59,7 +59,7 @@ TEST(OpKernel, WhatOnlyTheNextKernelIsGivenIsNotProof) {
   a.op("aten::relu", {x}, {.bits = 12, .size = 4});
   const auto y = b.kernel("cpp::cpp_fused_add_native_layer_norm_0", {b.outside(1)}, {.bits = 20, .size = 9});
   b.kernel("cpp::cpp_fused_native_layer_norm_relu_1", {y}, {.bits = 21, .size = 4});
-  EXPECT_EQ(made(a, b), (Lines{"- cpp::cpp_fused_add_native_layer_norm_0@after/out_ptr0", "aten::add.Tensor -",
+  EXPECT_EQ(kernels_made(a, b), (Lines{"- cpp::cpp_fused_add_native_layer_norm_0@after/out_ptr0", "aten::add.Tensor -",
                                "aten::native_layer_norm -",
                                "aten::relu for cpp::cpp_fused_native_layer_norm_relu_1@after/out_ptr0"}));
 }
@@ -69,7 +69,7 @@ TEST(OpKernel, AMaskIsNotHeldAgainstNumbers) {
   a.op("aten::relu", {a.outside(1)}, {.bits = 10});
   b.call("kernel", "cpp::cpp_fused_relu_threshold_backward_0", {b.outside(1)},
          {buffer("/in_out_ptr0", 20, 5), buffer("/out_ptr0", 21, 1, {2, 3}, DType::kBool)});
-  EXPECT_EQ(made(a, b), (Lines{"aten::relu for cpp::cpp_fused_relu_threshold_backward_0@after/in_out_ptr0",
+  EXPECT_EQ(kernels_made(a, b), (Lines{"aten::relu for cpp::cpp_fused_relu_threshold_backward_0@after/in_out_ptr0",
                                "- cpp::cpp_fused_relu_threshold_backward_0@after/out_ptr0"}));
 }
 
@@ -80,7 +80,7 @@ TEST(OpKernel, AKernelThatIsGivenTheSameTensorIsNotTheOp) {
        {a.op("aten::relu", {a.outside(2, {4, 4})}, {.bits = 10, .shape = {4, 4}}), a.outside(1, {4, 4})},
        {.bits = 11, .shape = {4, 4}, .size = 2});
   b.kernel("cpp::cpp_fused_clone_transpose_0", {b.outside(1, {4, 4})}, {.bits = 20, .shape = {4, 4}, .size = 5});
-  EXPECT_EQ(made(a, b),
+  EXPECT_EQ(kernels_made(a, b),
             (Lines{"aten::relu -", "- cpp::cpp_fused_clone_transpose_0@after/out_ptr0", "aten::add.Tensor -"}));
 }
 
@@ -92,7 +92,7 @@ TEST(OpKernel, AViewOfABufferLeadsToTheKernel) {
   a.op("aten::mm", {x, a.outside(2)}, {.bits = 11});
   b.call("kernel", "cpp::cpp_fused_relu_0", {b.outside(1)}, {buffer("/out_ptr0", 20, 5), buffer("/out_ptr1", 22, 7)});
   b.op("aten::mm.out", {b.outside(20, {6}, 5), b.outside(2)}, {.bits = 21});
-  const Lines lines = made(a, b);
+  const Lines lines = kernels_made(a, b);
   EXPECT_NE(std::ranges::find(lines, "aten::relu for cpp::cpp_fused_relu_0@after/out_ptr0"), lines.end());
 }
 
@@ -104,7 +104,7 @@ TEST(OpKernel, TheResultsOfADropoutAreNotItsMask) {
   a.op("aten::mul.Tensor", {x, noise}, {.bits = 12});
   b.call("op", "aten::native_dropout", {b.outside(1)},
          {{.bits = 12, .path = "/0"}, {.bits = 21, .path = "/1", .dtype = DType::kBool}});
-  EXPECT_EQ(made(a, b), (Lines{"aten::bernoulli_.float -", "aten::div_.Scalar -",
+  EXPECT_EQ(kernels_made(a, b), (Lines{"aten::bernoulli_.float -", "aten::div_.Scalar -",
                                "aten::mul.Tensor bits aten::native_dropout/0", "- aten::native_dropout/1"}));
 }
 
@@ -121,7 +121,7 @@ TEST(OpKernel, OpsThatAreGivenTheSameInAnotherOrderAreFoundByWhatTheyMade) {
   gradients(a, {0, 1, 2}, 0);
   gradients(b, {2, 0, 1}, 100);
   Lines lines;
-  for (const std::string& line : made(a, b))
+  for (const std::string& line : kernels_made(a, b))
     if (line.find("::mm") != std::string::npos) lines.push_back(line);
   EXPECT_EQ(lines, (Lines{"aten::mm op aten::mm::call2", "aten::mm::call2 op aten::mm::call3",
                           "aten::mm::call3 op aten::mm"}));
@@ -138,8 +138,8 @@ TEST(OpKernel, WithoutNearnessTheOrderTells) {
     };
     add(a, {0, 1}, 0);
     add(b, {1, 0}, 100);
-    EXPECT_EQ(made(a, b), (Lines{"aten::mm op aten::mm::call2", "aten::mm::call2 op aten::mm"}));
-    EXPECT_EQ(made(a, b, {.nearness = false}), (Lines{"aten::mm op aten::mm", "aten::mm::call2 op aten::mm::call2"}));
+    EXPECT_EQ(kernels_made(a, b), (Lines{"aten::mm op aten::mm::call2", "aten::mm::call2 op aten::mm"}));
+    EXPECT_EQ(kernels_made(a, b, {.nearness = false}), (Lines{"aten::mm op aten::mm", "aten::mm::call2 op aten::mm::call2"}));
   }
 }
 

@@ -55,6 +55,24 @@ TEST(RuleFile, ErrorsNameFileLineAndMend) {
   }
 }
 
+TEST(RuleFile, ARuleMayBeAMapOfFields) {
+  const auto rules = parse_rules("- a: b\n- slice: {a: x, of: [y, 'z'], at: '[..., 0:4]'}\n", "map.yaml",
+                                 RuleValues::kTextsAndMaps);
+  ASSERT_TRUE(rules.ok()) << rules.error().describe();
+  EXPECT_TRUE(rules->front().fields.empty());
+  const RuleLine& rule = rules->back();
+  EXPECT_EQ(rule.line, 2);
+  ASSERT_EQ(rule.fields.size(), 3u);
+  EXPECT_EQ(rule.fields[1].values, (std::vector<std::string>{"y", "z"}));
+  EXPECT_TRUE(rule.fields[1].is_list && !rule.fields[2].is_list);
+  EXPECT_FALSE(parse_rules("- slice: {a: x}\n", "shards.yaml").ok());
+  for (const char* yaml : {"slice: {a: }", "slice: {a: {b: c}}", "slice: {a: [[b]]}", "slice: {[a]: b}"}) {
+    const auto bad = parse_rules(yaml, "map.yaml", RuleValues::kTextsAndMaps);
+    ASSERT_FALSE(bad.ok()) << yaml;
+    EXPECT_NE(bad.error().describe().find("line 1: "), std::string::npos) << bad.error().describe();
+  }
+}
+
 TEST(RuleFile, NestingWithoutEndIsAnError) { EXPECT_NE(error_of(std::string(100000, '[')), ""); }
 
 TEST(RuleFile, ReadsAFileAndSaysWhenThereIsNone) {

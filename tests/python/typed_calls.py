@@ -233,6 +233,8 @@ def diff_options(run: tap.Run, trace: tap.Trace, array: npt.NDArray[np.float32])
     tap.diff(run.ranks[0].passes[-1], trace)
     tap.diff({"out": x}, {"out": array, "deeper": {"state": x}})
     tap.diff(model.state_dict(), model.state_dict(), map="names.yaml", noise=run)
+    mapped = tap.diff(run, run, map=[{"^a": "b"}, {"concat": {"a": "^qkv$", "of": ["q", "k", "v"], "dim": -1}}])
+    print(mapped.dropped[0]["key"], mapped.tensors[0].made_a, mapped.tensors[0].map_line)
 
 
 def say_rows(recording: tap.Recording, model: nn.Module, positions: torch.Tensor) -> None:

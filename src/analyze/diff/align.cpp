@@ -17,6 +17,14 @@
 namespace ttap {
 namespace {
 
+// The last of the tensors of A that the match is about.
+uint32_t last_of_a(const Match& match) {
+  uint32_t last = match.a;
+  if (match.made_a != nullptr)
+    for (const MadeValue::Part& part : match.made_a->parts) last = std::max(last, part.tensor);
+  return last;
+}
+
 // A's tensors in order, and what only B has after the tensor of A that B's tensor before it belongs to.
 std::vector<Match> in_order(const Pairing& pairing) {
   struct Extra {
@@ -34,24 +42,27 @@ std::vector<Match> in_order(const Pairing& pairing) {
   }
   std::ranges::stable_sort(extras, {}, &Extra::after);
 
+  std::multimap<uint32_t, const Match*> more;
+  for (const Match& match : pairing.more()) more.emplace(match.a, &match);
   std::multimap<uint32_t, Match> waiting;  // by the tensor of A that each comes after
   std::vector<Match> matches;
   matches.reserve(pairing.count_a() + extras.size());
   auto extra = extras.begin();
+  const auto place = [&](const Match& match) {
+    const uint32_t last = last_of_a(match);
+    last > match.a ? void(waiting.emplace(last, match)) : matches.push_back(match);
+  };
   for (size_t a = 0; a <= pairing.count_a(); ++a) {
     for (; extra != extras.end() && extra->after == a; ++extra)
-      matches.push_back({.b = extra->b, .trivial = pairing.is_trivial_b(extra->b)});
+      matches.push_back({.b = extra->b,
+                         .trivial = pairing.is_trivial_b(extra->b),
+                         .dropped = pairing.dropped_b(extra->b) != 0,
+                         .rule = pairing.dropped_b(extra->b)});
     if (a >= pairing.count_a()) break;
     const Match& match = pairing.of_a(a);
-    // What is combined with a later value is there when that is.
-    if (match.combined != nullptr && match.combined->of_a && match.combined->other != kNoTensor &&
-        match.combined->other > a) {
-      waiting.emplace(match.combined->other, match);
-    } else {
-      matches.push_back(match);
-    }
-    for (const Match& more : pairing.more())
-      if (more.a == a) matches.push_back(more);
+    // What is made of several values is there when the last of them is.
+    place(match);
+    for (auto [next, end] = more.equal_range(static_cast<uint32_t>(a)); next != end; ++next) place(*next->second);
     for (auto [next, end] = waiting.equal_range(static_cast<uint32_t>(a)); next != end; ++next)
       matches.push_back(next->second);
   }
@@ -62,7 +73,9 @@ std::vector<Match> in_order(const Pairing& pairing) {
 void erase_combined(std::vector<Match>& matches) {
   std::set<uint32_t> of_a, of_b;
   for (const Match& match : matches)
-    if (match.combined != nullptr) (match.combined->of_a ? of_a : of_b).insert(match.combined->other);
+    for (const auto& [made, of] : {std::pair(match.made_a.get(), &of_a), std::pair(match.made_b.get(), &of_b)})
+      if (made != nullptr)
+        for (const MadeValue::Part& part : made->parts) of->insert(part.tensor);
   if (of_a.empty() && of_b.empty()) return;
   std::erase_if(matches, [&](const Match& match) {
     return (match.b == kNoTensor && of_a.contains(match.a)) || (match.a == kNoTensor && of_b.contains(match.b));

@@ -173,9 +173,14 @@ Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const 
                         .structure = options.structure && !options.strict,
                         .nearness = !options.strict,
                         .wanted = rules.wanted ? &rules.wanted : nullptr});
-  for (const Match& match : matches)
+  if (rules.map && !rules.map->status().ok()) return rules.map->status().error();
+  pass.dropped.clear();
+  for (const Match& match : matches) {
     if (match.part) ++(match.a != kNoTensor ? notes.parts_a : notes.parts_b);
-  std::erase_if(matches, [](const Match& match) { return match.part; });
+    if (match.dropped) pass.dropped.push_back(match);
+  }
+  std::ranges::stable_partition(pass.dropped, [](const Match& match) { return match.a != kNoTensor; });
+  std::erase_if(matches, [](const Match& match) { return match.part || match.dropped; });
   pass.tensors = std::vector<TensorDiff>(matches.size());
   for (size_t i = 0; i < matches.size(); ++i) pass.tensors[i].match = matches[i];
 
@@ -462,7 +467,10 @@ Result<DiffReport> diff(const std::string& path_a, const std::string& path_b, co
       report.warnings.push_back(fmt::format("{}: '{}' was not needed for any key", option, rule));
   };
   warn_unused("--tol", rules.tolerances->unused());
-  if (rules.map) warn_unused("--map", rules.map->unused());
+  if (rules.map) {
+    warn_unused("--map", rules.map->unused());
+    for (const std::string& problem : rules.map->problems()) report.warnings.push_back("--map: " + problem);
+  }
   if (rules.shards) warn_unused("--shards", rules.shards->unused());
   return report;
 }

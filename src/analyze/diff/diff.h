@@ -42,6 +42,7 @@ struct PassDiff {
   std::vector<TensorDiff> tensors = {};  // in the order of align()
   std::vector<SettingDiff> settings = {};
   std::vector<Match> guesses = {};  // unmatch_guesses()
+  std::vector<Match> dropped = {};  // tensors of one side that a rule of the map leaves out
   // Of A; not set where several ranks were put together.
   std::optional<uint32_t> rank = {};
   CollectiveCalls collectives = {};

@@ -48,7 +48,7 @@ void write_diff_csv(const DiffReport& report, Output& out) {
         out.print(",{},{}", m->max_ulp ? fmt::format("{}", *m->max_ulp) : "",
                   m->p99_ulp ? fmt::format("{}", *m->p99_ulp) : "");
         if (m->worst) {
-          out.print(",{},{},{}", field(shape_text(index_of(m->worst->element, record.shape))),
+          out.print(",{},{},{}", field(shape_text(index_of(m->worst->element, compared_shape(tensor, record)))),
                     number_text(m->worst->a, 17), number_text(m->worst->b, 17));
         } else {
           out.write(",,,");

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "analyze/check/quant_groups.h"
+#include "analyze/diff/sides/made_value.h"
 #include "core/json.h"
 #include "report/diff/diff_page.h"
 #include "report/diff/diff_report.h"
@@ -128,6 +129,9 @@ void write_tensor(JsonWriter& json, const PassDiff& pass, uint32_t position) {
     if (!std::ranges::equal(b.shape, record.shape)) json.member("shape_b", b.shape);
   }
   json.member("matched", matched_text(tensor.match.by));
+  if (tensor.match.made_a != nullptr) json.member("made_a", made_text(*pass.a, *tensor.match.made_a));
+  if (tensor.match.made_b != nullptr) json.member("made_b", made_text(*pass.b, *tensor.match.made_b));
+  if (tensor.match.rule > 0) json.member("map_line", tensor.match.rule);
   json.member("confidence", std::round(1e4 * static_cast<double>(tensor.match.confidence)) / 1e4);
   if (record.event < side.event_count()) {
     const EventRecord event = side.event(record.event);
@@ -157,7 +161,7 @@ void write_tensor(JsonWriter& json, const PassDiff& pass, uint32_t position) {
   }
   json.key("measures");
   if (tensor.measures != nullptr) {
-    write_measures(json, *tensor.measures, relative_error(tensor), record.shape);
+    write_measures(json, *tensor.measures, relative_error(tensor), compared_shape(tensor, record));
   } else {
     json.null();
   }
@@ -198,7 +202,7 @@ void write_detail(JsonWriter& json, const DiffReport& report, DiffPlace place, c
     json.end();
   }
   json.end().key("worst").begin_list();
-  for (const WorstPair& worst : detail.worst) write_pair(json, worst, record.shape);
+  for (const WorstPair& worst : detail.worst) write_pair(json, worst, compared_shape(report.at(place), record));
   json.end();
   for (const auto& [name, picture] : {std::pair("quant_a", &detail.quant_a), std::pair("quant_b", &detail.quant_b)}) {
     if (!*picture) continue;
@@ -251,6 +255,13 @@ void write_diff_json(const DiffReport& report, Output& out) {
     for (const SettingDiff& setting : pass.settings) {
       json.begin_line().member("call_a", setting.call_a).member("call_b", setting.call_b).member("name", setting.name);
       json.member("a", setting.a).member("b", setting.b).end();
+    }
+    json.end().key("dropped").begin_list();
+    for (const Match& match : pass.dropped) {
+      const bool is_a = match.a != kNoTensor;
+      const TensorRecord record = is_a ? pass.a->tensor(match.a) : pass.b->tensor(match.b);
+      json.begin_line().member("side", is_a ? "a" : "b").member("key", to_string(record.key()));
+      json.member("map_line", match.rule).end();
     }
     json.end().end();
   }

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "analyze/diff/blame/cause.h"
+#include "analyze/diff/sides/made_value.h"
 #include "report/diff/diff_report.h"
 #include "report/log/call_text.h"
 #include "report/text/table.h"
@@ -54,7 +55,7 @@ void draw_measures(const PassDiff& pass, const TensorDiff& tensor, Output& out) 
   if (m.worst) {
     const Located place{m.worst->element, m.worst->part, m.worst->a};
     write_fact(out, 10, "worst at",
-               fmt::format("{}: A {}, B {}", place_text(place, record.dtype, record.shape), number_text(m.worst->a, 6),
+               fmt::format("{}: A {}, B {}", place_text(place, record.dtype, compared_shape(tensor, record)), number_text(m.worst->a, 6),
                            number_text(m.worst->b, 6)));
   }
 }
@@ -79,6 +80,16 @@ std::string_view other_name_text(MatchedBy by) {
     case MatchedBy::kNothing: return "";
   }
   return "";
+}
+
+std::string how_text(const Match& match) {
+  if (match.by == MatchedBy::kMap && match.rule > 0) return fmt::format("by the map, line {}", match.rule);
+  return std::string(other_name_text(match.by));
+}
+
+// The key of a value, or what it is made of: "qkv_proj[..., 0:128]", "layer/0 + layer/1".
+std::string value_text(const Side& side, uint32_t tensor, const MadeValue* made) {
+  return made != nullptr ? made_text(side, *made) : to_string(side.tensor(tensor).key());
 }
 
 // The call that made a tensor, where the recording says it, and the line of the program.
@@ -109,12 +120,15 @@ void draw_first(const DiffReport& report, Output& out) {
   write_fact(out, 10, "where",
              fmt::format("{} of A against {} of B, tensor {} of {}", pass.a->place(), pass.b->place(),
                          place->tensor + 1, pass.tensors.size()));
-  if (const std::string_view by = other_name_text(tensor.match.by); !by.empty())
-    if (const std::string key = to_string(pass.b->tensor(tensor.match.b).key()); key != to_string(record.key()))
+  const Match& match = tensor.match;
+  if (match.made_a != nullptr) write_fact(out, 10, "A's is", printable(made_text(*pass.a, *match.made_a)));
+  if (const std::string by = how_text(match); !by.empty())
+    if (const std::string text = value_text(*pass.b, match.b, match.made_b.get());
+        match.is_made() || text != to_string(record.key()))
       write_fact(out, 10, "B calls it",
-                 fmt::format("{} ({}{})", printable(key), by,
-                             tensor.match.by == MatchedBy::kStructure
-                                 ? fmt::format(", confidence {:.0f} %", 100 * tensor.match.confidence)
+                 fmt::format("{} ({}{})", printable(text), by,
+                             match.by == MatchedBy::kStructure
+                                 ? fmt::format(", confidence {:.0f} %", 100 * match.confidence)
                                  : ""));
   write_fact(out, 10, "tensor", shapes_text(pass, tensor));
   if (tensor.measures != nullptr) draw_measures(pass, tensor, out);
@@ -253,6 +267,23 @@ void draw_guesses(const DiffReport& report, Output& out) {
             count_text(guessed, "tensor was", "tensors were"), std::floor(100 * least));
 }
 
+void draw_dropped(const DiffReport& report, const DrawDiffOptions& options, Output& out) {
+  size_t of_a = 0, of_b = 0;
+  for (const PassDiff& pass : report.passes)
+    for (const Match& match : pass.dropped) ++(match.a != kNoTensor ? of_a : of_b);
+  if (of_a + of_b == 0) return;
+  out.print("dropped by the map: {} of A and {} of B\n", count_text(of_a, "tensor", "tensors"), of_b);
+  size_t left = options.all ? of_a + of_b : options.rows;
+  for (const PassDiff& pass : report.passes)
+    for (const Match& match : pass.dropped) {
+      if (left == 0) return out.print("  and {} more; --all lists them\n", of_a + of_b - options.rows);
+      --left;
+      const bool is_a = match.a != kNoTensor;
+      const TensorRecord record = is_a ? pass.a->tensor(match.a) : pass.b->tensor(match.b);
+      out.print("  {}: {} (line {})\n", is_a ? "A" : "B", printable(to_string(record.key())), match.rule);
+    }
+}
+
 void draw_setup(const DiffReport& report, Output& out) {
   if (report.setup_a + report.setup_b == 0) return;
   out.print("not compared: {} of A and {} of B ran before the first forward; --all-ops compares them\n",
@@ -272,28 +303,6 @@ void draw_tokens(const ComparedTokens& tokens, Output& out) {
               count_text(tokens.left_out_a, "tensor", "tensors"), tokens.left_out_b);
 }
 
-// B's key, and how the two are brought together: "… columns 0-127", "… + … of B".
-std::string matched_with_text(const PassDiff& pass, const Match& match) {
-  const TensorRecord a = pass.a->tensor(match.a), b = pass.b->tensor(match.b);
-  std::string text = printable(to_string(b.key()));
-  if (match.columns != nullptr) {
-    const auto& columns = *match.columns;
-    const bool one_piece = columns.back() - columns.front() + 1 == columns.size();
-    text += fmt::format(" {} {}{}", match.of_rows ? "rows" : "columns",
-                        one_piece ? fmt::format("{}-{}", columns.front(), columns.back()) : "in another order",
-                        a.byte_count > b.byte_count ? " of A" : "");
-  }
-  if (match.combined != nullptr) {
-    const CombinedValue& with = *match.combined;
-    const Side& side = with.of_a ? *pass.a : *pass.b;
-    const bool is_scaled = with.other == kNoTensor;
-    text += fmt::format(
-        " ({}: {} {})", with.of_a ? "in A" : "in B", is_scaled || with.is_product ? "times" : "plus",
-        is_scaled ? fmt::format("{:.6g}", with.factor) : printable(to_string(side.tensor(with.other).key())));
-  }
-  return match.transposed ? text + " transposed" : text;
-}
-
 void draw_matches(const DiffReport& report, Output& out) {
   using enum Table::Align;
   Table table({{"A", kLeft, 0, true}, {"B", kLeft, 0, true}, {"how"}, {"sure", kRight}});
@@ -301,9 +310,9 @@ void draw_matches(const DiffReport& report, Output& out) {
     for (const TensorDiff& tensor : pass.tensors) {
       const Match& match = tensor.match;
       if (match.a == kNoTensor || match.b == kNoTensor) continue;
-      table.add(printable(to_string(pass.a->tensor(match.a).key())));
-      table.add(matched_with_text(pass, match));
-      table.add(other_name_text(match.by));
+      table.add(printable(value_text(*pass.a, match.a, match.made_a.get())));
+      table.add(printable(value_text(*pass.b, match.b, match.made_b.get())));
+      table.add(how_text(match));
       table.add(fmt::format("{:.0f} %", 100 * match.confidence));
     }
   table.draw(out);
@@ -325,6 +334,7 @@ void draw_diff(const DiffReport& report, const DrawDiffOptions& options, Output&
   draw_settings(report, out);
   draw_not_compared(report, out);
   draw_guesses(report, out);
+  draw_dropped(report, options, out);
   draw_setup(report, out);
   if (report.tokens) draw_tokens(*report.tokens, out);
   for (const std::string& warning : report.warnings) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <tuple>
 
 namespace ttap {
 
@@ -14,15 +15,19 @@ void inherit_from_second(const Side& a, const Side& b, std::span<TensorDiff> ten
   }
   for (uint32_t i = 0; i < tensors.size(); ++i) {
     TensorDiff& tensor = tensors[i];
-    const CombinedValue* combined = tensor.match.combined.get();
-    if (combined == nullptr || combined->other == kNoTensor || tensor.cause != Cause::kIntroduced) continue;
-    const auto& places = combined->of_a ? by_a : by_b;
-    const auto second = places.find(combined->other);
-    if (second == places.end() || second->second >= i || !differs(tensors[second->second])) continue;
-    const uint32_t source = tensors[second->second].source;
-    tensor.cause = Cause::kInherited;
-    tensor.source = source == kNoTensor ? second->second : source;
-    tensor.reason = fmt::format("differs after {}", to_string((combined->of_a ? a : b).tensor(combined->other).key()));
+    for (const auto& [side, made, places] :
+         {std::tuple(&a, tensor.match.made_a.get(), &by_a), std::tuple(&b, tensor.match.made_b.get(), &by_b)}) {
+      if (made == nullptr || tensor.cause != Cause::kIntroduced) continue;
+      for (const MadeValue::Part& part : std::span(made->parts).subspan(1)) {
+        const auto second = places->find(part.tensor);
+        if (second == places->end() || second->second >= i || !differs(tensors[second->second])) continue;
+        const uint32_t source = tensors[second->second].source;
+        tensor.cause = Cause::kInherited;
+        tensor.source = source == kNoTensor ? second->second : source;
+        tensor.reason = fmt::format("differs after {}", to_string(side->tensor(part.tensor).key()));
+        break;
+      }
+    }
   }
 }
 

@@ -69,6 +69,7 @@ class FalseMatches {
   // Whether the two were given the same, as far as is known: then what they made is to be the same, whatever becomes of
   // it. Of different operators that must be known of everything.
   bool is_sure(const TensorDiff& pair) const {
+    if (pair.match.by == MatchedBy::kMap) return true;
     const uint32_t x = a_.list.op_of(pair.match.a), y = b_.list.op_of(pair.match.b);
     if (x == kNoOp || y == kNoOp) return true;
     const bool made_a = a_.list.position_of(pair.match.a) != kNoTensor;

@@ -134,7 +134,7 @@ UsualGrowth OwnErrors::usual_growth(uint32_t but_for) {
 // Whether what it was made of explains a value; nothing is said where not all of that is known.
 Unexplained OwnErrors::beyond_inputs(uint32_t i) {
   // Of a value that one side has in two, not all is known that those were made of.
-  if (!is_measured(tensors_[i]) || moves_values(i) || tensors_[i].match.combined != nullptr) return {};
+  if (!is_measured(tensors_[i]) || moves_values(i) || tensors_[i].match.combines()) return {};
   const auto inputs = made_of(i);
   if (!inputs) return {};
   const Side &a = calls_.a(), &b = calls_.b();
@@ -314,7 +314,7 @@ bool OwnErrors::judge_by_setting(uint32_t i, std::string_view stands_out) {
 
 void OwnErrors::judge_by_rounding(uint32_t i) {
   TensorDiff& tensor = tensors_[i];
-  if (tensor.match.combined != nullptr) return;  // one side rounds twice where the other rounds once
+  if (tensor.match.combines()) return;  // one side rounds twice where the other rounds once
   if (std::string reason = beyond_rounding(calls_.a(), calls_.b(), tensor, size_of(i), rounded_to(i));
       !reason.empty() && !is_below(rounding_.own_floor_of(i), tensor)) {
     tensor.verdict = Verdict::kDiverged;

@@ -7,11 +7,13 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <tuple>
 
 #include "analyze/check/quant_groups.h"
 #include "analyze/diff/judge/compare_fingerprints.h"
 #include "analyze/diff/judge/mask.h"
 #include "analyze/diff/sides/joined_bytes.h"
+#include "analyze/diff/sides/made_value.h"
 #include "core/element.h"
 #include "ttap/group.h"
 
@@ -33,6 +35,24 @@ bool comparable(const TensorRecord& a, const TensorRecord& b, MatchedBy by) {
   // An op may make of rows what another makes of batches of rows.
   return by != MatchedBy::kKey && by != MatchedBy::kMap &&
          element_count({.shape = a.shape}) == element_count({.shape = b.shape});
+}
+
+// Whether one shape only splits or joins neighbouring axes of the other: [2, 20, 64] and [40, 64], not [4, 6] and [6, 4].
+bool reads_as(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+  if (element_count({.shape = a}) != element_count({.shape = b})) return false;
+  const std::vector<int64_t> x = without_ones(a), y = without_ones(b);
+  if (std::ranges::count(x, 0) > 0) return true;
+  size_t i = 0, j = 0;
+  while (i < x.size() && j < y.size()) {
+    int64_t of_x = x[i++], of_y = y[j++];
+    size_t more_x = 0, more_y = 0;
+    while (of_x != of_y) {
+      if (of_x < of_y ? i == x.size() : j == y.size()) return false;
+      of_x < of_y ? (of_x *= x[i++], ++more_x) : (of_y *= y[j++], ++more_y);
+    }
+    if (more_x > 0 && more_y > 0) return false;
+  }
+  return i == x.size() && j == y.size();
 }
 
 bool same_packed_bits(const TensorView& a, const TensorView& b) {
@@ -115,92 +135,14 @@ std::optional<Measures> noise_of(const PairContext& context, uint32_t a, const T
   return measure(view, bytes->view, {.tolerance = {.equal_nan = true}, .axes = false});
 }
 
-Status transpose(SideBytes& bytes) {
-  const TensorView& view = bytes.view;
-  if (!is_contiguous(view) || view.shape.size() != 2 || view.dtype == DType::kF4E2M1FNx2)
-    return Error{.code = ErrorCode::kUnsupported, .message = "only a matrix in C order can be transposed"};
-  const size_t size = size_of(view.dtype);
-  const auto rows = static_cast<size_t>(view.shape[0]), width = static_cast<size_t>(view.shape[1]);
-  std::vector<std::byte> turned(rows * width * size);
-  for (size_t row = 0; row < rows; ++row)
-    for (size_t column = 0; column < width; ++column)
-      std::memcpy(turned.data() + (column * rows + row) * size,
-                  static_cast<const std::byte*>(view.data) + (row * width + column) * size, size);
-  bytes.decoded = std::move(turned);
-  bytes.shape = {static_cast<int64_t>(width), static_cast<int64_t>(rows)};
-  bytes.view.data = bytes.decoded.data();
-  bytes.view.shape = bytes.shape;
-  bytes.view.strides = {};
-  return {};
-}
-
-// Leaves these columns of a tensor, in this order, or rows.
-Status take_columns(SideBytes& bytes, const std::vector<uint32_t>& columns, bool of_rows) {
-  const TensorView& view = bytes.view;
-  const auto width = static_cast<uint64_t>(of_rows ? view.shape.front() : view.shape.back());
-  if (!is_contiguous(view) || std::ranges::any_of(columns, [&](uint32_t column) { return column >= width; }))
-    return Error{.code = ErrorCode::kUnsupported, .message = "the columns of a strided tensor cannot be taken"};
-  // A row is taken whole, as though the tensor had no other axis.
-  const uint64_t rows = of_rows ? 1 : element_count(view) / width;
-  const size_t size = byte_count(view) / (rows * width);
-  std::vector<std::byte> taken(rows * columns.size() * size);
-  std::byte* to = taken.data();
-  for (uint64_t row = 0; row < rows; ++row)
-    for (const uint32_t column : columns) {
-      std::memcpy(to, static_cast<const std::byte*>(view.data) + (row * width + column) * size, size);
-      to += size;
-    }
-  std::vector<int64_t> shape(view.shape.begin(), view.shape.end());
-  (of_rows ? shape.front() : shape.back()) = static_cast<int64_t>(columns.size());
-  bytes.decoded = std::move(taken);
-  bytes.shape = std::move(shape);
-  bytes.view.data = bytes.decoded.data();
-  bytes.view.shape = bytes.shape;
-  bytes.view.strides = {};
-  return {};
-}
-
-// Makes the value that the other side has as one of what this side has as two.
-Status combine_with(const Side& side, const CombinedValue& combined_value, SideBytes& bytes) {
-  if (combined_value.other == kNoTensor) {
-    if (!can_combine(bytes.view.dtype, Combine::kProduct))
-      return Error{.code = ErrorCode::kUnsupported, .message = "values of this dtype cannot be scaled"};
-    bytes = scaled(bytes, combined_value.factor);
-    return {};
-  }
-  std::vector<SideBytes> parts;
-  parts.push_back(std::move(bytes));
-  TTAP_ASSIGN(SideBytes other, side.read(combined_value.other));
-  const Combine how = combined_value.is_product ? Combine::kProduct : Combine::kSum;
-  if (other.view.dtype != parts.front().view.dtype || !can_combine(other.view.dtype, how) ||
-      !std::ranges::equal(other.view.shape, parts.front().view.shape))
-    return Error{.code = ErrorCode::kUnsupported,
-                 .message = "two tensors of other dtypes or shapes cannot be combined"};
-  parts.push_back(std::move(other));
-  std::vector<int64_t> shape(parts.front().view.shape.begin(), parts.front().view.shape.end());
-  bytes = combined(parts, std::move(shape), how);
-  return {};
-}
-
-// The element of a tensor that became this one where only some of its columns, or rows, were compared.
-uint64_t element_in_whole(const TensorRecord& record, const Match& match, uint64_t element) {
-  const auto count = match.columns != nullptr ? match.columns->size() : 0;
-  if (count == 0) return element;
-  const auto width = static_cast<uint64_t>(match.of_rows ? record.shape.front() : record.shape.back());
-  if (width == count) return element;
-  uint64_t inner = 1;
-  for (size_t axis = 1; match.of_rows && axis < record.shape.size(); ++axis)
-    inner *= static_cast<uint64_t>(record.shape[axis]);
-  const uint64_t place = element / inner;
-  return (place / count * width + (*match.columns)[place % count]) * inner + element % inner;
-}
-
 void name_ranks(const PairContext& context, TensorDiff& tensor) {
   if (tensor.measures == nullptr || !tensor.measures->worst || !differs(tensor)) return;
   const uint64_t worst = tensor.measures->worst->element;
-  for (const auto& [side, index] : {std::pair(&context.a, tensor.match.a), std::pair(&context.b, tensor.match.b)})
-    for (const uint32_t rank : side->ranks_of(index, element_in_whole(side->tensor(index), tensor.match, worst)))
-      if (std::ranges::find(tensor.ranks, rank) == tensor.ranks.end()) tensor.ranks.push_back(rank);
+  for (const auto& [side, index, made] : {std::tuple(&context.a, tensor.match.a, tensor.match.made_a.get()),
+                                          std::tuple(&context.b, tensor.match.b, tensor.match.made_b.get())})
+    for (const auto& [source, element] : sources_of(*side, index, made, worst))
+      for (const uint32_t rank : side->ranks_of(source, element))
+        if (std::ranges::find(tensor.ranks, rank) == tensor.ranks.end()) tensor.ranks.push_back(rank);
 }
 
 void compare_values(const PairContext& context, TensorDiff& tensor, unsigned threads) {
@@ -208,20 +150,28 @@ void compare_values(const PairContext& context, TensorDiff& tensor, unsigned thr
   const auto views = read_pair(context.a, context.b, tensor.match);
   if (!views.ok()) {
     // What is damaged or cannot be read may still be known to differ.
-    compare_fingerprints(context.tolerances, a, b, context.judged_by(tensor.match), tensor);
+    if (tensor.match.is_made()) {
+      tensor.verdict = Verdict::kInconclusive;
+    } else {
+      compare_fingerprints(context.tolerances, a, b, context.judged_by(tensor.match), tensor);
+    }
     tensor.reason = views.error().describe();
     return;
   }
   tensor.evidence = Evidence::kValues;
   if (!views->note.empty()) tensor.note = views->note;
   const bool same_dtype = true_dtype(a) == true_dtype(b);
-  if (same_dtype && same_packed_bits(views->a.view, views->b.view)) {
+  const bool same_values = tensor.match.is_made() && views->a.view.dtype == views->b.view.dtype
+                               ? same_bits(views->a.view, views->b.view)
+                               : same_packed_bits(views->a.view, views->b.view);
+  if (same_dtype && same_values) {
     tensor.verdict = Verdict::kIdentical;
     return;
   }
-  const std::optional<Measures> noise = noise_of(context, tensor.match.a, views->a.view);
-  Stats stats = tensor.match.columns != nullptr || tensor.match.combined != nullptr ? fingerprint(views->a.view).stats
-                                                                                    : stats_of(a, views->a.view);
+  const std::optional<Measures> noise =
+      tensor.match.made_a != nullptr ? std::nullopt : noise_of(context, tensor.match.a, views->a.view);
+  if (tensor.match.made_a != nullptr) tensor.shape.assign(views->a.view.shape.begin(), views->a.view.shape.end());
+  Stats stats = tensor.match.is_made() ? fingerprint(views->a.view).stats : stats_of(a, views->a.view);
   TensorView view_a = views->a.view, view_b = views->b.view;
   const auto unmasked = is_masked(stats.min) || stats.neg_inf > 0 ? without_mask(view_a, view_b) : std::nullopt;
   if (unmasked) {
@@ -256,7 +206,7 @@ void compare_replicas(const PairContext& context, TensorDiff& tensor, unsigned t
     const TensorRecord record = context.a.tensor(tensor.match.a);
     if (tensor.judge == nullptr) {
       const TensorRecord other = context.b.tensor(tensor.match.b);
-      const Stats stats = stats_of(record, a);
+      const Stats stats = tensor.match.is_made() ? fingerprint(a).stats : stats_of(record, a);
       const Stats stats_b = other.group.empty() ? Stats{} : stats_of(other, b);
       const auto quant = quant_tolerance_of(record, other, &stats, &stats_b);
       tensor.judge = std::make_unique<Judge>(context.tolerances.judge(
@@ -270,6 +220,37 @@ void compare_replicas(const PairContext& context, TensorDiff& tensor, unsigned t
     tensor.evidence = Evidence::kValues;
     tensor.measures = std::make_unique<Measures>(std::move(found));
   }
+}
+
+// A pair of which one side or both are made of what was recorded. A fingerprint says nothing of a part.
+void compare_made(const PairContext& context, TensorDiff& tensor, unsigned threads) {
+  const Match& match = tensor.match;
+  std::vector<int64_t> shapes[2];
+  tensor.verdict = Verdict::kInconclusive;
+  for (const auto& [side, index, made, shape] : {std::tuple(&context.a, match.a, match.made_a.get(), &shapes[0]),
+                                                 std::tuple(&context.b, match.b, match.made_b.get(), &shapes[1])}) {
+    const TensorRecord record = side->tensor(index);
+    auto made_shape = made != nullptr ? shape_of_made(*side, *made)
+                                      : Result<std::vector<int64_t>>({record.shape.begin(), record.shape.end()});
+    if (!made_shape.ok()) {
+      tensor.reason = made_shape.error().message;
+      return;
+    }
+    *shape = std::move(made_shape).value();
+    if (made != nullptr ? has_bytes(*side, *made) : record.has_bytes) continue;
+    tensor.reason = fmt::format("no bytes were kept of {}'s {}, and fingerprints cannot be sliced or combined: record at level full",
+                                side == &context.a ? "A" : "B", to_string(record.key()));
+  }
+  if (match.by == MatchedBy::kMap ? !reads_as(shapes[0], shapes[1])
+                                  : element_count({.shape = shapes[0]}) != element_count({.shape = shapes[1]})) {
+    tensor.verdict = Verdict::kShapeMismatch;
+    tensor.reason = fmt::format("shape [{}] in A, [{}] in B, as the {} says", fmt::join(shapes[0], ", "),
+                                fmt::join(shapes[1], ", "), match.by == MatchedBy::kMap ? "map" : "recording");
+    return;
+  }
+  if (!tensor.reason.empty()) return;
+  compare_values(context, tensor, threads);
+  compare_replicas(context, tensor, threads);
 }
 
 }  // namespace
@@ -300,42 +281,18 @@ std::optional<QuantTolerance> quant_tolerance_of(const TensorRecord& a, const Te
 
 Result<PairViews> read_pair(const Side& a, const Side& b, const Match& match, const uint32_t* rank_b) {
   PairViews views;
-  TTAP_ASSIGN(views.a, a.read(match.a));
-  TTAP_ASSIGN(views.b, rank_b != nullptr ? b.read_replica(match.b, *rank_b) : b.read(match.b));
-  if (match.combined != nullptr) {
-    TTAP_TRY(combine_with(match.combined->of_a ? a : b, *match.combined, match.combined->of_a ? views.a : views.b));
-    const std::string_view side = match.combined->of_a ? "A" : "B";
-    views.note = match.combined->other == kNoTensor
-                     ? fmt::format("{}'s times {:.6g} is compared", side, match.combined->factor)
-                     : fmt::format("{}'s is the {} of two", side, match.combined->is_product ? "product" : "sum");
-  }
-  if (match.transposed) {
-    TTAP_TRY(transpose(views.b));
-    views.note = "B's is transposed";
-    return views;
-  }
-  if (match.columns != nullptr) {
-    const auto size_of_axis = [&](const SideBytes& bytes) {
-      return match.of_rows ? bytes.view.shape.front() : bytes.view.shape.back();
-    };
-    const bool wide_a = size_of_axis(views.a) > size_of_axis(views.b);
-    TTAP_TRY(take_columns(wide_a ? views.a : views.b, *match.columns, match.of_rows));
-    views.note = fmt::format("{} of the {} of {} are compared", match.columns->size(),
-                             match.of_rows ? "rows" : "columns", wide_a ? "A" : "B");
-    // The rows may have other axes.
-    if (wide_a && element_count(views.a.view) == element_count(views.b.view)) {
-      views.a.shape.assign(views.b.view.shape.begin(), views.b.view.shape.end());
-      views.a.view.shape = views.a.shape;
-    }
-    if (!std::ranges::equal(views.a.view.shape, views.b.view.shape)) {
-      views.b.shape.assign(views.a.view.shape.begin(), views.a.view.shape.end());
-      views.b.view.shape = views.b.shape;
-    }
-    return views;
-  }
+  TTAP_ASSIGN(views.a, read_made(a, match.a, match.made_a.get()));
+  TTAP_ASSIGN(views.b, read_made(b, match.b, match.made_b.get(), rank_b));
+  for (const auto& [side, made, name] :
+       {std::tuple(&a, match.made_a.get(), "A"), std::tuple(&b, match.made_b.get(), "B")})
+    if (made != nullptr)
+      views.note += fmt::format("{}{}'s is {}", views.note.empty() ? "" : "; ", name, made_text(*side, *made));
   const std::span<const int64_t> wanted = views.a.view.shape, given = views.b.view.shape;
   if (std::ranges::equal(wanted, given)) return views;
-  views.note = fmt::format("B's shape [{}] read as [{}]", fmt::join(given, ", "), fmt::join(wanted, ", "));
+  if (element_count(views.a.view) != element_count(views.b.view))
+    return Error{.code = ErrorCode::kUnsupported, .message = "the two have not as many elements"};
+  if (!match.is_made())
+    views.note = fmt::format("B's shape [{}] read as [{}]", fmt::join(given, ", "), fmt::join(wanted, ", "));
   if (!is_contiguous(views.b.view)) {
     return Error{.code = ErrorCode::kUnsupported, .message = "a strided tensor cannot be read in another shape"};
   }
@@ -356,9 +313,8 @@ void compare_pair(const PairContext& context, TensorDiff& tensor, unsigned threa
     if (const std::string note = side.note(index); !note.empty())
       tensor.note += (tensor.note.empty() ? "" : "; ") + note;
   };
-  if ((match.columns != nullptr || match.transposed || match.combined != nullptr) && a.has_bytes && b.has_bytes) {
-    compare_values(context, tensor, threads);
-    compare_replicas(context, tensor, threads);
+  if (match.is_made()) {
+    compare_made(context, tensor, threads);
     return;
   }
   if (!comparable(a, b, match.by)) {

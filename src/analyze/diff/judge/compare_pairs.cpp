@@ -84,8 +84,8 @@ class Comparing {
     std::unordered_map<BitsOfPair, size_t, HashOfPair> first;
     for (size_t i = 0; i < tensors_.size(); ++i) {
       twins_[i] = i;
-      // Noise is each tensor's own.
-      if (!paired(i) || context_.noise != nullptr) continue;
+      // Noise is each tensor's own, and of a value that is made of tensors these bits say little.
+      if (!paired(i) || context_.noise != nullptr || tensors_[i].match.is_made()) continue;
       const TensorRecord a = context_.a.tensor(tensors_[i].match.a), b = context_.b.tensor(tensors_[i].match.b);
       if (!a.has_fingerprint || !b.has_fingerprint || !a.has_bytes || !b.has_bytes) continue;
       if (a.fingerprint.hash == b.fingerprint.hash) continue;

@@ -7,6 +7,7 @@
 
 #include "analyze/compare/tolerance.h"
 #include "analyze/diff/judge/compare_fingerprints.h"
+#include "analyze/diff/sides/made_value.h"
 #include "core/element.h"
 
 namespace ttap {
@@ -72,7 +73,8 @@ constexpr double kManyZeros = 0.25;
 constexpr double kFew = 0.25;
 constexpr double kMostSteps = 2.5;
 
-bool has_statistics(const TensorRecord& a, const TensorRecord& b) {
+bool has_statistics(const Match& match, const TensorRecord& a, const TensorRecord& b) {
+  if (match.is_made()) return false;  // they are those of other values
   // Beside a mask nothing else shows in a sum.
   return a.has_fingerprint && b.has_fingerprint && a.fingerprint.stats.finite() == b.fingerprint.stats.finite() &&
          !is_masked(a.fingerprint.stats.min);
@@ -178,12 +180,13 @@ double beside_others(double share, double entries, double size, double rms) {
 std::string by_place(const Side& a, const TensorDiff& tensor, double step, double steps) {
   const Measures& m = *tensor.measures;
   const TensorRecord record = a.tensor(tensor.match.a);
+  const std::span<const int64_t> shape = tensor.shape.empty() ? record.shape : std::span<const int64_t>(tensor.shape);
   for (const AxisWorst& axis : tensor.axes) {
-    const double entries = static_cast<double>(record.shape[axis.axis]) / static_cast<double>(axis.width);
+    const double entries = static_cast<double>(shape[axis.axis]) / static_cast<double>(axis.width);
     if (axis.share < kMostInOnePlace || entries < kFewestPlaces) continue;
     const double value = m.worst ? std::abs(to_double(m.worst->a)) : 0;
     if (!(axis.max_abs > steps * step * std::max(value, m.rms_a))) continue;
-    const auto bytes = a.read(tensor.match.a);
+    const auto bytes = read_made(a, tensor.match.a, tensor.match.made_a.get());
     if (!bytes.ok()) continue;
     const double size = rms_in(bytes->view, axis);
     if (!(axis.max_abs > steps * step * size)) continue;
@@ -212,7 +215,7 @@ Arrived arrived(const Side& a, const Side& b, std::span<const TensorDiff* const>
     all.factor = std::max(all.factor, factor);
     all.factors += factor;
     const TensorRecord of_a = a.tensor(input->match.a), of_b = b.tensor(input->match.b);
-    if (has_statistics(of_a, of_b))
+    if (has_statistics(input->match, of_a, of_b))
       all.mean = std::max(all.mean, std::abs(of_b.fingerprint.stats.mean - of_a.fingerprint.stats.mean) / m->rms_a);
     for (const AxisWorst& axis : input->axes) all.share = std::max(all.share, axis.share);
   }
@@ -292,7 +295,7 @@ Unexplained beyond_what_came_in(const Side& a, const Side& b, const TensorDiff& 
   if (std::string reason = by_proportion(m, std::max(least, factor), by_code ? kPreference : kPreferenceOfCall);
       !reason.empty())
     return diverged(std::move(reason));
-  if (has_statistics(of_a, of_b))
+  if (has_statistics(tensor.match, of_a, of_b))
     if (std::string reason = by_bias(m, of_b.fingerprint.stats.mean - of_a.fingerprint.stats.mean,
                                      std::max(least, kAmplified * came.mean));
         !reason.empty())
@@ -319,15 +322,15 @@ std::string beyond_rounding(const Side& a, const Side& b, const TensorDiff& tens
   const double step = epsilon_at(dtype, m.rms_a);
   if (step == 0 || !(m.rms_a > 0) || !(m.rmse > 0)) return {};
   const bool sums = sums_are_made_in(dtype);
-  if (has_statistics(of_a, of_b) && has_same_values(of_a.fingerprint.stats, of_b.fingerprint.stats) && m.unequal > 1)
+  if (has_statistics(tensor.match, of_a, of_b) && has_same_values(of_a.fingerprint.stats, of_b.fingerprint.stats) && m.unequal > 1)
     return "the same values stand in another order, or have other signs";
   const double least = step * (sums ? kStepsOfSums : kStepsOfPreference);
   if (std::string reason = by_proportion(m, least); !reason.empty()) return reason;
-  if (has_statistics(of_a, of_b))
+  if (has_statistics(tensor.match, of_a, of_b))
     if (std::string reason = by_bias(m, of_b.fingerprint.stats.mean - of_a.fingerprint.stats.mean, least);
         !reason.empty())
       return reason;
-  if (has_statistics(of_a, of_b))
+  if (has_statistics(tensor.match, of_a, of_b))
     if (std::string reason = by_zeros(of_a.fingerprint.stats, of_b.fingerprint.stats); !reason.empty()) return reason;
   if (std::string reason = by_place(a, tensor, step, sums ? kStepsOfSumsInOnePlace : kStepsInOnePlace); !reason.empty())
     return reason;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <optional>
 #include <tuple>
 
 namespace ttap {
@@ -54,9 +56,10 @@ class DeclaredMatcher {
       if (const ModuleFacts* other = plain_.module(record.name); other != nullptr && other->declares_fusion()) continue;
       if (results_.empty()) read_sides();
       if (is_result) match_inputs(record, *facts);
-      if (!is_free(is_a_, i)) continue;
+      const bool is_sliced = is_a_ ? pairing_.is_sliced_a(i) : pairing_.is_sliced_b(i);
+      if (!is_free(is_a_, i) && !is_sliced) continue;
       if (!facts->parts.empty()) match_parts(i, record, siblings(record, facts->parts));
-      if (!is_result) continue;
+      if (!is_result || is_sliced) continue;
       if (!facts->product.empty()) match_product(i, record, siblings(record, facts->product));
       if (facts->sums) match_sum(i, record);
       if (facts->times != 1) match_scaled(i, record, facts->times);
@@ -109,30 +112,31 @@ class DeclaredMatcher {
     for (const uint32_t part : siblings(record, facts.parts))
       if (const uint32_t plain = input_of(plain_.tensor(part).name, record.call);
           plain != kNoTensor && std::ranges::equal(plain_.tensor(plain).shape, input.shape))
-        join(given, plain, {});
+        join(given, plain);
     // A fused activation is given what its factors are made of side by side: the first one's comes first.
     const std::vector<uint32_t> factors = siblings(record, facts.product);
     if (const uint32_t plain = factors.empty() ? kNoTensor : input_of(plain_.tensor(factors[0]).name, record.call);
         plain != kNoTensor && width_of(input) == factors.size() * width_of(plain_.tensor(plain)))
-      join(given, plain, {.columns = columns_from(0, width_of(plain_.tensor(plain)))});
+      join(given, plain, made_of(given, {.axis = -1, .numbers = entries(0, width_of(plain_.tensor(plain)))}));
     const uint32_t plain = facts.sums_inputs ? input_of(record.name, record.call) : kNoTensor;
     if (plain == kNoTensor) return;
     // The first layer is given no residual.
     if (found->second.size() == 1) {
-      if (std::ranges::equal(plain_.tensor(plain).shape, input.shape)) join(given, plain, {});
+      if (std::ranges::equal(plain_.tensor(plain).shape, input.shape)) join(given, plain);
     } else if (std::ranges::equal(fused_.tensor(found->second[1]).shape, input.shape)) {
       join_sum(given, found->second[1], plain);
     }
   }
 
-  static std::shared_ptr<const std::vector<uint32_t>> columns_from(uint32_t first, uint64_t count) {
-    std::vector<uint32_t> columns(count);
-    for (uint32_t& column : columns) column = first++;
-    return std::make_shared<const std::vector<uint32_t>>(std::move(columns));
+  static std::vector<int64_t> entries(uint64_t first, uint64_t count) {
+    std::vector<int64_t> numbers(count);
+    std::iota(numbers.begin(), numbers.end(), static_cast<int64_t>(first));
+    return numbers;
   }
+  static MadeValue made_of(uint32_t tensor, ValueStep step) { return {{{tensor, {std::move(step)}}}}; }
 
   void join_sum(uint32_t fused, uint32_t second, uint32_t plain) {
-    join(fused, plain, {.combined = std::make_shared<const CombinedValue>(CombinedValue{is_a_, second, false})});
+    join(fused, plain, MadeValue{{{fused}, {second}}, MadeValue::Join::kSum});
     is_a_ ? pairing_.close_a(second, true) : pairing_.close_b(second, true);
   }
 
@@ -142,10 +146,10 @@ class DeclaredMatcher {
     return static_cast<uint64_t>(record.role == "param" ? record.shape.front() : record.shape.back());
   }
 
-  void join(uint32_t fused, uint32_t plain, Match match) {
-    match.a = is_a_ ? fused : plain;
-    match.b = is_a_ ? plain : fused;
-    match.by = MatchedBy::kDeclared;
+  // `made`: how the side with the fused module, or the plain one, has it.
+  void join(uint32_t fused, uint32_t plain, std::optional<MadeValue> made = {}, bool of_plain = false) {
+    Match match{.a = is_a_ ? fused : plain, .b = is_a_ ? plain : fused, .by = MatchedBy::kDeclared};
+    if (made) (is_a_ != of_plain ? match.made_a : match.made_b) = std::make_shared<const MadeValue>(*std::move(made));
     pairing_.join_part(std::move(match));
   }
 
@@ -163,7 +167,8 @@ class DeclaredMatcher {
     for (const uint32_t part : parts) {
       const uint64_t part_width = width_of(plain_.tensor(part));
       if (is_free(!is_a_, part))
-        join(fused, part, {.columns = columns_from(first, part_width), .of_rows = record.role == "param"});
+        join(fused, part,
+             made_of(fused, {.axis = record.role == "param" ? 0 : -1, .numbers = entries(first, part_width)}));
       first += static_cast<uint32_t>(part_width);
     }
   }
@@ -172,16 +177,14 @@ class DeclaredMatcher {
     if (factors.size() != 2 || !is_free(!is_a_, factors[0])) return;
     for (const uint32_t factor : factors)
       if (!std::ranges::equal(plain_.tensor(factor).shape, record.shape)) return;
-    join(fused, factors[0],
-         {.combined = std::make_shared<const CombinedValue>(CombinedValue{!is_a_, factors[1], true})});
+    join(fused, factors[0], MadeValue{{{factors[0]}, {factors[1]}}, MadeValue::Join::kProduct}, true);
   }
 
   void match_scaled(uint32_t fused, const TensorRecord& record, double factor) {
     const uint32_t plain = result_of(results_, record.name, record.call);
     if (plain == kNoTensor || !is_free(!is_a_, plain) || !std::ranges::equal(plain_.tensor(plain).shape, record.shape))
       return;
-    join(fused, plain,
-         {.combined = std::make_shared<const CombinedValue>(CombinedValue{.of_a = is_a_, .factor = factor})});
+    join(fused, plain, made_of(fused, {.kind = ValueStep::Kind::kScale, .factor = factor}));
   }
 
   void match_sum(uint32_t fused, const TensorRecord& record) {

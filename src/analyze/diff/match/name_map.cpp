@@ -3,43 +3,34 @@
 #include <fmt/format.h>
 
 namespace ttap {
-namespace {
-
-// Only a match shows whether the replacement names groups that are there. One more alternative, empty, matches
-// anywhere; the line break ends a comment of (?x).
-Status check_replacement(const Pattern& pattern, std::string_view replacement) {
-  const auto probe = Pattern::compile(pattern.text() + "\n|");
-  if (!probe.ok()) return {};
-  const auto replaced = probe->replaced("", replacement);
-  if (replaced.ok()) return {};
-  return Error{
-      .code = ErrorCode::kInvalidArgument,
-      .message = fmt::format("the replacement '{}' does not fit the pattern '{}'", replacement, pattern.text()),
-      .hint = "$1 is what the first pair of parentheses caught, ${1} the same before a digit, $$ a dollar"};
-}
-
-}  // namespace
 
 Result<NameMap> NameMap::parse(std::string_view yaml, const std::string& path) {
   NameMap map;
-  TTAP_ASSIGN(auto lines, parse_rules(yaml, path));
+  TTAP_ASSIGN(auto lines, parse_rules(yaml, path, RuleValues::kTextsAndMaps));
   TTAP_TRY(map.add(std::move(lines), path));
   return map;
 }
 
 Result<NameMap> NameMap::read(const std::string& path) {
   NameMap map;
-  TTAP_ASSIGN(auto lines, read_rules(path));
+  TTAP_ASSIGN(auto lines, read_rules(path, RuleValues::kTextsAndMaps));
   TTAP_TRY(map.add(std::move(lines), path));
   return map;
 }
 
 Status NameMap::add(std::vector<RuleLine> lines, const std::string& path) {
+  path_ = path;
   for (RuleLine& line : lines) {
-    const auto at_line = [&](Error error) {
-      error.message = fmt::format("line {}: {}", line.line, error.message);
+    const auto at_line = [number = line.line, &path](Error error) {
+      error.message = fmt::format("line {}: {}", number, error.message);
       return std::move(error).with_path(path);
     };
+    if (!line.fields.empty()) {
+      auto rule = MapRule::parse(std::move(line));
+      if (!rule.ok()) return at_line(std::move(rule).error());
+      operations_.push_back({std::move(rule).value()});
+      continue;
+    }
     auto pattern = Pattern::compile(line.pattern);
     if (!pattern.ok()) return at_line(std::move(pattern).error());
     if (auto fits = check_replacement(*pattern, line.value); !fits.ok()) return at_line(std::move(fits).error());
@@ -64,6 +55,27 @@ std::vector<std::string> NameMap::unused() const {
   for (const Rule& rule : rules_)
     if (!rule.used) unused.push_back(rule.pattern.text());
   return unused;
+}
+
+std::vector<std::string> NameMap::problems() const {
+  std::vector<std::string> problems;
+  for (const Operation& operation : operations_) {
+    const std::string rule = fmt::format("{}, {}", path_, operation.rule.text());
+    if (operation.incomplete > 0) {
+      const uint64_t others = operation.incomplete - 1;
+      const std::string more = others == 0 ? "" : fmt::format(", and {} {} more", others, others == 1 ? "key" : "keys");
+      problems.push_back(fmt::format("{}: {}{}", rule, operation.lacks, more));
+    } else if (operation.used == 0) {
+      problems.push_back(fmt::format("{} was not needed for any key; `ttap ls RUN` lists the keys", rule));
+    }
+  }
+  return problems;
+}
+
+void NameMap::fail(const MapRule& rule, std::string_view key, Error error) const {
+  if (!status_.ok()) return;
+  error.message = fmt::format("{}: for '{}' {}", rule.text(), key, error.message);
+  status_ = std::move(error).with_path(path_);
 }
 
 }  // namespace ttap

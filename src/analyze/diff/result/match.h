@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 // Which tensor of one side is which of the other.
@@ -21,12 +22,39 @@ enum class MatchedBy : uint8_t {
 
 inline constexpr uint32_t kNoTensor = 0xFFFFFFFF;
 
-// A value that one side has as it is, and the other as two that are to be combined, or but for a factor.
-struct CombinedValue {
-  bool of_a = false;           // which side has two, or lacks the factor
-  uint32_t other = kNoTensor;  // the second of them; the first is the one that is matched
-  bool is_product = false;     // else their sum
-  double factor = 1;           // where there is no second
+// One step from a tensor as it was recorded to what is compared.
+struct ValueStep {
+  enum class Kind : uint8_t {
+    kTake,     // these entries of an axis, in this order; an axis below 0 counts from the end
+    kPermute,  // axis i of the result is axis `numbers[i]`
+    kReshape,  // read in the shape `numbers`
+    kScale,    // times `factor`
+  };
+  Kind kind = Kind::kTake;
+  int axis = 0;
+  std::vector<int64_t> numbers = {};
+  double factor = 1;
+  bool operator==(const ValueStep&) const = default;
+};
+
+// How one side's value of a match is made of the tensors that the side recorded.
+struct MadeValue {
+  enum class Join : uint8_t { kNone, kConcat, kSum, kProduct };
+  struct Part {
+    uint32_t tensor = kNoTensor;
+    std::vector<ValueStep> steps = {};
+  };
+  std::vector<Part> parts = {};  // the first is the tensor that the match names
+  Join join = Join::kNone;       // kNone: there is only one
+  int axis = 0;                  // kConcat
+  std::string rule = {};         // which rule of a map says so; empty where none does
+
+  // Whether one side rounds more often than the other, which has the result as it is.
+  bool combines() const { return join == Join::kSum || join == Join::kProduct || scales(); }
+  bool scales() const {
+    return parts.size() == 1 && parts.front().steps.size() == 1 &&
+           parts.front().steps.front().kind == ValueStep::Kind::kScale;
+  }
 };
 
 // A tensor of A and its counterpart of B; one of them may be kNoTensor.
@@ -40,12 +68,16 @@ struct Match {
   bool trivial = false;
   // A part of a quantized tensor, which is compared as a whole; it has no partner.
   bool part = false;
-  // Where one tensor is a part of the other, as that of a query is of a fused projection: which columns (of the last
-  // axis) of the wider one they are, in the order of the narrower one. Null: they are compared as they are.
-  std::shared_ptr<const std::vector<uint32_t>> columns = {};
-  bool of_rows = false;  // not columns, but rows: of the first axis, as in the weight of a fused projection
-  std::shared_ptr<const CombinedValue> combined = {};
-  bool transposed = false;  // B's rows are A's columns, as the weights of a Conv1D are to those of a Linear
+  bool dropped = false;  // a rule of the map leaves it out
+  // How A's value and B's are made; null: it is the tensor as it was recorded.
+  std::shared_ptr<const MadeValue> made_a = {};
+  std::shared_ptr<const MadeValue> made_b = {};
+  uint32_t rule = 0;  // kMap, dropped: the line of the rule
+
+  bool is_made() const { return made_a != nullptr || made_b != nullptr; }
+  bool combines() const {
+    return (made_a != nullptr && made_a->combines()) || (made_b != nullptr && made_b->combines());
+  }
 };
 
 }  // namespace ttap

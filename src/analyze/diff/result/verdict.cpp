@@ -49,6 +49,13 @@ std::vector<uint32_t> positions_of(std::span<const TensorDiff> tensors, uint32_t
   std::vector<uint32_t> positions(record_count, kNoTensor);
   for (uint32_t i = 0; i < tensors.size(); ++i)
     if (const uint32_t record = tensors[i].match.*side; record != kNoTensor) positions[record] = i;
+  // What is compared only as one with others stands where these do.
+  for (uint32_t i = 0; i < tensors.size(); ++i) {
+    const Match& match = tensors[i].match;
+    if (const MadeValue* made = side == &Match::a ? match.made_a.get() : match.made_b.get(); made != nullptr)
+      for (const MadeValue::Part& part : made->parts)
+        if (positions[part.tensor] == kNoTensor) positions[part.tensor] = i;
+  }
   return positions;
 }
 

@@ -11,6 +11,7 @@
 #include "analyze/compare/tolerance.h"
 #include "analyze/diff/result/match.h"
 #include "ttap/diff.h"
+#include "ttap/run.h"
 
 namespace ttap {
 
@@ -46,6 +47,7 @@ struct TensorDiff {
   std::unique_ptr<Measures> measures = {};  // without their axes; null when no bytes were compared
   std::unique_ptr<Judge> judge = {};        // null when none was needed
   std::vector<AxisWorst> axes = {};
+  std::vector<int64_t> shape = {};  // in which it was compared, where A's value is made of what was recorded
   std::vector<uint32_t> ranks = {};  // of a tensor put together: whose part is out of tolerance
   std::string note = {};
   std::string tensor_name = {};  // of one that differs, or is on one side only: TensorNames::name_of()
@@ -71,6 +73,11 @@ inline double relative_error(const TensorDiff& tensor) {
   if (tensor.measures == nullptr) return std::numeric_limits<double>::quiet_NaN();
   const bool scaled = tensor.judge != nullptr && tensor.judge->scale == tensor.judge->scale;
   return tensor.measures->rmse / (scaled ? tensor.judge->scale : tensor.measures->rms_a);
+}
+
+// The shape that the places of its values are in.
+inline std::span<const int64_t> compared_shape(const TensorDiff& tensor, const TensorRecord& record) {
+  return tensor.shape.empty() ? record.shape : std::span<const int64_t>(tensor.shape);
 }
 
 // Where each tensor record of one side (&Match::a, &Match::b) stands among the tensors; kNoTensor: it was not compared.

@@ -146,7 +146,7 @@ class Settings {
 // same.
 bool is_part(const Side& a, const Match& match) {
   const bool by_key = match.by != MatchedBy::kStructure && match.by != MatchedBy::kValues;
-  return match.columns != nullptr || match.by == MatchedBy::kDeclared || (!by_key && a.tensor(match.a).role == "in");
+  return match.is_made() || match.by == MatchedBy::kDeclared || (!by_key && a.tensor(match.a).role == "in");
 }
 
 }  // namespace

@@ -50,6 +50,9 @@ class SideWithoutSetup final : public Side {
   Result<SideBytes> read_replica(size_t index, uint32_t rank) const override {
     return side_->read_replica(tensors_[index].tensor, rank);
   }
+  std::optional<RecordedRows> recorded_rows(size_t index) const override {
+    return side_->recorded_rows(tensors_[index].tensor);
+  }
   const ModuleFacts* module(std::string_view name) const override { return side_->module(name); }
   const ModulesByName* optimizers() const override { return side_->optimizers(); }
   Result<QuantPicture> picture(size_t index, const TensorView* twin) const override {

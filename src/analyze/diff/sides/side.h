@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,11 @@ struct SideBytes {
   std::vector<int64_t> strides = {};
   std::unique_ptr<std::byte[]> owned = {};
   std::vector<std::byte> decoded = {};  // of a quantized tensor
+};
+
+struct RecordedRows {
+  std::vector<int64_t> shape = {};
+  std::vector<bool> of_tokens = {};  // per axis
 };
 
 // One pass of one side of a comparison: the tensors of one rank in execution order, or of several put together. Reading
@@ -47,6 +53,9 @@ class Side {
   virtual std::vector<uint32_t> differing_replicas(size_t /*index*/) const { return {}; }
   // What read() gives, made with the copy of this rank.
   virtual Result<SideBytes> read_replica(size_t index, uint32_t /*rank*/) const { return read(index); }
+  // Where the rows of tokens were put together: the shape that a tensor was recorded in, and which of its axes are
+  // those of the tokens; the others lie side by side in its rows. Nothing for a tensor in its own shape.
+  virtual std::optional<RecordedRows> recorded_rows(size_t /*index*/) const { return {}; }
   // What is known of a module; null when nothing is, and where ranks were put together that do not declare their
   // shards: each has its part of it.
   virtual const ModuleFacts* module(std::string_view /*name*/) const { return nullptr; }

@@ -23,6 +23,7 @@ struct RowLayout {
   uint64_t block = 1;
   uint64_t stride = 0;
   uint32_t length = 0;  // PassRows::length
+  uint32_t axes = 0;    // how many axes the rows have, from the front; of kHeads the first and the third
 
   uint64_t width() const { return blocks * block; }
   // The element at which a row of the pass begins. For kLogits `row` counts only those that have logits.

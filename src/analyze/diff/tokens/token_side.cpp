@@ -159,6 +159,18 @@ class TokenSide final : public Side {
     return side(pass).note(tensors_[index].records[pass]);
   }
 
+  std::optional<RecordedRows> recorded_rows(size_t index) const override {
+    const RowTensor& tensor = tensors_[index];
+    if (tensor.whole || tensor.layouts.empty()) return std::nullopt;
+    const uint32_t pass = tensor.first_pass();
+    const TensorRecord record = side(pass).tensor(tensor.records[pass]);
+    RecordedRows rows{.shape = {record.shape.begin(), record.shape.end()}};
+    const RowLayout& layout = tensor.layouts[pass];
+    for (size_t axis = 0; axis < rows.shape.size(); ++axis)
+      rows.of_tokens.push_back(layout.form == RowForm::kHeads ? axis == 0 || axis == 2 : axis < layout.axes);
+    return rows;
+  }
+
   std::vector<uint32_t> differing_replicas(size_t index) const override {
     std::set<uint32_t> ranks;
     for (uint32_t pass = 0; pass < passes_.size(); ++pass)

@@ -204,18 +204,19 @@ void match_columns(const Side& a, std::span<const uint32_t> values_a, const Side
   };
   const std::vector<ColumnMatrix> matrices_a = matrices_of(a, values_a, b, values_b);
   const std::vector<ColumnMatrix> matrices_b = matrices_of(b, values_b, a, values_a);
-  const auto join = [&](uint32_t x, uint32_t y, std::vector<uint32_t> columns) {
-    pairing.join_part({.a = x,
-                       .b = y,
-                       .by = MatchedBy::kValues,
-                       .columns = std::make_shared<const std::vector<uint32_t>>(std::move(columns))});
+  const auto join = [&](uint32_t x, uint32_t y, const std::vector<uint32_t>& columns, bool of_a) {
+    auto made = std::make_shared<const MadeValue>(
+        MadeValue{{{of_a ? x : y, {{.axis = -1, .numbers = {columns.begin(), columns.end()}}}}}});
+    Match match{.a = x, .b = y, .by = MatchedBy::kValues};
+    (of_a ? match.made_a : match.made_b) = std::move(made);
+    pairing.join_part(std::move(match));
   };
-  ColumnMatcher::match(matrices_a, matrices_b, [&](const ColumnMatrix& wide, const ColumnMatrix& narrow, auto columns) {
-    join(wide.tensor, narrow.tensor, std::move(columns));
+  ColumnMatcher::match(matrices_a, matrices_b, [&](const ColumnMatrix& wide, const ColumnMatrix& narrow, const auto& columns) {
+    join(wide.tensor, narrow.tensor, columns, true);
   });
-  ColumnMatcher::match(matrices_b, matrices_a, [&](const ColumnMatrix& wide, const ColumnMatrix& narrow, auto columns) {
-    if (!pairing.has_b(wide.tensor) || pairing.of_a(pairing.a_of(wide.tensor)).columns)
-      if (!pairing.has_a(narrow.tensor)) join(narrow.tensor, wide.tensor, std::move(columns));
+  ColumnMatcher::match(matrices_b, matrices_a, [&](const ColumnMatrix& wide, const ColumnMatrix& narrow, const auto& columns) {
+    if (!pairing.has_b(wide.tensor) || pairing.of_a(pairing.a_of(wide.tensor)).made_b)
+      if (!pairing.has_a(narrow.tensor)) join(narrow.tensor, wide.tensor, columns, false);
   });
 }
 

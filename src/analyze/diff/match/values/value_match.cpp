@@ -91,7 +91,15 @@ class ValueMatcherOfModules {
 
  private:
   void join(uint32_t x, uint32_t y, bool transposed) {
-    pairing_.join_part({.a = x, .b = y, .by = MatchedBy::kValues, .transposed = transposed});
+    pairing_.join_part(matched(x, y, transposed));
+  }
+
+  static Match matched(uint32_t x, uint32_t y, bool transposed) {
+    Match match{.a = x, .b = y, .by = MatchedBy::kValues};
+    if (transposed)
+      match.made_b = std::make_shared<const MadeValue>(
+          MadeValue{{{y, {{.kind = ValueStep::Kind::kPermute, .numbers = {1, 0}}}}}});
+    return match;
   }
 
   void join(const HeldValue& one, const HeldValue& other, bool transposed = false) {
@@ -146,7 +154,7 @@ class ValueMatcherOfModules {
         !is_reordered(one, other) || bytes_read_ + one.byte_count + other.byte_count > kMostBytesRead)
       return false;
     bytes_read_ += one.byte_count + other.byte_count;
-    const auto views = read_pair(a_, b_, {.a = x, .b = y, .by = MatchedBy::kValues, .transposed = true});
+    const auto views = read_pair(a_, b_, matched(x, y, true));
     return views.ok() && measure(views->a.view, views->b.view, {.axes = false}).unequal == 0;
   }
 
