@@ -93,8 +93,9 @@ void add_diff(CommandLine& line, Command& command) {
   verb.add_flag("--by-pass", options->by_pass, "Compare pass by pass, by their numbers");
   verb.add_option("--filter", options->diff.filter, "Only tensors in whose key this PCRE2 pattern is found")
       .type_name("REGEX");
-  verb.add_option("--map", options->diff.map, "YAML file of regex: replacement, from B's keys to A's, and of what a key is a slice, a sum, a transpose "
-                  "of; `drop` leaves keys out")
+  verb.add_option("--map", options->diff.map,
+                  "YAML file of regex: replacement, from B's keys to A's, and of what a key is a slice, a sum or a "
+                  "transpose of, or to be left out")
       .type_name("FILE");
   verb.add_flag("--keys-only", options->keys_only, "Do not guess by structure what key and map leave over");
   verb.add_flag("--strict", options->diff.strict,

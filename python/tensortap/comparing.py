@@ -338,7 +338,20 @@ def _rules_file(
 
 
 _SPECIAL = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
-_TEXTS = {"key", "key_b", "name", "tensor_name", "layer", "reason", "note", "sentence", "path", "source", "made_a", "made_b"}
+_TEXTS = {
+    "key",
+    "key_b",
+    "name",
+    "tensor_name",
+    "layer",
+    "reason",
+    "note",
+    "sentence",
+    "path",
+    "source",
+    "made_a",
+    "made_b",
+}
 
 
 def _numbers(mapping: dict[str, Any]) -> dict[str, Any]:

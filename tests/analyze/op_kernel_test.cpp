@@ -139,7 +139,8 @@ TEST(OpKernel, WithoutNearnessTheOrderTells) {
     add(a, {0, 1}, 0);
     add(b, {1, 0}, 100);
     EXPECT_EQ(kernels_made(a, b), (Lines{"aten::mm op aten::mm::call2", "aten::mm::call2 op aten::mm"}));
-    EXPECT_EQ(kernels_made(a, b, {.nearness = false}), (Lines{"aten::mm op aten::mm", "aten::mm::call2 op aten::mm::call2"}));
+    EXPECT_EQ(kernels_made(a, b, {.nearness = false}),
+              (Lines{"aten::mm op aten::mm", "aten::mm::call2 op aten::mm::call2"}));
   }
 }
 

@@ -155,9 +155,9 @@ def test_matches_are_listed_with_how_they_were_made(declared, tmp_path):
     text = subprocess.run(
         [TTAP, "diff", tmp_path / "a", tmp_path / "b", "--matches"], capture_output=True, text=True
     ).stdout
-    assert re.search(r"layers\.0\.up_proj +layers\.0\.gate_up_proj\[\.\.\., 24:48\] +as its recording declares", text), (
-        text
-    )
+    assert re.search(
+        r"layers\.0\.up_proj +layers\.0\.gate_up_proj\[\.\.\., 24:48\] +as its recording declares", text
+    ), text
     assert re.search(r"layers\.0\.act_fn \* layers\.0\.up_proj +layers\.0\.act_fn ", text), text
     assert re.search(r"layers\.0 +layers\.0/0 \+ layers\.0/1 ", text), text
 

@@ -94,7 +94,7 @@ void erase_other_names(const Side& a, const Side& b, std::vector<Match>& matches
     of_b.insert(tensor_of(b.tensor(match.b)));
   }
   std::erase_if(matches, [&](const Match& match) {
-    if (match.a != kNoTensor && match.b != kNoTensor) return false;
+    if (match.dropped || (match.a != kNoTensor && match.b != kNoTensor)) return false;
     const Side& side = match.b == kNoTensor ? a : b;
     const TensorRecord record = side.tensor(match.b == kNoTensor ? match.a : match.b);
     return record.event < side.event_count() && (match.b == kNoTensor ? of_a : of_b).contains(tensor_of(record));

@@ -55,8 +55,8 @@ void draw_measures(const PassDiff& pass, const TensorDiff& tensor, Output& out) 
   if (m.worst) {
     const Located place{m.worst->element, m.worst->part, m.worst->a};
     write_fact(out, 10, "worst at",
-               fmt::format("{}: A {}, B {}", place_text(place, record.dtype, compared_shape(tensor, record)), number_text(m.worst->a, 6),
-                           number_text(m.worst->b, 6)));
+               fmt::format("{}: A {}, B {}", place_text(place, record.dtype, compared_shape(tensor, record)),
+                           number_text(m.worst->a, 6), number_text(m.worst->b, 6)));
   }
 }
 

@@ -321,7 +321,8 @@ std::vector<std::string> evidence_lines(const DiffReport& report) {
   for (const AxisWorst& axis : tensor.axes) {
     // Half of it in one of two halves says nothing.
     const auto entries =
-        static_cast<double>(compared_shape(tensor, record_of(pass, tensor))[axis.axis]) / static_cast<double>(axis.width);
+        static_cast<double>(compared_shape(tensor, record_of(pass, tensor))[axis.axis]) /
+        static_cast<double>(axis.width);
     if (axis.share < 0.5 || axis.share < 3 / entries) continue;
     const std::string which = axis.width == 1 ? fmt::format("index {} of axis {} holds", axis.first, axis.axis)
                                               : fmt::format("indices {} to {} of axis {} hold", axis.first,

@@ -37,7 +37,8 @@ bool comparable(const TensorRecord& a, const TensorRecord& b, MatchedBy by) {
          element_count({.shape = a.shape}) == element_count({.shape = b.shape});
 }
 
-// Whether one shape only splits or joins neighbouring axes of the other: [2, 20, 64] and [40, 64], not [4, 6] and [6, 4].
+// Whether one shape only splits or joins neighbouring axes of the other: [2, 20, 64] and [40, 64], not [4, 6] and
+// [6, 4].
 bool reads_as(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
   if (element_count({.shape = a}) != element_count({.shape = b})) return false;
   const std::vector<int64_t> x = without_ones(a), y = without_ones(b);
@@ -238,8 +239,9 @@ void compare_made(const PairContext& context, TensorDiff& tensor, unsigned threa
     }
     *shape = std::move(made_shape).value();
     if (made != nullptr ? has_bytes(*side, *made) : record.has_bytes) continue;
-    tensor.reason = fmt::format("no bytes were kept of {}'s {}, and fingerprints cannot be sliced or combined: record at level full",
-                                side == &context.a ? "A" : "B", to_string(record.key()));
+    tensor.reason = fmt::format(
+        "no bytes were kept of {}'s {}, and fingerprints cannot be sliced or combined: record at level full",
+        side == &context.a ? "A" : "B", to_string(record.key()));
   }
   if (match.by == MatchedBy::kMap ? !reads_as(shapes[0], shapes[1])
                                   : element_count({.shape = shapes[0]}) != element_count({.shape = shapes[1]})) {

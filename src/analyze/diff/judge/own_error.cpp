@@ -322,7 +322,8 @@ std::string beyond_rounding(const Side& a, const Side& b, const TensorDiff& tens
   const double step = epsilon_at(dtype, m.rms_a);
   if (step == 0 || !(m.rms_a > 0) || !(m.rmse > 0)) return {};
   const bool sums = sums_are_made_in(dtype);
-  if (has_statistics(tensor.match, of_a, of_b) && has_same_values(of_a.fingerprint.stats, of_b.fingerprint.stats) && m.unequal > 1)
+  if (has_statistics(tensor.match, of_a, of_b) && has_same_values(of_a.fingerprint.stats, of_b.fingerprint.stats) &&
+      m.unequal > 1)
     return "the same values stand in another order, or have other signs";
   const double least = step * (sums ? kStepsOfSums : kStepsOfPreference);
   if (std::string reason = by_proportion(m, least); !reason.empty()) return reason;

@@ -32,11 +32,8 @@ class MapMatcher {
       ++operation.used;
       settle(whole.is_a, tensor);
       const bool is_slice = operation.rule.operation() == MapRule::Operation::kSlice;
-      for (const MadeValue::Part& part : made->parts) {
-        if (is_slice) other.is_a ? pairing_.slice_a(part.tensor) : pairing_.slice_b(part.tensor);
-        // Nothing else matches the whole of it.
-        else settle(other.is_a, part.tensor);
-      }
+      for (const MadeValue::Part& part : made->parts)
+        is_slice ? slice(other.is_a, part.tensor) : settle(other.is_a, part.tensor);
       const uint32_t first = made->parts.front().tensor;
       Match match{.a = whole.is_a ? tensor : first, .b = whole.is_a ? first : tensor, .by = MatchedBy::kMap};
       match.rule = operation.rule.line();
@@ -49,6 +46,7 @@ class MapMatcher {
 
  private:
   void settle(bool of_a, uint32_t tensor) { of_a ? pairing_.settle_a(tensor) : pairing_.settle_b(tensor); }
+  void slice(bool of_a, uint32_t tensor) { of_a ? pairing_.slice_a(tensor) : pairing_.slice_b(tensor); }
   bool is_settled(bool of_a, uint32_t tensor) const {
     return of_a ? pairing_.is_settled_a(tensor) : pairing_.is_settled_b(tensor);
   }

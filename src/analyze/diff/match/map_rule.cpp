@@ -71,7 +71,8 @@ Result<std::vector<int64_t>> numbers_of(const RuleField& field, bool* leading = 
   return numbers;
 }
 
-constexpr const char* kSliceHint = "as in Python: '[..., 0:4096]' of the last axis, '[:, ::2]' every second of the second";
+constexpr const char* kSliceHint =
+    "as in Python: '[..., 0:4096]' of the last axis, '[:, ::2]' every second of the second";
 
 }  // namespace
 
@@ -145,7 +146,8 @@ Status MapRule::check() const {
     return bad_rule(fmt::format("{} needs `{}`", name_, field), std::string(hint));
   };
   if (operation_ == Operation::kSlice && at_.empty()) return lacks("at", kSliceHint);
-  if (operation_ == Operation::kConcat && !dim_) return lacks("dim", "dim: -1 puts them side by side along the last axis");
+  if (operation_ == Operation::kConcat && !dim_)
+    return lacks("dim", "dim: -1 puts them side by side along the last axis");
   if (operation_ == Operation::kReshape && shape_.empty()) return lacks("shape", "shape: [..., 12, 64]");
   if (dim_ && operation_ != Operation::kConcat)
     return bad_rule(fmt::format("{} has no use for `dim`", name_), "dims: [1, 0] is the order of the axes");

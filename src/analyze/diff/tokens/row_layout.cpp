@@ -33,7 +33,10 @@ std::vector<RowLayout> row_layouts(const PassRows& pass, std::span<const int64_t
     return axis < shape.size() && static_cast<uint64_t>(shape[axis]) == size;
   };
   const auto add = [&](RowForm form, size_t axes) {
-    found.push_back({.form = form, .block = product(shape.subspan(axes)), .length = pass.length, .axes = static_cast<uint32_t>(axes)});
+    found.push_back({.form = form,
+                     .block = product(shape.subspan(axes)),
+                     .length = pass.length,
+                     .axes = static_cast<uint32_t>(axes)});
   };
   const uint64_t rows = pass.rows.size(), live = pass.live_rows(), requests = pass.requests.size();
   const bool is_grid = pass.length > 0;

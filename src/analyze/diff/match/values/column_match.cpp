@@ -211,10 +211,11 @@ void match_columns(const Side& a, std::span<const uint32_t> values_a, const Side
     (of_a ? match.made_a : match.made_b) = std::move(made);
     pairing.join_part(std::move(match));
   };
-  ColumnMatcher::match(matrices_a, matrices_b, [&](const ColumnMatrix& wide, const ColumnMatrix& narrow, const auto& columns) {
+  using Matrix = const ColumnMatrix&;
+  ColumnMatcher::match(matrices_a, matrices_b, [&](Matrix wide, Matrix narrow, const auto& columns) {
     join(wide.tensor, narrow.tensor, columns, true);
   });
-  ColumnMatcher::match(matrices_b, matrices_a, [&](const ColumnMatrix& wide, const ColumnMatrix& narrow, const auto& columns) {
+  ColumnMatcher::match(matrices_b, matrices_a, [&](Matrix wide, Matrix narrow, const auto& columns) {
     if (!pairing.has_b(wide.tensor) || pairing.of_a(pairing.a_of(wide.tensor)).made_b)
       if (!pairing.has_a(narrow.tensor)) join(narrow.tensor, wide.tensor, columns, false);
   });
