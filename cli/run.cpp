@@ -204,7 +204,7 @@ void add_run(CommandLine& line, Command& command, Start& start) {
           "counts");
   text("--steps", recording.steps, "SET", "Only these steps: 3, or 0,3-5, or 0,10-");
   text("--ranks", recording.ranks, "SET", "Only these ranks, written likewise");
-  text("--roles", recording.roles, "LIST", "Which tensors of a call: some of out,in,grad_out,grad_in,param");
+  text("--roles", recording.roles, "LIST", "Which tensors of a call: some of out,in,grad_out,grad_in,param,cache");
   text("--modules", recording.modules, "WHICH", "leaf: only modules that hold no others; all").one_of({"leaf", "all"});
   verb.add_flag("--compiled", recording.compiled,
                 "Also modules inside regions that torch.compile compiles: the compiled code hands their results over, and "

@@ -90,11 +90,11 @@ Status check_numbers(std::string_view option, const std::string& text) {
 }
 
 Status check_roles(const std::string& text) {
-  constexpr std::array<std::string_view, 5> kRoles = {"out", "in", "grad_out", "grad_in", "param"};
+  constexpr std::array<std::string_view, 6> kRoles = {"out", "in", "grad_out", "grad_in", "param", "cache"};
   for (size_t at = 0; at <= text.size();) {
     const size_t comma = std::min(text.find(',', at), text.size());
     if (std::ranges::find(kRoles, std::string_view(text).substr(at, comma - at)) == kRoles.end())
-      return bad_value("--roles", text, "give some of out,in,grad_out,grad_in,param, with commas between");
+      return bad_value("--roles", text, "give some of out,in,grad_out,grad_in,param,cache, with commas between");
     at = comma + 1;
   }
   return {};

@@ -14,9 +14,9 @@ from typing import Literal
 
 Level = Literal["full", "sketch", "fingerprint", "meta"]
 ProbeLevel = Literal["full", "fingerprint"]
-Role = Literal["out", "in", "grad_out", "grad_in", "param"]  # what `roles=` takes
+Role = Literal["out", "in", "grad_out", "grad_in", "param", "cache"]  # what `roles=` takes
 TensorRole = Literal[  # what a record may have
-    "out", "in", "after", "grad_out", "grad_in", "param",
+    "out", "in", "after", "grad_out", "grad_in", "param", "cache",
     "recompute", "recompute_in", "recompute_grad_out", "recompute_grad_in",
     "activation", "weight", "gradient", "output", "wgrad", "dgrad",  # of tap.quant.record
 ]  # fmt: skip

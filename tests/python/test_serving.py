@@ -151,8 +151,9 @@ def test_latent_attention_agrees_with_transformers(saved, tmp_path):
     assert answers == reference
     diff = tap.diff(tmp_path / "a", tmp_path / "b")
     assert diff.verdict == "within tolerance", diff
-    compared, of = leaf_results(diff)
-    assert compared >= 0.95 * of, diff
+    # Neither attention nor the factors of the rotary embedding are results of a module in vLLM.
+    missing = [tensor.key for tensor in diff.tensors if tensor.verdict == "missing" and "@" not in tensor.key]
+    assert all(key.endswith(("self_attn.attn", "rotary_emb")) for key in missing), diff
     # With its own kernel it is wrong, and that is named.
     recorded(tmp_path / "c", "engine.py", saved("deepseek"), "float32", 3, 4)
     diff = tap.diff(tmp_path / "a", tmp_path / "c")
@@ -206,10 +207,17 @@ def test_a_compiled_engine_hands_its_results_over_where_asked_for(saved, tmp_pat
     assert (diff.verdict, diff.first.key) == ("diverged", name), diff
 
 
-@pytest.mark.parametrize(("model", "count"), [("llama", 72), ("qwen3_moe", 83)])
-def test_faults_in_the_engine_are_named(model, count, saved, tmp_path):
-    recorded(tmp_path / "reference", "reference.py", saved(model), "float32", 3, 4)
-    out = run(PYTHON, PROGRAMS / "faults.py", saved(model), "float32", tmp_path)
+def is_named(key, expected):
+    """Whether the key is that tensor; or, where only a module is expected, any tensor of it."""
+    return (key if "@" in expected else key.partition("@")[0]).endswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("model", "count", "roles"), [("llama", 72, "out"), ("llama", 72, "in,out,cache"), ("qwen3_moe", 83, "out")]
+)
+def test_faults_in_the_engine_are_named(model, count, roles, saved, tmp_path):
+    recorded(tmp_path / "reference", "reference.py", saved(model), "float32", 3, 4, options=("--roles", roles))
+    out = run(PYTHON, PROGRAMS / "faults.py", saved(model), "float32", tmp_path, roles)
     faults = [json.loads(line) for line in out.splitlines() if line.startswith('{"number"')]
     assert len(faults) == count + 1
     wrong = []
@@ -218,7 +226,7 @@ def test_faults_in_the_engine_are_named(model, count, saved, tmp_path):
         if not fault["module"]:
             assert fault["same"]
             assert diff.verdict == "within tolerance", diff
-        elif diff.verdict != "diverged" or not diff.first.key.endswith(fault["module"]):
+        elif diff.verdict != "diverged" or not is_named(diff.first.key, fault["module"]):
             wrong.append((fault["fault"], str(diff)))
     assert not wrong
 

@@ -36,7 +36,7 @@ def record_options() -> None:
         "run",
         filter=[r"^head$", r"\.1\.down"],
         level={r"^head": "full", ".*": "fingerprint"},
-        roles=("out", "in", "grad_out", "grad_in", "param"),
+        roles=("out", "in", "grad_out", "grad_in", "param", "cache"),
         modules="all",
         ops=True,
         stacks=True,

@@ -1,8 +1,8 @@
 """vLLM with one fault at a time: `faults.py MODEL DTYPE OUT [ROLES]`. Each goes into a recording OUT/NUMBER.
 
 Prints one JSON line for each: the number, the fault, the module where it is, and by how much the logits changed. What
-no module returns (rotary embedding, attention, experts, residuals) is said to be at the module that takes it in. The
-first is without a fault, and says whether recording changed what the engine answers.
+no module returns (rotary embedding, experts, residuals) is said to be at the module that takes it in, with the argument
+where it is recorded. The first is without a fault, and says whether recording changed what the engine answers.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ PROMPTS, STEPS = 3, 4
 PARTS = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"]}
 
 directory, dtype, out = sys.argv[1], getattr(torch, sys.argv[2]), Path(sys.argv[3])
-roles = sys.argv[4] if len(sys.argv) > 4 else "out"
+roles = sys.argv[4].split(",") if len(sys.argv) > 4 else ["out"]
 engine = make_engine(directory, sys.argv[2])
 model = engine.llm_engine.model_executor.driver_worker.worker.model_runner.model
 layers = model.model.layers
@@ -231,6 +231,11 @@ def wrong_block(metadata):
     return {"block_table": edited(metadata.block_table, lambda rows: rows[0].copy_(rows[1]))}
 
 
+def attn(layer, tensor):
+    """The tensor of attention in which a fault shows first, where its role is recorded."""
+    return f"layers.{layer}.self_attn.attn" + (f"@{tensor}" if tensor.split("/")[0] in roles else "")
+
+
 order = [0, 2, 1, 3]  # of query heads, if those of one group were not neighbours
 
 
@@ -331,47 +336,47 @@ FAULTS = [
     ("a layer computed twice", "layers.2.input_layernorm", lambda: computes(layers[1], twice)),
     ("two layers exchanged", "layers.1.input_layernorm", exchanged_layers),
     # Rotary embedding
-    ("theta of the rotary embedding", "layers.0.self_attn.o_proj", lambda: theta(5000.0)),
-    ("linear scaling of the rotary embedding", "layers.0.self_attn.o_proj", lambda: angles(lambda angle: angle / 2)),
-    ("low frequencies of the rotary embedding scaled", "layers.0.self_attn.o_proj",
+    ("theta of the rotary embedding", attn(0, "in/0"), lambda: theta(5000.0)),
+    ("linear scaling of the rotary embedding", attn(0, "in/0"), lambda: angles(lambda angle: angle / 2)),
+    ("low frequencies of the rotary embedding scaled", attn(0, "in/0"),
      lambda: angles(lambda angle: angle * torch.where(torch.arange(16) < 8, 1.0, 0.25))),
-    ("the rotary embedding turns the other way", "layers.0.self_attn.o_proj", lambda: angles(torch.neg)),
-    ("the rotary embedding of neighbours", "layers.0.self_attn.o_proj",
+    ("the rotary embedding turns the other way", attn(0, "in/0"), lambda: angles(torch.neg)),
+    ("the rotary embedding of neighbours", attn(0, "in/0"),
      lambda: replaced(rotary, "is_neox_style", False)),
-    ("the rotary embedding of half the head", "layers.0.self_attn.o_proj", lambda: rotates(half_of_each_head)),
-    ("keys without the rotary embedding", "layers.0.self_attn.o_proj",
+    ("the rotary embedding of half the head", attn(0, "in/0"), lambda: rotates(half_of_each_head)),
+    ("keys without the rotary embedding", attn(0, "in/1"),
      lambda: rotates(lambda was, positions, q, k: (was(positions, q, k.clone())[0], k))),
-    ("the position after the prompt off by one", "layers.0.self_attn.o_proj",
+    ("the position after the prompt off by one", attn(0, "in/0"),
      lambda: rotates(lambda was, positions, *states: was(positions + decoding(positions), *states))),
-    ("positions after a chunk off by one", "layers.0.self_attn.o_proj",
+    ("positions after a chunk off by one", attn(0, "in/0"),
      lambda: rotates(lambda was, positions, *states: was(positions + (positions >= 8), *states))),
     # Attention
-    ("scale of attention", "layers.1.self_attn.o_proj", lambda: replaced(attention, "scale", attention.scale * 1.05)),
-    ("softcap of attention", "layers.1.self_attn.o_proj", lambda: replaced(attention, "logits_soft_cap", 2.0)),
-    ("a sliding window", "layers.1.self_attn.o_proj", lambda: replaced(attention, "sliding_window", 8)),
-    ("attention that is not causal", "layers.1.self_attn.o_proj",
+    ("scale of attention", "layers.1.self_attn.attn", lambda: replaced(attention, "scale", attention.scale * 1.05)),
+    ("softcap of attention", "layers.1.self_attn.attn", lambda: replaced(attention, "logits_soft_cap", 2.0)),
+    ("a sliding window", "layers.1.self_attn.attn", lambda: replaced(attention, "sliding_window", 8)),
+    ("attention that is not causal", "layers.1.self_attn.attn",
      lambda: attends(told=lambda metadata: {"causal": False})),
-    ("slopes of attention", "layers.1.self_attn.o_proj",
+    ("slopes of attention", "layers.1.self_attn.attn",
      lambda: replaced(attention, "alibi_slopes", torch.tensor([0.1, 0.05, 0.025, 0.0125]))),
-    ("a sink of attention", "layers.1.self_attn.o_proj", lambda: replaced(attention, "sinks", torch.zeros(4))),
-    ("groups of query heads", "layers.1.self_attn.o_proj",
+    ("a sink of attention", "layers.1.self_attn.attn", lambda: replaced(attention, "sinks", torch.zeros(4))),
+    ("groups of query heads", "layers.1.self_attn.attn",
      lambda: attends(query=lambda x: x[:, order].contiguous(), result=lambda x: x[:, order])),
-    ("heads of the result exchanged", "layers.1.self_attn.o_proj", lambda: attends(result=lambda x: x.flip(1))),
-    ("the last row of attention zero", "layers.1.self_attn.o_proj",
+    ("heads of the result exchanged", "layers.1.self_attn.attn", lambda: attends(result=lambda x: x.flip(1))),
+    ("the last row of attention zero", "layers.1.self_attn.attn",
      lambda: attends(result=lambda x: edited(x, lambda rows: rows[-1].zero_()))),
-    ("a NaN of attention", "layers.1.self_attn.o_proj",
+    ("a NaN of attention", "layers.1.self_attn.attn",
      lambda: attends(result=lambda x: edited(x, lambda rows: rows[1, 2, 3].fill_(torch.nan)))),
     # Cache
-    ("heads of keys exchanged in the cache", "layers.1.self_attn.o_proj",
+    ("heads of keys exchanged in the cache", attn(1, "cache/key"),
      lambda: caches(lambda write, k, v, slots: write(k.flip(1), v, slots))),
-    ("a wrong slot of the cache", "layers.1.self_attn.o_proj",
+    ("a wrong slot of the cache", attn(1, "cache/key"),
      lambda: caches(lambda write, k, v, slots: write(k, v, edited(slots, lambda rows: swap(rows, 0, 1))))),
-    ("a row of the cache overwritten", "layers.1.self_attn.o_proj", overwritten),
-    ("a new token overwrites the one before", "layers.1.self_attn.o_proj", lambda: caches(also_the_one_before)),
-    ("the cache in fp8", "layers.1.self_attn.o_proj",
+    ("a row of the cache overwritten", "layers.1.self_attn.attn", overwritten),
+    ("a new token overwrites the one before", "layers.1.self_attn.attn", lambda: caches(also_the_one_before)),
+    ("the cache in fp8", attn(1, "cache/key"),
      lambda: caches(lambda write, k, v, slots: write(fp8(k), fp8(v), slots))),
-    ("the block of another request", "layers.1.self_attn.o_proj", lambda: attends(told=wrong_block)),
-    ("the cache of another layer", "layers.1.self_attn.o_proj",
+    ("the block of another request", "layers.1.self_attn.attn", lambda: attends(told=wrong_block)),
+    ("the cache of another layer", "layers.1.self_attn.attn",
      lambda: attends(reads=layers[0].self_attn.attn.kv_cache)),
     # Embedding and head
     ("a row of the embedding", "embed_tokens",
@@ -391,7 +396,7 @@ if dtype == torch.float32:
          lambda: results(layers[0].post_attention_layernorm, lambda y, total: (y.bfloat16().to(y.dtype), total))),
         ("a norm of what was rounded to bf16", "layers.3.input_layernorm",
          lambda: normalizes(layers[3].input_layernorm, lambda x: x.bfloat16().to(x.dtype))),
-        ("keys rounded to bf16 in the cache", "layers.1.self_attn.o_proj",
+        ("keys rounded to bf16 in the cache", attn(1, "cache/key"),
          lambda: caches(lambda write, k, v, slots: write(k.bfloat16().to(k.dtype), v, slots))),
     ]  # fmt: skip
 

@@ -19,7 +19,9 @@ import torch
 from torch import nn
 
 from tensortap.engines.engine_step import EngineStep, recordings_under_way
+from tensortap.engines.vllm_cache import cached_rows
 from tensortap.engines.vllm_shards import shards_of
+from tensortap.modules.attention_cache import readers
 from tensortap.modules.token_batch import Batch, batch
 from tensortap.session.metadata import describers
 from tensortap.torch_glue.patching import ImportWatch, Patch
@@ -36,6 +38,7 @@ def register() -> None:
     if _watch is None:
         _watch = ImportWatch({_RUNNERS: _adapt, _LOADERS: _watch_loader, _ROUTERS: _watch_routers})
         describers.extend((_fused, _spread))
+        readers.append(cached_rows)
         if os.environ.get("TTAP_COMPILED") == "1":
             # Code from vLLM's cache was compiled without our operators, and such code is nothing for the next process.
             os.environ["VLLM_DISABLE_COMPILE_CACHE"] = "1"

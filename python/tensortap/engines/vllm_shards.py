@@ -33,7 +33,10 @@ def shards_of(model: nn.Module, name: str, module: nn.Module) -> dict[str, Shard
         return {"in": _COLUMNS, "out": _COLUMNS}
     query, key, value = _heads(columns["out"])
     if "Attention" in kinds:
-        return {"in/0": query, "in/1": key, "in/2": value, "out": _COLUMNS}
+        cache: dict[str, Any] = {"concat": -2}
+        if "copies" in key:
+            cache |= {"sizes": [module.num_kv_heads], "copies": key["copies"]}
+        return {"in/0": query, "in/1": key, "in/2": value, "cache": cache, "out": _COLUMNS}
     heads = {"q_norm": query, "k_norm": key}.get(name.rpartition(".")[2])
     if heads is not None and _is_by_head(module, siblings):
         by_head = heads | {"concat": -2}

@@ -11,6 +11,7 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from tensortap import _core
+from tensortap.modules.attention_calls import AttentionCalls
 from tensortap.modules.hooks import HookSet
 from tensortap.modules.taps import Place, Root, Tap
 from tensortap.modules.token_batch import Batch, record_batch
@@ -76,6 +77,8 @@ class ModuleSource:
         self._told_of: dict[str, weakref.ref[nn.Module]] = {}  # by the names under which compiled code tells of them
         if options.compiled:
             compiled_calls.receive(self._of_compiled_call)
+        # Operators show what is between modules by themselves.
+        self._attention = AttentionCalls(self) if not options.ops else None
 
     @property
     def core(self) -> _core.Recorder:
@@ -122,11 +125,14 @@ class ModuleSource:
         for entry in entries:
             if (tap := self._taps.get(entry.module)) is not None:
                 tap.names_by_caller |= shared.get(id(entry.module), {})
+        if self._attention is not None:
+            selects, level_of = self.options.filter.selects, self.options.levels.of_name
+            self._attention.attach(root, entries, parents, self._hooks, shared, selects=selects, level_of=level_of)
         new_modules = [entry for entry in entries if entry.module not in self._known]
         for entry in new_modules:
             self._known[entry.module] = entry.names[0]
         scopes = [entry.module for entry in entries if entry.names[0] == entries[0].names[0]]
-        if new or root.taps:
+        if new or root.taps or root.attention:
             self._hook_all(root, new, scopes if self.options.step == "auto" else [])
         if new_modules:
             self._model_attached(self._describe(root, module, entries))
@@ -188,7 +194,7 @@ class ModuleSource:
             return
         for root in dead:
             self._cover(root)
-            for tap in root.taps:
+            for tap in (*root.taps, *root.attention):
                 tap.places = [place for place in tap.places if place.root is not root] or tap.places[:1]
         self._roots = [root for root in self._roots if root.module() is not None]
         self._hooks.forget_dead()
@@ -201,6 +207,7 @@ class ModuleSource:
             root.passes += 1
             batch = self.tracker.thread.batch or self._transformers.of_call(module, args, kwargs)
             if batch is not None:
+                root.says_tokens = True
                 record_batch(self, batch)
 
     def attach_late(self, module: nn.Module, args: tuple) -> None:
@@ -266,6 +273,8 @@ class ModuleSource:
         """Takes every hook off."""
         compiled_calls.forget(self._of_compiled_call)
         self._hooks.remove()
+        if self._attention is not None:
+            self._attention.remove()
         if self._optimizers is not None:
             self._optimizers.remove()
 
@@ -283,9 +292,10 @@ class ModuleSource:
 
     def say_what_matches_nothing(self) -> None:
         """When all models are known: patterns that none of their names has, and a filter that selects nothing."""
-        names = sorted({name for root in self._roots for name in root.names})
+        of_attention = {name for root in self._roots for tap in root.attention for name in tap.names}
+        names = sorted({name for root in self._roots for name in root.names} | of_attention)
         notes = self.options.filter.unmatched(names)
-        if names and not notes and not any(root.kept() for root in self._roots):
+        if names and not notes and not any(root.kept() or root.attention for root in self._roots):
             notes = [f"the filter selects none of the {len(names)} modules"]
         for note in notes:
             self._session._warn(note)
@@ -304,7 +314,8 @@ class ModuleSource:
     def aliases(self) -> list[tuple[str, str]]:
         """Further names of the recorded modules: (the first, another)."""
         pairs = []
-        for _, tap in self._taps.items():
+        taps = [tap for _, tap in self._taps.items()]
+        for tap in [*taps, *(self._attention.taps() if self._attention is not None else [])]:
             if tap.names_by_caller:
                 continue  # each call is known by one of them
             first = {place.name for place in tap.places}
@@ -333,6 +344,8 @@ class ModuleSource:
             # What another root has called was recorded there, unless this one has it compiled.
             if not tap.called_below or why == "inside a compiled region":
                 self.coverage.unseen(tap.whereabouts.name, tap.whereabouts.type_name, why)
+        if self._attention is not None:
+            self._attention.cover(root)
         for place in root.scripted:
             self.coverage.unseen(place.name, place.type_name, "scripted")
 
@@ -344,7 +357,7 @@ class ModuleSource:
         """In a child: nothing was called yet."""
         for root in self._roots:
             root.passes, root.inherited = 0, True
-            for tap in root.taps:
+            for tap in (*root.taps, *root.attention):
                 tap.called_below.clear()
                 tap.counts.clear()
                 tap.parameters.forget()

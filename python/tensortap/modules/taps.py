@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,6 +12,7 @@ from torch import nn
 
 from tensortap import _core
 from tensortap.modules import gradients
+from tensortap.modules.attention_cache import cached_rows
 from tensortap.modules.parameters import Parameters
 from tensortap.modules.whereabouts import Whereabouts
 from tensortap.ops.op_tap import OpTap
@@ -60,6 +62,8 @@ class Root:
     prefix: str
     names: list[str] = field(default_factory=list)  # of all its modules
     taps: list[Tap] = field(default_factory=list)
+    attention: list[Tap] = field(default_factory=list)  # calls of a function, in some of its modules
+    says_tokens: bool = False  # a pass of it has said which tokens it computes
     scripted: list[Whereabouts] = field(default_factory=list)  # modules that take no hooks
     passes: int = 0
     inherited: bool = False  # it was called before this process was forked, and need not be called here
@@ -250,6 +254,10 @@ class Tap:
             for path, tensor in tensors:
                 self._record(call, tensor, call.role("out"), path)
 
+    def cached(self) -> Iterable[tuple[str, torch.Tensor]]:
+        """What now stands in the cache of an engine for the tokens of the call."""
+        return cached_rows(self.module())
+
     def _record_results(self, call: Call, tensors: list[tuple[str, torch.Tensor]]) -> None:
         self.last = call
         root = self.source.root_being_called()
@@ -258,6 +266,9 @@ class Tap:
         if not tensors and self.keeps_tensors:
             silent = self.source.coverage.without_tensors
             silent[self.names[0]] = silent.get(self.names[0], 0) + 1
+        if "cache" in self.source.roles and self.keeps_tensors and not call.again:
+            for path, tensor in self.cached():
+                self._record(call, tensor, "cache", path)
         if "out" in self.source.roles:
             for path, tensor in tensors:
                 self._record(call, tensor, call.role("out"), path)

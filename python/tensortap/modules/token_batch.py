@@ -58,6 +58,8 @@ def record_batch(source: Source, batch: Batch) -> None:
         return
     thread.batch = None
     _record_event(source, BATCH, batch)
+    if (opened := source.tracker.opened(thread.number)) is not None:
+        opened.says_tokens = True
 
 
 def record_logprobs(source: Source, scored: Batch) -> None:

@@ -14,7 +14,7 @@ from tensortap.literals import Level, Modules, Role, Step
 from tensortap.session.filters import NameFilter, load_function
 from tensortap.tensors.live_rows import LiveRows
 
-ROLES: tuple[Role, ...] = ("out", "in", "grad_out", "grad_in", "param")
+ROLES: tuple[Role, ...] = ("out", "in", "grad_out", "grad_in", "param", "cache")
 LEVELS: dict[Level, int] = {"meta": 0, "fingerprint": 1, "sketch": 2, "full": 3}  # as ttap::Level
 
 

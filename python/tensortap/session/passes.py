@@ -77,6 +77,7 @@ class OpenPass:
     trailing: bool = False  # its forward is over, and what its thread does until the next one belongs to it
     resting: bool = False  # nothing of it is under way, as far as its source knows
     failed: bool = False  # something in it raised: it ends as aborted
+    says_tokens: bool = False  # it is known which tokens it computes
     values: Iterator[int] = field(default_factory=lambda: itertools.count(1))  # numbers of its values, for uses
 
 

@@ -32,6 +32,10 @@ class Patch:
         self._is = make(getattr(owner, name))
         setattr(owner, name, self._is)
 
+    def is_of(self, owner: Any, name: str) -> bool:
+        """Whether it is this attribute."""
+        return self._owner is owner and self._name == name
+
     def undo(self) -> None:
         """Puts back what was there; what somebody else has put there since stays."""
         if vars(self._owner).get(self._name) is not self._is:

@@ -101,6 +101,22 @@ void erase_other_names(const Side& a, const Side& b, std::vector<Match>& matches
   });
 }
 
+// Nor is it there for another to be matched with.
+void close_other_names(const Side& side, bool is_a, Pairing& pairing) {
+  using Tensor = std::tuple<uint32_t, std::string_view, std::string_view>;
+  std::set<Tensor> matched;
+  const auto tensor_of = [](const TensorRecord& record) { return Tensor{record.event, record.role, record.path}; };
+  const auto has_event = [&](const TensorRecord& record) { return record.event < side.event_count(); };
+  for (uint32_t i = 0; i < side.tensor_count(); ++i)
+    if (is_a ? pairing.has_a(i) : pairing.has_b(i))
+      if (const TensorRecord record = side.tensor(i); has_event(record)) matched.insert(tensor_of(record));
+  for (uint32_t i = 0; i < side.tensor_count(); ++i) {
+    const TensorRecord record = side.tensor(i);
+    if (!(is_a ? pairing.is_free_a(i) : pairing.is_free_b(i)) || !has_event(record)) continue;
+    if (matched.contains(tensor_of(record))) is_a ? pairing.close_a(i, false) : pairing.close_b(i, false);
+  }
+}
+
 }  // namespace
 
 std::vector<Match> align(const SideOps& ops_a, const SideOps& ops_b, const AlignOptions& options) {
@@ -116,6 +132,8 @@ std::vector<Match> align(const SideOps& ops_a, const SideOps& ops_b, const Align
   match_first_results(a, b, pairing);
   match_modules_with_ops(a, b, pairing);
   if (options.structure) {
+    close_other_names(a, true, pairing);
+    close_other_names(b, false, pairing);
     const SharedValues values = match_by_value(a, b, pairing);
     match_by_renaming(a, b, values, pairing);
     match_by_structure(a, b, values, pairing);

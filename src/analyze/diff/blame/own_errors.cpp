@@ -35,6 +35,13 @@ bool is_one_operator(const ModuleFacts& module) {
          });
 }
 
+// Attention, of an engine's or as a function that a module calls: it is named below the module, and is none itself.
+bool is_attention(const Side& side, std::string_view name) {
+  if (const ModuleFacts* module = side.module(name)) return module->class_name().ends_with("Attention");
+  const size_t dot = name.rfind('.');
+  return dot != std::string_view::npos && side.module(name.substr(0, dot)) != nullptr;
+}
+
 }  // namespace
 
 OwnErrors::OwnErrors(CallNodes& calls, const Rounding& rounding, std::span<const SettingDiff> settings,
@@ -196,6 +203,7 @@ CallSize OwnErrors::size_of(uint32_t i) const {
       continue;
     }
     if (has_modules_inside(*side, event)) return CallSize::kModule;
+    if (is_attention(*side, record.name)) return CallSize::kCode;
     const ModuleFacts* module = side->module(record.name);
     size = std::max(size,
                     module != nullptr && is_one_operator(*module) ? CallSize::kOneRounding : CallSize::kFewRoundings);
