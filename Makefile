@@ -26,9 +26,10 @@ test: build ## all C++ and Python tests
 	@scripts/setup_engine.sh || echo "test: no vLLM, so the tests of serving engines are skipped"
 	@scripts/test.sh
 
-serving: build ## a real serving engine (vLLM on the CPU, 3.4 GB) against Transformers
+serving: build ## real serving engines (vLLM and SGLang on the CPU, 6.4 GB) against Transformers
 	@scripts/setup_engine.sh
-	@TTAP_SERVING=all .venv/bin/python -m pytest -q --timeout 3600 tests/python/test_serving.py
+	@scripts/setup_engine.sh sglang || echo "serving: no SGLang, so its tests are skipped"
+	@TTAP_SERVING=all .venv/bin/python -m pytest -q --timeout 3600 tests/python/test_serving.py tests/python/test_serving_sglang.py
 
 differential: build ## small programs with every source of the tap: none may notice it
 	@TTAP_DIFFERENTIAL=all .venv/bin/python -m pytest -q -n "$$(nproc)" tests/python/test_differential.py

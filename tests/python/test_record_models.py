@@ -75,7 +75,8 @@ def test_every_leaf_output_is_recorded_bit_for_bit(name, tmp_path):
     said = {key for key in recorded if key.startswith("batch@in/")}  # which tokens a language model was given
     assert said == ({"batch@in/token_ids"} if name in ("llama", "moe") else set())
     # A function that an engine has as a module (test_attention_calls.py).
-    attention = {f"model.layers.{layer}.self_attn.attn" for layer in range(len(getattr(model, "model", model).layers))} if said else set()
+    layers = range(len(getattr(model, "model", model).layers)) if said else ()
+    attention = {f"model.layers.{layer}.self_attn.attn" for layer in layers}
     assert set(recorded) - said - attention == set(hooks.seen)
     assert len(recorded) > 15
     for key, expected in hooks.seen.items():

@@ -6,89 +6,25 @@ The engine has an environment of its own, which `make serving` installs; without
 import json
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import tensortap as tap
-from safetensors.torch import load_file, save_file
+from serving_programs import ROOT, Environment, edited_copy, leaf_results
 from ttap_command import TTAP
 
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = ROOT / ".engines/vllm/bin/python"
-PROGRAMS = ROOT / "tests/serving"
+ENGINE = Environment("vllm")
+PYTHON, PROGRAMS = ENGINE.python, ENGINE.programs
+environment, run, recorded = ENGINE.variables, ENGINE.run, ENGINE.recorded
 
-pytestmark = pytest.mark.skipif(
-    not (ROOT / ".engines/vllm/requirements-met").exists(),
-    reason="no vLLM: scripts/setup_engine.sh installs it",
-)
-
-
-def environment(**more):
-    cache = ROOT / ".engines/cache"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TTAP_")}
-    return kept | {
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_CACHE_ROOT": str(cache / "vllm"),
-        "XDG_CACHE_HOME": str(cache),
-        "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
-        "VLLM_NO_USAGE_STATS": "1",
-        "HF_HUB_OFFLINE": "1",
-        **more,
-    }
-
-
-def run(*words, **more):
-    done = subprocess.run(
-        [str(word) for word in words], env=environment(**more), capture_output=True, text=True, timeout=800
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
-
-
-def recorded(directory, program, *words, options=(), **more):
-    """Runs a program under `ttap run`; the tokens that it printed."""
-    out = run(TTAP, "run", *options, "-o", directory, "--", PYTHON, PROGRAMS / program, *words, **more)
-    return json.loads(next(line for line in out.splitlines() if line.startswith("[[")))
+pytestmark = pytest.mark.skipif(not ENGINE.installed, reason="no vLLM: scripts/setup_engine.sh installs it")
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """Where a model is saved, by name."""
-    made = {}
-
-    def save(name):
-        if name not in made:
-            made[name] = tmp_path_factory.mktemp(name)
-            run(PYTHON, PROGRAMS / "models.py", made[name], name)
-        return made[name]
-
-    return save
-
-
-def leaf_results(diff):
-    """Which results of the reference were compared, of all."""
-    results = [tensor for tensor in diff.tensors if tensor.verdict != "extra" and "@" not in tensor.key]
-    return sum(tensor.verdict != "missing" for tensor in results), len(results)
-
-
-def edited_copy(saved_model, to, *, config=(), swapped=None, rows=(3, 7)):
-    """A saved model with other values in its configuration, or two rows of a weight swapped."""
-    shutil.copytree(saved_model, to)
-    if config:
-        read = json.loads((to / "config.json").read_text())
-        *way, last = config[0].split(".")
-        holder = read
-        for name in way:
-            holder = holder[name]
-        holder[last] = config[1]
-        (to / "config.json").write_text(json.dumps(read))
-    if swapped:
-        weights = load_file(to / "model.safetensors")
-        weights[swapped][list(rows)] = weights[swapped][list(rows[::-1])].clone()
-        save_file(weights, to / "model.safetensors", metadata={"format": "pt"})
-    return to
+    return ENGINE.saver(tmp_path_factory)
 
 
 PREFIX = {"enable_prefix_caching": True, "block_size": 32, "shared": 32}

@@ -6,13 +6,16 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from torch import nn
+
+from tensortap.modules.token_batch import Batch
 from tensortap.recording import Recording
 from tensortap.session.session import sessions_under_way
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from tensortap.modules.token_batch import Batch
+DUMMY = Batch([], {}, {"dummy": True})  # the rows of a step that only warms up
 
 
 class EngineStep:
@@ -55,3 +58,9 @@ def recordings_under_way() -> list[Recording]:
     if (launch := sys.modules.get("tensortap.launch")) is not None:
         launch.begin()
     return [session for session in sessions_under_way() if isinstance(session, Recording)]
+
+
+def record_weights(model: nn.Module) -> None:
+    """The weights of a model as they were loaded, into every recording under way."""
+    for recording in recordings_under_way():
+        recording.record_weights(model)

@@ -7,7 +7,6 @@ is recorded.
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import sys
 import weakref
@@ -18,11 +17,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensortap.engines.engine_step import EngineStep, recordings_under_way
+from tensortap.engines.engine_step import DUMMY, EngineStep, record_weights, recordings_under_way
+from tensortap.engines.fused_modules import fused
+from tensortap.engines.shards import shards_of
 from tensortap.engines.vllm_cache import cached_rows
-from tensortap.engines.vllm_shards import shards_of
 from tensortap.modules.attention_cache import readers
-from tensortap.modules.token_batch import Batch, batch
+from tensortap.modules.token_batch import batch
 from tensortap.session.metadata import describers
 from tensortap.torch_glue.patching import ImportWatch, Patch
 
@@ -46,34 +46,15 @@ def register() -> None:
 
 def _fused(model: nn.Module, name: str, module: nn.Module) -> dict[str, Any]:
     """What a module of vLLM's is in terms of those that Transformers has in its place."""
-    last = name.rpartition(".")[2]
-    packed = getattr(model, "packed_modules_mapping", {})
-    kind = type(module)
-    if not kind.__module__.startswith("vllm."):
+    if not type(module).__module__.startswith("vllm."):
         return {}
-    if last in packed:
-        return {"parts": list(packed[last])}
-    if kind.__name__ == "LogitsProcessor":  # it is given the weights of the head, which is never called
-        return {"parts": ["lm_head"]}
-    if kind.__name__.endswith("AndMul"):
-        return {"product": [last, packed.get("gate_up_proj", ["gate_proj", "up_proj"])[-1]]}
-    # Gemma scales its embeddings after the module that looks them up.
-    if last == "embed_tokens" and (factor := getattr(_parent_of(model, name), "normalizer", None)) is not None:
-        return {"times": float(factor)}
-    # A layer of a decoder leaves adding the residual to the next norm, an operator with several implementations.
-    if "residual" in inspect.signature(getattr(module, "forward_native", module.forward)).parameters:
-        return {"sums_inputs": True} | ({"sums": True} if next(module.children(), None) is not None else {})
-    return {}
+    return fused(model, name, module, getattr(model, "packed_modules_mapping", {}))
 
 
 def _spread(model: nn.Module, name: str, module: nn.Module) -> dict[str, Any]:
     """How its tensors are made of those of the ranks, where several share the model."""
     shards = shards_of(model, name, module)
     return {"shards": shards} if shards else {}
-
-
-def _parent_of(model: nn.Module, name: str) -> nn.Module:
-    return model.get_submodule(name.rpartition(".")[0])
 
 
 def _adapt(module: ModuleType) -> None:
@@ -99,8 +80,7 @@ def _watch_loader(module: ModuleType) -> None:
 def _after_recording_weights(process: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(process)
     def record_and_process(model: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        for recording in recordings_under_way():
-            recording.record_weights(model)
+        record_weights(model)
         for block in model.modules():
             gate, router = getattr(block, "gate", None), getattr(getattr(block, "experts", None), "router", None)
             if router is not None and isinstance(gate, nn.Module):
@@ -170,7 +150,7 @@ def _as_dummy_step(dummy_run: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(dummy_run)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         with EngineStep() as step:
-            step.tell(Batch([], {}, {"dummy": True}))
+            step.tell(DUMMY)
             return dummy_run(self, *args, **kwargs)
 
     return run

@@ -35,6 +35,10 @@ from tensortap.torch_glue.module_names import (
 )
 from tensortap.torch_glue.optimizer_watch import OptimizerWatch
 
+# What adapters of engines say: modules that give a part of their result, and keep the rest where no hook sees it. It
+# would be compared with a whole one.
+gives_a_part: list[Callable[[nn.Module], bool]] = []
+
 
 class ModuleSource:
     """Taps on the modules of any number of roots, feeding one recording."""
@@ -146,6 +150,8 @@ class ModuleSource:
 
     def _is_selected(self, entry: NamedModule) -> bool:
         if self.options.modules == "leaf" and not is_leaf(entry.module):
+            return False
+        if any(is_so(entry.module) for is_so in gives_a_part):
             return False
         return self.options.filter.selects(entry.names, entry.module)
 

@@ -17,6 +17,9 @@ _DEEPEST = 64  # what lies deeper is not followed
 _MOST_ITEMS = 100_000  # nor more items than this
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), torch.dtype, torch.device)
 
+# Of a class of results the field that is the result itself, whose path is ''. Adapters of engines say so.
+main_fields: dict[type, str] = {}
+
 
 def tensors_in(value: Any, opaque: dict[str, int]) -> Iterator[tuple[str, torch.Tensor]]:
     """Every tensor of a nested value in order, with paths like `/0`, `/1/attn`; one tensor alone has the path ''.
@@ -28,10 +31,11 @@ def tensors_in(value: Any, opaque: dict[str, int]) -> Iterator[tuple[str, torch.
     if isinstance(value, torch.Tensor):
         yield "", value
         return
+    main = main_fields.get(type(value))
     walk = _Walk(opaque)
     seen: set[str] = set()
     for path, tensor in walk.tensors(value, ""):
-        unique, count = path, 2
+        unique, count = "" if path == f"/{main}" else path, 2
         while unique in seen:  # keys 1 and '1' print alike
             unique, count = f"{path}~{count}", count + 1
         seen.add(unique)

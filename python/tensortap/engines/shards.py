@@ -1,4 +1,7 @@
-"""How the ranks of vLLM share their tensors, as model.json says it (`shards` of a module)."""
+"""How the ranks of an engine share their tensors, as model.json says it (`shards` of a module).
+
+vLLM and SGLang have their layers from one source: classes and attributes have the same names in both.
+"""
 
 from __future__ import annotations
 
@@ -29,23 +32,25 @@ def shards_of(model: nn.Module, name: str, module: nn.Module) -> dict[str, Shard
         return {}
     if any(kind.endswith("AndMul") for kind in kinds):
         return {"in": columns["out"], "out": _COLUMNS}
-    if type(module).__module__ == "vllm.model_executor.layers.activation":
+    if type(module).__module__.endswith(".layers.activation"):
         return {"in": _COLUMNS, "out": _COLUMNS}
     query, key, value = _heads(columns["out"])
-    if "Attention" in kinds:
+    if kinds & {"Attention", "RadixAttention"}:
         cache: dict[str, Any] = {"concat": -2}
         if "copies" in key:
-            cache |= {"sizes": [module.num_kv_heads], "copies": key["copies"]}
+            heads = getattr(module, "num_kv_heads", None) or module.tp_k_head_num
+            cache |= {"sizes": [heads], "copies": key["copies"]}
         return {"in/0": query, "in/1": key, "in/2": value, "cache": cache, "out": _COLUMNS}
-    heads = {"q_norm": query, "k_norm": key}.get(name.rpartition(".")[2])
-    if heads is not None and _is_by_head(module, siblings):
-        by_head = heads | {"concat": -2}
+    of_norm = {"q_norm": query, "k_norm": key}.get(name.rpartition(".")[2])
+    if of_norm is not None and _is_by_head(module, siblings):
+        by_head = of_norm | {"concat": -2}
         return {"in": by_head, "out": by_head}
     return {}
 
 
 def _ranks(module: nn.Module) -> int:
-    return getattr(module, "tp_size", 1)
+    group = getattr(module, "tp_group", None)  # SGLang's linear layers have no more than this
+    return getattr(module, "tp_size", getattr(group, "world_size", 1))
 
 
 def _of_columns(module: nn.Module) -> dict[str, Shard]:
@@ -84,5 +89,5 @@ def _heads(fused: Shard) -> list[dict[str, Any]]:
 
 def _is_by_head(module: nn.Module, siblings: dict[str, nn.Module]) -> bool:
     """Whether a norm is given each head by itself, [rows, heads, size]: its weight is as long as a head."""
-    sizes = {getattr(each, "head_size", None) for each in siblings.values()}
+    sizes = {getattr(each, name, None) for each in siblings.values() for name in ("head_size", "head_dim")}
     return getattr(module, "hidden_size", 0) in sizes
