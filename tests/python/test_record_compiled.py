@@ -32,7 +32,7 @@ class Model(nn.Module):
 
     def forward(self, x):
         for block in self.blocks:
-            x = block(x, scale=torch.ones(8))["sum"]
+            x = block(x, scale=torch.ones(8, device=x.device))["sum"]
         return self.head(x)
 
 
@@ -212,3 +212,23 @@ def test_a_program_that_knows_nothing_of_it(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert [sorted(keys) for keys in keys_of(tmp_path / "run")] == [["0", "1", "2"]] * 2
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_compiled_code_on_a_gpu(tmp_path, mode):
+    model, x = made()
+    model, x = model.cuda(), x.cuda()
+    with torch.no_grad():
+        plain = model(x)
+        with tap.record(model, tmp_path / "eager", report=False):
+            model(x)
+        compiled = torch.compile(model, mode=mode)
+        with tap.record(compiled, tmp_path / "compiled", **OPTIONS):
+            for _ in range(5):
+                torch.compiler.cudagraph_mark_step_begin()
+                torch.testing.assert_close(compiled(x).clone(), plain)
+        torch.cuda.synchronize()
+    complete = [keys for keys in keys_of(tmp_path / "compiled") if len(keys) == 9]
+    assert len(complete) == 5
+    assert tap.diff(tmp_path / "eager", tmp_path / "compiled").verdict in ("identical", "within tolerance")

@@ -55,7 +55,7 @@ def test_a_sound_engine_agrees_with_transformers(name, saved, tmp_path):
 def test_a_fault_in_the_engine_is_named(saved, tmp_path):
     wrong = edited_copy(saved("llama"), tmp_path / "wrong", config=("rope_parameters.rope_theta", 5000.0))
     *_, diff = both(tmp_path, saved("llama"), wrong)
-    assert diff.sentence == "diverged: model.layers.0.self_attn.o_proj introduced the error"
+    assert diff.sentence == "diverged: model.layers.0.self_attn.attn introduced the error"
 
 
 def test_weights_are_compared_as_they_were_loaded(saved, tmp_path):

@@ -134,7 +134,7 @@ FAULTS = {
     "model.layers.1.post_attention_layernorm": lambda model: setattr(
         model.model.layers[1].post_attention_layernorm, "variance_epsilon", 1e-2
     ),
-    "model.layers.0.self_attn.o_proj": lambda model: setattr(model.model, "rotation", [half_as_fast(model)]),
+    "model.layers.0.self_attn.attn": lambda model: setattr(model.model, "rotation", [half_as_fast(model)]),
     "lm_head": lambda model: model.lm_head.weight.mul_(1.01),
 }
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch._C._dynamo import eval_frame
 from torch._higher_order_ops import effects
+from torch.fx.node import has_side_effect
 
 Stage = Literal["begins", "ends", "enters", "leaves"]  # of a call; of a root's, which is a pass, without tensors
 # Is told the stage, the module's name, and its tensors with their paths.
@@ -48,6 +49,7 @@ def _define() -> None:
     library.impl("module_call", _called, "CompositeExplicitAutograd")
     torch.library.register_fake("tensortap::module_call", lambda *given: None, lib=library)
     effects._register_effectful_op(torch.ops.tensortap.module_call.default, effects._EffectType.ORDERED)
+    has_side_effect(torch.ops.tensortap.module_call.default)  # PyTorch 2.11 asks for this when it removes nodes
     _library = library
 
 
@@ -72,7 +74,7 @@ def tell(stage: Stage, name: str, arguments: tuple[Any, ...]) -> None:
     elif stage == "ends":
         _, output = arguments
         _collect(output, "", tensors, paths)
-    torch.ops.tensortap.module_call(tensors, stage, name, paths)
+    torch.ops.tensortap.module_call.default(tensors, stage, name, paths)
 
 
 def _collect(value: Any, path: str, tensors: list[torch.Tensor], paths: list[str]) -> None:
