@@ -230,5 +230,6 @@ def test_compiled_code_on_a_gpu(tmp_path, mode):
                 torch.testing.assert_close(compiled(x).clone(), plain)
         torch.cuda.synchronize()
     complete = [keys for keys in keys_of(tmp_path / "compiled") if len(keys) == 9]
-    assert len(complete) == 5
+    # A CUDA graph's replays are passes of their own, beside those of the calls that launch them.
+    assert len(complete) == 5 if mode == "default" else len(complete) >= 5
     assert tap.diff(tmp_path / "eager", tmp_path / "compiled").verdict in ("identical", "within tolerance")

@@ -444,21 +444,22 @@ if gemma:
 if hasattr(layers[0].mlp, "experts"):
     behind = "layers.2.input_layernorm"  # the first that takes in what the experts of layer 1 made
     gate = "model.layers.1.mlp.gate"
+    weights_of, chosen = "layers.1.mlp.gate/1", "layers.1.mlp.gate/2"  # of the experts, and which
     FAULTS += [
         ("a row of the router", "layers.1.mlp.gate/0", lambda: linear(gate, lambda weight: weight[2].mul_(1.3))),
         ("rows of the router swapped", "layers.1.mlp.gate/0", lambda: linear(gate, lambda weight: swap(weight, 1, 2))),
         ("a bias of the router", "layers.1.mlp.gate/0",
          lambda: linear(gate, lambda weight: None, (torch.arange(8) / 40).to(dtype))),
-        ("too few experts", behind, lambda: router("top_k", 1)),
-        ("too many experts", behind, lambda: router("top_k", 3)),
-        ("weights of experts that do not add up to one", behind, lambda: router("renormalize", False)),
-        ("even weights of experts", behind, lambda: routes(lambda w, ids, _: (torch.full_like(w, 0.5), ids))),
-        ("weights of experts by sigmoid", behind,
+        ("too few experts", weights_of, lambda: router("top_k", 1)),
+        ("too many experts", weights_of, lambda: router("top_k", 3)),
+        ("weights of experts that do not add up to one", weights_of, lambda: router("renormalize", False)),
+        ("even weights of experts", weights_of, lambda: routes(lambda w, ids, _: (torch.full_like(w, 0.5), ids))),
+        ("weights of experts by sigmoid", weights_of,
          lambda: routes(lambda w, ids, x: (x.sigmoid().gather(1, ids.long()), ids))),
-        ("weights of the two experts exchanged", behind, lambda: routes(lambda w, ids, _: (w.flip(1), ids))),
-        ("the wrong experts", behind, lambda: routes(lambda w, ids, _: (w, (ids + 1) % 8))),
-        ("the least of experts", behind, lambda: routes(lambda w, ids, x: (w, (-x).topk(2).indices))),
-        ("an expert without room", behind, lambda: routes(lambda w, ids, _: (w * (ids != 3), ids))),
+        ("weights of the two experts exchanged", weights_of, lambda: routes(lambda w, ids, _: (w.flip(1), ids))),
+        ("the wrong experts", chosen, lambda: routes(lambda w, ids, _: (w, (ids + 1) % 8))),
+        ("the least of experts", chosen, lambda: routes(lambda w, ids, x: (w, (-x).topk(2).indices))),
+        ("an expert without room", weights_of, lambda: routes(lambda w, ids, _: (w * (ids != 3), ids))),
         ("weights of one expert", behind, lambda: experts(lambda w: w[2].mul_(1.1), "w13")),
         ("weights of one expert zero", behind, lambda: experts(lambda w: w[5].zero_(), "w2")),
         ("two experts swapped", behind, lambda: experts(lambda w: swap(w, 1, 6), "w13", "w2")),

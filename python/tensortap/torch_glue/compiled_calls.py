@@ -63,7 +63,8 @@ def _called(tensors: list[torch.Tensor], stage: Stage, name: str, paths: list[st
 
 def tell(stage: Stage, name: str, arguments: tuple[Any, ...]) -> None:
     """In a hook that is being compiled: leaves the operator in the graph, with the tensors of the hook's arguments."""
-    if torch.compiler.is_exporting():  # an exported program goes where TensorTap is not
+    # An exported program goes where TensorTap is not. (Dynamo of PyTorch 2.11 takes is_exporting() for true.)
+    if torch.compiler._is_exporting_flag:
         return
     tensors: list[torch.Tensor] = []
     paths: list[str] = []
