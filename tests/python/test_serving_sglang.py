@@ -67,7 +67,7 @@ def test_weights_are_compared_as_they_were_loaded(saved, tmp_path):
 
 
 def test_the_activation_of_gemma_is_named(saved, tmp_path):
-    """SGLang 0.5.23 computes GELU where the configuration says its approximation by tanh; the rest agrees."""
+    """SGLang 0.5.23 computes GELU where the configuration says its approximation by tanh."""
     *_, diff = both(tmp_path, saved("gemma"))
     assert diff.sentence == "diverged: model.layers.0.mlp.act_fn introduced the error"
     embedding = next(tensor for tensor in diff.tensors if tensor.key == "model.embed_tokens")
