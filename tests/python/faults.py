@@ -262,15 +262,20 @@ def sum_all_in_two_halves(model):
 class Fault:
     architecture: str
     plant: Callable[[nn.Module], None]
-    blamed: str  # the module's name
+    module: str
     in_pass: int = 0
+    call: str = ""  # of a function that the module calls and that is wrong: attention of a language model
+
+    @property
+    def blamed(self):
+        return self.module + self.call
 
     def __str__(self):
         return f"{self.architecture}-{self.plant.__name__}"
 
     def planted(self):
         model, passes = make(self.architecture)
-        self.plant(model.get_submodule(self.blamed))
+        self.plant(model.get_submodule(self.module))
         return model, passes
 
 
@@ -285,15 +290,15 @@ FAULTS = [
     Fault("minilm", one_nan, "encoder.layer.3.intermediate.intermediate_act_fn"),
     Fault("minilm", softmax_over_wrong_axis, "encoder.layer.4.attention.self"),
     Fault("llama", wrong_epsilon, "model.layers.2.post_attention_layernorm"),
-    Fault("llama", swapped_heads, "model.layers.2.self_attn"),
+    Fault("llama", swapped_heads, "model.layers.2.self_attn", call=".attn"),
     Fault("llama", transposed_weight, "model.layers.1.self_attn.o_proj"),
     Fault("llama", query_one_position_ahead, "model.layers.2.self_attn"),
     Fault("llama", rope_one_position_ahead, "model.rotary_emb"),
     Fault("llama", flipped_bit, "model.layers.1.mlp.up_proj"),
-    Fault("llama", dropout_left_on, "model.layers.2.self_attn"),
+    Fault("llama", dropout_left_on, "model.layers.2.self_attn", call=".attn"),
     Fault("llama", computes_in_bf16, "model.layers.2.mlp"),
     Fault("llama", one_nan, "model.layers.2.mlp.act_fn"),
-    Fault("llama", softmax_over_wrong_axis, "model.layers.1.self_attn"),
+    Fault("llama", softmax_over_wrong_axis, "model.layers.1.self_attn", call=".attn"),
     Fault("llama", stale_row, "model.layers.2.self_attn", in_pass=1),
     Fault("vit", wrong_epsilon, "layers.2.layernorm_after"),
     Fault("vit", swapped_heads, "layers.2.attention"),

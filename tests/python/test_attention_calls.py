@@ -375,3 +375,28 @@ def test_attention_rounds_more_often_than_other_calls(steps, verdict, tmp_path, 
     found = tap.diff(tmp_path / "a", tmp_path / "b")
     (tensor,) = (tensor for tensor in found.tensors if tensor.key == ATTENTION[0])
     assert tensor.verdict == verdict, found
+
+
+def test_attention_that_was_given_other_roundings_rounds_as_often(tmp_path, monkeypatch):
+    model = language_model().bfloat16()
+    run = {"run": lambda model: generate(model, PROMPTS[:1], steps=1), "roles": "in,out"}
+    record(model, tmp_path / "a", **run)
+    functions = transformers.modeling_utils.AttentionInterface._global_mapping
+    attend = functions["sdpa"]
+    noise = torch.Generator().manual_seed(1)
+
+    def moved(values, steps):
+        """By so many steps of bf16, in the mean."""
+        size = steps * 2**-8 * values.float().square().mean().sqrt()
+        return (values + size * torch.randn(values.shape, generator=noise)).to(values.dtype)
+
+    def rough(module, *args, **kwargs):
+        made, weights = attend(module, *args, **kwargs)
+        return (moved(made, 2.5), weights) if module.layer_idx == 0 else (made, weights)
+
+    model.model.layers[0].self_attn.v_proj.register_forward_hook(lambda module, args, result: moved(result, 0.15))
+    monkeypatch.setitem(functions, "sdpa", rough)
+    record(model, tmp_path / "b", **run)
+    found = tap.diff(tmp_path / "a", tmp_path / "b")
+    (tensor,) = (tensor for tensor in found.tensors if tensor.key == ATTENTION[0])
+    assert tensor.verdict == "within tolerance", found

@@ -39,7 +39,8 @@ def test_all_nodes_are_recorded_and_the_result_is_eagers(tmp_path, which, stage)
 
     # What a module source sees of the same model, the graph run has under the same keys.
     theirs, ours = only_pass(tmp_path / "modules"), recorded
-    single = [key for key in theirs if "/" not in key]  # of several results a graph does not say which is which
+    # Of several results a graph does not say which is which; attention is a function, of which it has the nodes.
+    single = [key for key in theirs if "/" not in key and not key.endswith(".self_attn.attn")]
     assert len(single) > 10 and not [key for key in single if key not in ours]
     for key in single:
         if stage == "dynamo":

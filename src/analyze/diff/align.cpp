@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <string_view>
-#include <tuple>
 
 #include "analyze/diff/match/declared_match.h"
 #include "analyze/diff/match/names/module_match.h"
 #include "analyze/diff/match/names/renaming.h"
 #include "analyze/diff/match/ops/op_align.h"
+#include "analyze/diff/match/other_names.h"
 #include "analyze/diff/match/pairing.h"
 #include "analyze/diff/match/quant_parts.h"
 #include "analyze/diff/match/values/value_match.h"
@@ -82,41 +81,6 @@ void erase_combined(std::vector<Match>& matches) {
   });
 }
 
-// A module that is known by several names has its tensors once for each. What was compared under one of them is not
-// left over under another.
-void erase_other_names(const Side& a, const Side& b, std::vector<Match>& matches) {
-  using Tensor = std::tuple<uint32_t, std::string_view, std::string_view>;  // of an event: its role and path
-  const auto tensor_of = [](const TensorRecord& record) { return Tensor{record.event, record.role, record.path}; };
-  std::set<Tensor> of_a, of_b;
-  for (const Match& match : matches) {
-    if (match.a == kNoTensor || match.b == kNoTensor) continue;
-    of_a.insert(tensor_of(a.tensor(match.a)));
-    of_b.insert(tensor_of(b.tensor(match.b)));
-  }
-  std::erase_if(matches, [&](const Match& match) {
-    if (match.dropped || (match.a != kNoTensor && match.b != kNoTensor)) return false;
-    const Side& side = match.b == kNoTensor ? a : b;
-    const TensorRecord record = side.tensor(match.b == kNoTensor ? match.a : match.b);
-    return record.event < side.event_count() && (match.b == kNoTensor ? of_a : of_b).contains(tensor_of(record));
-  });
-}
-
-// Nor is it there for another to be matched with.
-void close_other_names(const Side& side, bool is_a, Pairing& pairing) {
-  using Tensor = std::tuple<uint32_t, std::string_view, std::string_view>;
-  std::set<Tensor> matched;
-  const auto tensor_of = [](const TensorRecord& record) { return Tensor{record.event, record.role, record.path}; };
-  const auto has_event = [&](const TensorRecord& record) { return record.event < side.event_count(); };
-  for (uint32_t i = 0; i < side.tensor_count(); ++i)
-    if (is_a ? pairing.has_a(i) : pairing.has_b(i))
-      if (const TensorRecord record = side.tensor(i); has_event(record)) matched.insert(tensor_of(record));
-  for (uint32_t i = 0; i < side.tensor_count(); ++i) {
-    const TensorRecord record = side.tensor(i);
-    if (!(is_a ? pairing.is_free_a(i) : pairing.is_free_b(i)) || !has_event(record)) continue;
-    if (matched.contains(tensor_of(record))) is_a ? pairing.close_a(i, false) : pairing.close_b(i, false);
-  }
-}
-
 }  // namespace
 
 std::vector<Match> align(const SideOps& ops_a, const SideOps& ops_b, const AlignOptions& options) {
@@ -132,8 +96,7 @@ std::vector<Match> align(const SideOps& ops_a, const SideOps& ops_b, const Align
   match_first_results(a, b, pairing);
   match_modules_with_ops(a, b, pairing);
   if (options.structure) {
-    close_other_names(a, true, pairing);
-    close_other_names(b, false, pairing);
+    close_other_names(a, b, pairing);
     const SharedValues values = match_by_value(a, b, pairing);
     match_by_renaming(a, b, values, pairing);
     match_by_structure(a, b, values, pairing);

@@ -52,6 +52,7 @@ OwnErrors::OwnErrors(CallNodes& calls, const Rounding& rounding, std::span<const
       fp32_a_(calls.a()),
       fp32_b_(calls.b()),
       strict_(options.strict),
+      is_first_pass_(options.is_first_pass),
       nothing_unequal_(options.is_first_pass) {
   for (const SettingDiff& setting : settings)
     if (setting.changes_result()) settings_.try_emplace(setting.call_a, &setting);
@@ -91,7 +92,15 @@ bool OwnErrors::is_of_question(uint32_t i) {
       for (const auto* each : {&before->inputs, &before->outputs})
         if (std::ranges::any_of(*each, [&](uint32_t k) { return tensors_[k].verdict != Verdict::kIdentical; }))
           return false;
-  return is_from_outside(i) ? nothing_unequal_ : calls_.is_made_of_same_bits(i);
+  return is_from_outside(i) ? nothing_unequal_ : calls_.is_made_of_same_bits(i) && !reads_cache(i);
+}
+
+// Attention of a later pass reads what earlier ones have put into the cache, which is not among its arguments.
+bool OwnErrors::reads_cache(uint32_t i) const {
+  const TensorRecord record = calls_.record_at(i);
+  const Side& side = calls_.side_of(i);
+  return !is_first_pass_ && record.event < side.event_count() && !is_call_of_operator(side.event(record.event)) &&
+         is_attention(side, record.name) && !has_modules_inside(side, record.event);
 }
 
 // Nothing where not all of it is known.
@@ -114,7 +123,9 @@ std::optional<std::vector<const TensorDiff*>> OwnErrors::made_of(uint32_t i) {
 
 // Beside a sum whose terms cancel, the errors of the terms are as many times larger.
 std::optional<double> OwnErrors::growth_of(uint32_t i, std::span<const TensorDiff* const> made_of) const {
-  const bool by_code = calls_.came_in(i) && !is_from_outside(i);
+  // Code between modules, and a function that is recorded as a call: attention.
+  const bool by_code = (calls_.came_in(i) && !is_from_outside(i)) ||
+                       (!calls_.is_of_op(i) && size_of(i) == CallSize::kCode);
   const auto growth = ttap::growth_of(calls_.a(), calls_.b(), tensors_[i], made_of, by_code);
   return growth ? std::optional(*growth / rounding_.cancellation_of(i)) : std::nullopt;
 }
@@ -313,6 +324,8 @@ bool OwnErrors::judge_by_setting(uint32_t i, std::string_view stands_out) {
   const auto inputs = size_of(i) == CallSize::kCode ? std::nullopt : made_of(i);
   if (stands_out.empty() && inputs && is_in_proportion(calls_.a(), calls_.b(), tensors_[i], *inputs))
     stands_out = "its error is in proportion to the values, as no rounding is";
+  // Code that makes an argument need not use the setting: only where it shows is it told.
+  if (stands_out.empty() && calls_.came_in(i)) return false;
   tensors_[i].verdict = stands_out.empty() ? Verdict::kInconclusive : Verdict::kDiverged;
   tensors_[i].reason =
       fmt::format("its {}, which {}{}", setting->text(),

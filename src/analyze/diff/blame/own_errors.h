@@ -59,6 +59,7 @@ class OwnErrors {
   std::string kind_of(uint32_t i) const;
   const SettingDiff* setting_of(uint32_t i) const;
 
+  bool reads_cache(uint32_t i) const;
   bool is_from_outside(uint32_t i) const;
   bool is_rounded_once(uint32_t i) const;
   bool moves_values(uint32_t i) const;
@@ -70,7 +71,7 @@ class OwnErrors {
   std::unordered_map<std::string_view, const SettingDiff*> settings_;  // the first of a call, by its name in A
   std::unordered_map<std::string, Kind> kinds_;
   std::unordered_map<std::string, std::vector<std::pair<uint32_t, double>>> growths_;  // by place, with positions
-  const bool strict_;
+  const bool strict_, is_first_pass_;
   bool nothing_unequal_;  // but what came from outside, so far, in this pass and those before it
 };
 
