@@ -25,6 +25,7 @@ from tensortap.modules.attention_cache import readers
 from tensortap.modules.token_batch import batch
 from tensortap.session.metadata import describers
 from tensortap.torch_glue.patching import ImportWatch, Patch
+from tensortap.torch_glue.program_errors import raise_if_of_program
 
 _RUNNERS = "vllm.v1.worker.gpu_model_runner"
 _LOADERS = "vllm.model_executor.model_loader.base_loader"
@@ -81,13 +82,21 @@ def _after_recording_weights(process: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(process)
     def record_and_process(model: nn.Module, *args: Any, **kwargs: Any) -> Any:
         record_weights(model)
-        for block in model.modules():
-            gate, router = getattr(block, "gate", None), getattr(getattr(block, "experts", None), "router", None)
-            if router is not None and isinstance(gate, nn.Module):
-                router._tensortap_gate = weakref.ref(gate)
+        try:
+            _know_gates(model)
+        except Exception as error:  # somebody's property
+            raise_if_of_program(error)
         return process(model, *args, **kwargs)
 
     return record_and_process
+
+
+def _know_gates(model: nn.Module) -> None:
+    """Each router knows the module that gives it its logits."""
+    for block in model.modules():
+        gate, router = getattr(block, "gate", None), getattr(getattr(block, "experts", None), "router", None)
+        if router is not None and isinstance(gate, nn.Module):
+            router._tensortap_gate = weakref.ref(gate)
 
 
 def _watch_routers(module: ModuleType) -> None:

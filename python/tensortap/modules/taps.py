@@ -130,7 +130,8 @@ class Tap:
         self.places: list[Place] = []
         self.called_below: list[Root | None] = []  # None: by no root that is known
         self.seen_compiled = False  # whether compiled code has told of a call
-        self.last: Call | None = None  # the call that ended last
+        # The call that ended last: its event, its pass and the role of its results. A Call would keep tensors alive.
+        self.last: tuple[_core.Event, int, str] | None = None
         self.counts: dict[int, Count] = {}  # by number of the passes that are open
         self.parameters = Parameters()
 
@@ -247,19 +248,19 @@ class Tap:
 
     def add_results(self, tensors: list[tuple[str, torch.Tensor]]) -> None:
         """What an engine computes of the last call's results outside of the module."""
-        call = self.last
-        if call is None or call.event is None or not self.keeps_tensors or "out" not in self.source.roles:
+        if self.last is None or not self.keeps_tensors or "out" not in self.source.roles:
             return
-        if self.source.ops is None and self.source.tracker.is_open(call.number):
+        event, number, role = self.last
+        if self.source.ops is None and self.source.tracker.is_open(number):
             for path, tensor in tensors:
-                self._record(call, tensor, call.role("out"), path)
+                self.source.capture.record(tensor, TensorPlace(event, number, self.names, role, path))
 
     def cached(self) -> Iterable[tuple[str, torch.Tensor]]:
         """What now stands in the cache of an engine for the tokens of the call."""
         return cached_rows(self.module())
 
     def _record_results(self, call: Call, tensors: list[tuple[str, torch.Tensor]]) -> None:
-        self.last = call
+        self.last = (call.event, call.number, call.role("out")) if call.event is not None else None
         root = self.source.root_being_called()
         if not any(known is root for known in self.called_below):
             self.called_below.append(root)
