@@ -73,6 +73,22 @@ def test_a_compiled_model_has_the_keys_of_an_eager_one_and_agrees(tmp_path, role
     assert tap.diff(tmp_path / "eager", tmp_path / "compiled").verdict in ("identical", "within tolerance")
 
 
+@pytest.mark.parametrize("inside", ["in the compiled part", "eager between compiled parts"])
+def test_a_shared_module_has_the_name_of_its_caller(tmp_path, inside):
+    model, x = made()
+    model.blocks[1].act = model.blocks[0].act
+    if inside != "in the compiled part":
+        model.blocks[0].act.forward = torch.compiler.disable(model.blocks[0].act.forward)
+    with torch.no_grad():
+        with tap.record(model, tmp_path / "eager", report=False):
+            model(x)
+        with tap.record(model, tmp_path / "compiled", **OPTIONS):
+            torch.compile(model)(x)
+    (eager,), (compiled,) = keys_of(tmp_path / "eager"), keys_of(tmp_path / "compiled")
+    assert {"blocks.0.act", "blocks.1.act"} <= set(eager)
+    assert compiled == eager
+
+
 def test_what_the_compiler_gets_wrong_is_named_by_its_module(tmp_path):
     model, x = made()
     with torch.no_grad(), tap.record(model, tmp_path / "eager", roles="in,out", report=False):

@@ -24,6 +24,8 @@ from tensortap.engines.vllm_cache import cached_rows
 from tensortap.modules.attention_cache import readers
 from tensortap.modules.token_batch import batch
 from tensortap.session.metadata import describers
+from tensortap.torch_glue import compiled_calls
+from tensortap.torch_glue.module_names import named_modules
 from tensortap.torch_glue.patching import ImportWatch, Patch
 from tensortap.torch_glue.program_errors import raise_if_of_program
 
@@ -92,11 +94,13 @@ def _after_recording_weights(process: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _know_gates(model: nn.Module) -> None:
-    """Each router knows the module that gives it its logits."""
+    """Each router knows the module that gives it its logits, and its name: compiled code knows no more."""
+    names = {id(entry.module): entry.names[0] for entry in named_modules(model)}
     for block in model.modules():
         gate, router = getattr(block, "gate", None), getattr(getattr(block, "experts", None), "router", None)
         if router is not None and isinstance(gate, nn.Module):
             router._tensortap_gate = weakref.ref(gate)
+            router._tensortap_gate_name = names[id(gate)]
 
 
 def _watch_routers(module: ModuleType) -> None:
@@ -110,8 +114,12 @@ def _with_choice(select_experts: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(select_experts)
     def select(self: Any, *args: Any, **kwargs: Any) -> Any:
         weights, experts = select_experts(self, *args, **kwargs)
-        gate = self._tensortap_gate() if hasattr(self, "_tensortap_gate") else None
-        if gate is not None and not torch.compiler.is_compiling():
+        if not hasattr(self, "_tensortap_gate"):
+            return weights, experts
+        if torch.compiler.is_compiling():
+            if compiled_calls.receiving:
+                compiled_calls.report("adds", self._tensortap_gate_name, [weights, experts], ["/1", "/2"])
+        elif (gate := self._tensortap_gate()) is not None:
             for recording in recordings_under_way():
                 recording.add_results(gate, [("/1", weights), ("/2", experts)])
         return weights, experts

@@ -37,7 +37,7 @@ class Hook:
         self._guarded = guarded
         self._work = work
         self._module = weakref.ref(module) if module is not None else None
-        self._compiled = compiled  # what it tells from inside compiled code; None: nothing
+        self._compiled = compiled  # what it reports from inside compiled code; None: nothing
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Hook:
         return Hook()
@@ -51,7 +51,7 @@ class Hook:
     def __call__(self, module: nn.Module, *arguments: Any) -> None:
         if torch.compiler.is_compiling():
             if self._compiled is not None:
-                compiled_calls.tell(*self._compiled, arguments)
+                compiled_calls.report_hook(*self._compiled, arguments)
             return
         if self._module is not None and self._module() is module:
             self._guarded(self._work, *arguments)  # type: ignore[misc]
@@ -86,7 +86,7 @@ class HookSet:
     ) -> None:
         """Calls work(args, kwargs) before each call; `first`: before what was given here earlier.
 
-        `compiled`: what the hook tells when it is inside compiled code, the stage and the module's name.
+        `compiled`: what the hook reports when it is inside compiled code, the stage and the module's name.
         """
         hook = Hook(self._guarded, work, module, compiled)
         if module in self._served:
@@ -108,6 +108,16 @@ class HookSet:
             self._add_global(self._after, module, hook)
         else:
             self._handles.append(module.register_forward_hook(hook, always_call=always))
+
+    def around_compiled(
+        self, module: nn.Module, begins: compiled_calls.Stage, ends: compiled_calls.Stage, name: str
+    ) -> None:
+        """Reports each call of the module that is inside compiled code; elsewhere it does nothing."""
+        if module not in self._served:
+            self._handles += [
+                module.register_forward_pre_hook(Hook(compiled=(begins, name)), with_kwargs=True),
+                module.register_forward_hook(Hook(compiled=(ends, name))),
+            ]
 
     def _add_global(self, served: ModuleMap[list[Hook]], module: nn.Module, hook: Hook, *, first: bool = False) -> None:
         hooks = served.get(module)

@@ -78,7 +78,8 @@ class ModuleSource:
         self._taps: ModuleMap[Tap] = ModuleMap()
         self._known: ModuleMap[str] = ModuleMap()  # every module of every root, and its first name
         self._transformers = TransformersBatches()
-        self._told_of: dict[str, weakref.ref[nn.Module]] = {}  # by the names under which compiled code tells of them
+        self._reported: dict[str, weakref.ref[nn.Module]] = {}  # by the names under which compiled code reports them
+        self._holders: ModuleMap[bool] = ModuleMap()  # modules that call shared ones
         if options.compiled:
             compiled_calls.receive(self._of_compiled_call)
         # Operators show what is between modules by themselves.
@@ -129,6 +130,8 @@ class ModuleSource:
         for entry in entries:
             if (tap := self._taps.get(entry.module)) is not None:
                 tap.names_by_caller |= shared.get(id(entry.module), {})
+        if self.options.compiled:
+            self._hook_holders(entries, shared)
         if self._attention is not None:
             selects, level_of = self.options.filter.selects, self.options.levels.of_name
             self._attention.attach(root, entries, parents, self._hooks, shared, selects=selects, level_of=level_of)
@@ -174,16 +177,16 @@ class ModuleSource:
         for module in new_scopes:
             self._scoped[module] = root
             # A part of a model may be called by itself later: its pass begins before it is recorded in it.
-            self._hooks.before(module, self._entering(module), first=True, compiled=self._told("enters", module))
+            self._hooks.before(module, self._entering(module), first=True, compiled=self._report("enters", module))
         for entry in entries:
             tap = self._taps.get(entry.module)
             assert tap is not None
             if self.uses_before:
-                self._hooks.before(entry.module, tap.before, compiled=self._told("begins", entry.module))
-            told = self._told("ends", entry.module)
-            self._hooks.after(entry.module, tap.after, always=self.uses_before, compiled=told)
+                self._hooks.before(entry.module, tap.before, compiled=self._report("begins", entry.module))
+            report = self._report("ends", entry.module)
+            self._hooks.after(entry.module, tap.after, always=self.uses_before, compiled=report)
         for module in new_scopes:  # last, so that the root's own output is in its pass
-            self._hooks.after(module, self._leaving(module), always=True, compiled=self._told("leaves", module))
+            self._hooks.after(module, self._leaving(module), always=True, compiled=self._report("leaves", module))
 
     def _entering(self, module: nn.Module) -> Callable[..., None]:
         reference = weakref.ref(module)
@@ -238,18 +241,27 @@ class ModuleSource:
         for tap in root.kept() if root is not None else []:
             tap.record_weights(number)
 
-    def _told(self, stage: compiled_calls.Stage, module: nn.Module) -> tuple[compiled_calls.Stage, str] | None:
-        """What a hook of the module tells inside compiled code; None: nothing."""
+    def _report(self, stage: compiled_calls.Stage, module: nn.Module) -> tuple[compiled_calls.Stage, str] | None:
+        """What a hook of the module reports inside compiled code; None: nothing."""
         name = self._known.get(module)
         if not self.options.compiled or name is None:
             return None
-        self._told_of[name] = weakref.ref(module)  # a wrapper comes before what it wraps, which has the same name
+        self._reported[name] = weakref.ref(module)  # a wrapper comes before what it wraps, which has the same name
         return stage, name
+
+    def _hook_holders(self, entries: list[NamedModule], shared: dict[int, dict[int, str]]) -> None:
+        """A call of a shared module is named after its caller, which in compiled code is on no call stack."""
+        holders = {holder for names in shared.values() for holder in names}
+        for entry in entries:
+            if id(entry.module) in holders and entry.module not in self._holders:
+                self._holders[entry.module] = True
+                self._reported[entry.names[0]] = weakref.ref(entry.module)
+                self._hooks.around_compiled(entry.module, "holder begins", "holder ends", entry.names[0])
 
     def _of_compiled_call(
         self, stage: compiled_calls.Stage, name: str, tensors: list[tuple[str, torch.Tensor]]
     ) -> None:
-        known = self._told_of.get(name)
+        known = self._reported.get(name)
         module = known() if known is not None else None
         if module is None:
             return
@@ -257,6 +269,12 @@ class ModuleSource:
             self.guarded(self.enter, module, (), {})
         elif stage == "leaves":
             self.guarded(self.tracker.leave, module)
+        elif stage == "holder begins":
+            self.tracker.thread.compiled_holders.append(module)
+        elif stage == "holder ends":
+            del self.tracker.thread.compiled_holders[-1:]
+        elif stage == "adds":
+            self.guarded(self.add_results, module, tensors)
         elif (tap := self._taps.get(module)) is not None:
             self.guarded(tap.before_compiled if stage == "begins" else tap.after_compiled, tensors)
 
@@ -356,7 +374,7 @@ class ModuleSource:
             self.coverage.unseen(place.name, place.type_name, "scripted")
 
     def _seen_compiled(self, root: Root) -> bool:
-        """Whether compiled code has told of a call below this root."""
+        """Whether compiled code has reported a call below this root."""
         return any(tap.seen_compiled for tap in root.taps)
 
     def after_fork(self) -> None:

@@ -129,7 +129,7 @@ class Tap:
         self.names_by_caller: dict[int, str] = {}  # of a module that several others hold, by their ids
         self.places: list[Place] = []
         self.called_below: list[Root | None] = []  # None: by no root that is known
-        self.seen_compiled = False  # whether compiled code has told of a call
+        self.seen_compiled = False  # whether compiled code has reported a call
         # The call that ended last: its event, its pass and the role of its results. A Call would keep tensors alive.
         self.last: tuple[_core.Event, int, str] | None = None
         self.counts: dict[int, Count] = {}  # by number of the passes that are open
@@ -147,7 +147,8 @@ class Tap:
     def name_here(self) -> str:
         """The name of the call that is under way."""
         if self.names_by_caller:
-            caller = caller_of(self.module())  # type: ignore[arg-type]
+            holders = self.source.tracker.thread.compiled_holders
+            caller = holders[-1] if holders else caller_of(self.module())  # type: ignore[arg-type]
             if (name := self.names_by_caller.get(id(caller))) is not None:
                 return name
         return self.place().name

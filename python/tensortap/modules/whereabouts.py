@@ -15,7 +15,7 @@ from torch import nn
 
 from tensortap.torch_glue.module_names import NamedModule, unwrapped
 
-_NOT_TOLD_OF = "never called, or in code that was compiled before the recording began"
+_NOT_REPORTED = "never called, or in code that was compiled before the recording began"
 
 
 @dataclass(frozen=True)
@@ -51,20 +51,20 @@ def _all_above(module: nn.Module, parents: dict[int, list[nn.Module]]) -> list[n
 def explain(place: Whereabouts, module: nn.Module | None, seen_compiled: bool | None = None) -> str:
     """How it may have come about that a module was selected and not seen.
 
-    `seen_compiled`: whether compiled code told of calls of its model; None: that was not asked for.
+    `seen_compiled`: whether compiled code reported calls of its model; None: that was not asked for.
     """
     if place.scripted:
         return "scripted"
     if not seen_compiled and (place.compiled or (module is not None and _is_compiled(module))):
-        return "inside a compiled region" if seen_compiled is None else _NOT_TOLD_OF
+        return "inside a compiled region" if seen_compiled is None else _NOT_REPORTED
     if place.owners and issubclass(place.owners[0], nn.MultiheadAttention):
         return "its parent uses its parameters without calling it"
     step = place.name.rpartition(".")[2]
     for owner in place.owners:
         if where := direct_forward(owner, step):
             return f"called through .forward() at {where}"
-    told_of_all = seen_compiled or not _compiled_something()
-    return "never called" if told_of_all else "never called, or inside a compiled region"
+    all_reported = seen_compiled or not _compiled_something()
+    return "never called" if all_reported else "never called, or inside a compiled region"
 
 
 def _compiled_something() -> bool:

@@ -46,6 +46,7 @@ class ThreadState(threading.local):
         self.number = None
         self.scopes: list[Scope] = []
         self.parents: list[Any] = []  # calls of modules that are under way; the source's own
+        self.compiled_holders: list[nn.Module] = []  # modules with shared parts that compiled code is calling
         self.unended: nn.Module | None = None  # the thread's pass lasts as long as this module's call
         self.batch: Any = None  # the rows of the pass that this thread begins next; the source's own
 
@@ -279,6 +280,7 @@ class PassTracker:
     def begin_step(self) -> int:
         number = self._begin()
         self.thread.parents.clear()
+        self.thread.compiled_holders.clear()
         self._steps_open.append(number)
         self._step.set(number)
         self.thread.number = number
@@ -309,6 +311,7 @@ class PassTracker:
         is_outermost = not thread.scopes
         if is_outermost:
             thread.parents.clear()
+            thread.compiled_holders.clear()
             if thread.unended is not None:
                 self._end_unended(thread)
             elif thread.number is not None and thread.number not in self._steps_open:

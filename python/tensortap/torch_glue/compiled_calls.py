@@ -1,7 +1,8 @@
 """Calls of modules inside code that torch.compile compiles: operators of ours that the compiled code calls.
 
-Dynamo follows hooks into a compiled region. A hook that calls `tell` there leaves an operator in the graph, which hands
-the tensors over whenever the compiled code runs. The operator has an effect, so nothing removes or reorders it.
+Dynamo follows hooks into a compiled region. A hook that calls `report` there leaves an operator in the graph, which
+gives the tensors to the recordings whenever the compiled code runs. The operator has an effect, so nothing removes or
+reorders it.
 """
 
 from __future__ import annotations
@@ -15,19 +16,23 @@ from torch._C._dynamo import eval_frame
 from torch._higher_order_ops import effects
 from torch.fx.node import has_side_effect
 
-Stage = Literal["begins", "ends", "enters", "leaves"]  # of a call; of a root's, which is a pass, without tensors
-# Is told the stage, the module's name, and its tensors with their paths.
+# "begins" and "ends" are of a call, "adds" of results that are computed after it. Without tensors: "enters" and
+# "leaves" are of a root's call, which is a pass; "holder begins" and "holder ends" of one that calls a shared module.
+Stage = Literal["begins", "ends", "adds", "enters", "leaves", "holder begins", "holder ends"]
+# Called with the stage, the module's name, and its tensors with their paths.
 Receiver = Callable[[Stage, str, list[tuple[str, torch.Tensor]]], None]
 
+receiving = False  # whether there are receivers; for code of ours that Dynamo follows
 _receivers: tuple[Receiver, ...] = ()
 _library: torch.library.Library | None = None
 
 
 def receive(receiver: Receiver) -> None:
-    """Tells it of calls from now on. Code that was compiled before has nothing to tell, and is compiled anew."""
-    global _receivers
+    """Calls it from now on. Code that was compiled before reports nothing, and is compiled anew."""
+    global _receivers, receiving
     _define()
     _receivers = (*_receivers, receiver)
+    receiving = True
     if (frames := sys.modules.get("torch._dynamo.convert_frame")) is not None:
         for reference in list(frames.input_codes.seen):
             if (code := reference()) is not None:
@@ -35,9 +40,10 @@ def receive(receiver: Receiver) -> None:
 
 
 def forget(receiver: Receiver) -> None:
-    """Tells it no longer. Without the hooks the regions are compiled anew; code that is kept calls in vain."""
-    global _receivers
+    """Calls it no longer. Without the hooks the regions are compiled anew; code that is kept calls in vain."""
+    global _receivers, receiving
     _receivers = tuple(known for known in _receivers if known is not receiver)
+    receiving = bool(_receivers)
 
 
 def _define() -> None:
@@ -61,11 +67,8 @@ def _called(tensors: list[torch.Tensor], stage: Stage, name: str, paths: list[st
 # ---- followed by Dynamo ----
 
 
-def tell(stage: Stage, name: str, arguments: tuple[Any, ...]) -> None:
+def report_hook(stage: Stage, name: str, arguments: tuple[Any, ...]) -> None:
     """In a hook that is being compiled: leaves the operator in the graph, with the tensors of the hook's arguments."""
-    # An exported program goes where TensorTap is not. (Dynamo of PyTorch 2.11 takes is_exporting() for true.)
-    if torch.compiler._is_exporting_flag:
-        return
     tensors: list[torch.Tensor] = []
     paths: list[str] = []
     if stage == "begins":
@@ -75,7 +78,14 @@ def tell(stage: Stage, name: str, arguments: tuple[Any, ...]) -> None:
     elif stage == "ends":
         _, output = arguments
         _collect(output, "", tensors, paths)
-    torch.ops.tensortap.module_call.default(tensors, stage, name, paths)
+    report(stage, name, tensors, paths)
+
+
+def report(stage: Stage, name: str, tensors: list[torch.Tensor], paths: list[str]) -> None:
+    """In code that is being compiled: leaves the operator in the graph."""
+    # An exported program goes where TensorTap is not. (Dynamo of PyTorch 2.11 takes is_exporting() for true.)
+    if not torch.compiler._is_exporting_flag:
+        torch.ops.tensortap.module_call.default(tensors, stage, name, paths)
 
 
 def _collect(value: Any, path: str, tensors: list[torch.Tensor], paths: list[str]) -> None:
