@@ -21,11 +21,15 @@ Change = Callable[[torch.Tensor, random.Random], torch.Tensor]
 
 @dataclass(frozen=True)
 class Fault:
-    """`suits` says for which modules it can be planted; `plant` plants it."""
+    """`suits` says for which modules it can be planted; `plant` plants it.
+
+    `function`: what a tool may call the function of the module that the fault is in; to name it is as exact.
+    """
 
     name: str
     suits: Callable[[str, nn.Module], bool]
     plant: Callable[[nn.Module, random.Random], None]
+    function: str = ""
 
 
 @dataclass(frozen=True)
@@ -344,7 +348,7 @@ FAULTS = [
     _in_weight("norm: weight missing", lambda weight, _: torch.ones_like(weight), _is_norm),
     Fault("norm: eps", _has_eps, _set_eps),
     _in_weight("embedding: rows shifted", lambda weight, _: weight.roll(1, 0), _is_embedding),
-    Fault("attention: scale", _has_scaling, _scale_attention),
+    Fault("attention: scale", _has_scaling, _scale_attention, function="attn"),
     Fault("rotary: base", _is_rotary, _turn_faster),
     Fault("other activation", _is_activation, _other_activation),
     Fault("dropout on", _is_dropout, _dropout_on),

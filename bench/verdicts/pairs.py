@@ -133,7 +133,7 @@ def faulty_pairs(task: Task, tools: list[Tool]) -> list[Outcome]:
         torch.manual_seed(task.seed)
         found = returned(wrong, {planted.module}).get(planted.module)
         if found is not None and not same_bits(expected[planted.module], found):
-            outcomes += [ask(task, tool, wrong, "a", fault.name, planted.module) for tool in tools]
+            outcomes += [ask(task, tool, wrong, "a", fault.name, planted.module, fault.function) for tool in tools]
     return outcomes
 
 
@@ -145,10 +145,11 @@ def planted_in(fault: Fault, sound: Run, seen: dict[str, torch.Tensor], rng: ran
     return plant(fault, sound.model, candidates, rng)
 
 
-def judge_fault(answer: Answer, module: str) -> str:
+def judge_fault(answer: Answer, module: str, function: str) -> str:
+    right = answer.named == module or (function and answer.named == f"{module}.{function}")
     if answer.verdict == "same":
-        return "pointed" if answer.named == module else "missed"
-    if answer.named == module:
+        return "pointed" if right else "missed"
+    if right:
         return "exact"
     parent = module.rpartition(".")[0]
     near = answer.named == parent or answer.named.rpartition(".")[0] in (module, parent)
@@ -182,7 +183,7 @@ def judge_sound(answer: Answer) -> str:
     return {"same": "same", "unsure": "unsure", "differs": "alarm"}[answer.verdict]
 
 
-def ask(task: Task, tool: Tool, other: Run, reference: str, pair: str, module: str) -> Outcome:
+def ask(task: Task, tool: Tool, other: Run, reference: str, pair: str, module: str, function: str = "") -> Outcome:
     """Records the other run and compares it with the reference."""
     start = time.perf_counter()
     other.reset()
@@ -190,7 +191,7 @@ def ask(task: Task, tool: Tool, other: Run, reference: str, pair: str, module: s
     try:
         tool.record(other, "b")
         answer = tool.compare(reference, "b")
-        outcome = judge_fault(answer, module) if module else judge_sound(answer)
+        outcome = judge_fault(answer, module, function) if module else judge_sound(answer)
     except Refused as refused:
         answer, outcome = Answer("unsure", "", str(refused)), "refused"
     return Outcome(
