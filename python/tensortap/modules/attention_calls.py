@@ -25,7 +25,7 @@ from tensortap.modules.attention_cache import Cache, rows_of_step
 from tensortap.modules.hooks import HookSet
 from tensortap.modules.parameters import Parameters
 from tensortap.modules.taps import Call, Place, Root, Source, Tap
-from tensortap.modules.whereabouts import Whereabouts, explain
+from tensortap.modules.unseen import ModuleDescription, explain_unseen
 from tensortap.session.passes import in_backward
 from tensortap.torch_glue.call_stack import handled_now, keywords_of_call
 from tensortap.torch_glue.module_map import ModuleMap
@@ -49,8 +49,8 @@ class _NoParameters(Parameters):
 class AttentionTap(Tap):
     """The calls of the attention function in one module."""
 
-    def __init__(self, source: Source, module: nn.Module, whereabouts: Whereabouts) -> None:
-        super().__init__(source, module, whereabouts)
+    def __init__(self, source: Source, module: nn.Module, description: ModuleDescription) -> None:
+        super().__init__(source, module, description)
         self.parameters = _NoParameters()
 
     def _begin(self) -> Call:
@@ -151,7 +151,7 @@ class AttentionCalls:
             if new := tap is None:
                 if not selects(names, entry.module):
                     continue
-                above = Whereabouts.of(entry, parents)
+                above = ModuleDescription.of(entry, parents)
                 where = replace(above, name=names[0], type_name="attention", owners=(type(entry.module), *above.owners))
                 tap = self._taps[entry.module] = AttentionTap(self._source, entry.module, where)
             if not any(place.root is root for place in tap.places):
@@ -190,8 +190,8 @@ class AttentionCalls:
         """What was not seen of a root that has said its tokens."""
         for tap in root.attention if root.says_tokens else []:
             if not any(known is None or known is root for known in tap.called_below):
-                why = explain(tap.whereabouts, tap.module())
-                self._source.coverage.unseen(tap.whereabouts.name, tap.whereabouts.type_name, why)
+                why = explain_unseen(tap.description, tap.module())
+                self._source.coverage.unseen(tap.description.name, tap.description.type_name, why)
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from tensortap.modules.hooks import HookSet
 from tensortap.modules.taps import Place, Root, Tap
 from tensortap.modules.token_batch import Batch, record_batch
 from tensortap.modules.transformers_batch import TransformersBatches
-from tensortap.modules.whereabouts import Whereabouts, explain, model_name
+from tensortap.modules.unseen import ModuleDescription, explain_unseen, model_name
 from tensortap.ops.op_tap import OpTap
 from tensortap.session.coverage import Coverage
 from tensortap.session.metadata import of_model, of_optimizer
@@ -123,7 +123,7 @@ class ModuleSource:
         shared = {id(entry.module): names for entry in entries if (names := names_by_caller(entry, entries))}
         new = [entry for entry in entries if self._is_tapped(entry) and not self._adopt(entry, root, parents)]
         root.scripted = [
-            Whereabouts.of(entry, parents)
+            ModuleDescription.of(entry, parents)
             for entry in entries
             if isinstance(entry.module, torch.jit.ScriptModule) and is_leaf(entry.module)
         ]
@@ -164,7 +164,7 @@ class ModuleSource:
         hooked = tap is not None
         if tap is None:
             tap = self._taps[entry.module] = Tap(
-                self, entry.module, Whereabouts.of(entry, parents), keeps_tensors=self._is_selected(entry)
+                self, entry.module, ModuleDescription.of(entry, parents), keeps_tensors=self._is_selected(entry)
             )
         if not any(place.root is root for place in tap.places):
             tap.places.append(Place(root, entry.names[0], self.options.levels.of_name(entry.names[0])))
@@ -364,10 +364,11 @@ class ModuleSource:
         for tap in root.kept():
             if any(known is None or known is root for known in tap.called_below):
                 continue
-            why = explain(tap.whereabouts, tap.module(), self._seen_compiled(root) if self.options.compiled else None)
+            seen_compiled = self._seen_compiled(root) if self.options.compiled else None
+            why = explain_unseen(tap.description, tap.module(), seen_compiled)
             # What another root has called was recorded there, unless this one has it compiled.
             if not tap.called_below or why == "inside a compiled region":
-                self.coverage.unseen(tap.whereabouts.name, tap.whereabouts.type_name, why)
+                self.coverage.unseen(tap.description.name, tap.description.type_name, why)
         if self._attention is not None:
             self._attention.cover(root)
         for place in root.scripted:

@@ -14,7 +14,7 @@ from tensortap import _core
 from tensortap.modules import gradients
 from tensortap.modules.attention_cache import cached_rows
 from tensortap.modules.parameters import Parameters
-from tensortap.modules.whereabouts import Whereabouts
+from tensortap.modules.unseen import ModuleDescription
 from tensortap.ops.op_tap import OpTap
 from tensortap.quant.group import Group
 from tensortap.session.coverage import Coverage
@@ -64,7 +64,7 @@ class Root:
     taps: list[Tap] = field(default_factory=list)
     attention: list[Tap] = field(default_factory=list)  # calls of a function, in some of its modules
     says_tokens: bool = False  # a pass of it has said which tokens it computes
-    scripted: list[Whereabouts] = field(default_factory=list)  # modules that take no hooks
+    scripted: list[ModuleDescription] = field(default_factory=list)  # modules that take no hooks
     passes: int = 0
     inherited: bool = False  # it was called before this process was forked, and need not be called here
 
@@ -119,12 +119,12 @@ class Tap:
     """A selected module."""
 
     def __init__(
-        self, source: Source, module: nn.Module, whereabouts: Whereabouts, *, keeps_tensors: bool = True
+        self, source: Source, module: nn.Module, description: ModuleDescription, *, keeps_tensors: bool = True
     ) -> None:
         self.source = source
         self.keeps_tensors = keeps_tensors  # else its calls are only boundaries for the operators inside
         self.module = weakref.ref(module)
-        self.whereabouts = whereabouts
+        self.description = description
         self.names: list[str] = []
         self.names_by_caller: dict[int, str] = {}  # of a module that several others hold, by their ids
         self.places: list[Place] = []

@@ -19,7 +19,7 @@ from torch.utils.hooks import RemovableHandle
 
 from tensortap.literals import Format
 from tensortap.modules.hooks import HookSet
-from tensortap.modules.whereabouts import explain
+from tensortap.modules.unseen import explain_unseen
 from tensortap.quant.dump.config import DumpConfig, dump_config
 from tensortap.quant.dump.files import FileSink
 from tensortap.quant.dump.findings import Findings
@@ -115,8 +115,8 @@ class Dump(Session):
         assert self._coverage is not None
         for tap in self.taps:
             if not tap.called:
-                where = tap.whereabouts
-                self._coverage.unseen(where.name, where.type_name, explain(where, tap.module))
+                where = tap.description
+                self._coverage.unseen(where.name, where.type_name, explain_unseen(where, tap.module))
         self.findings.cover(self._coverage, [(tap.names[0], tensor) for tap in self.taps for tensor in tap.was_due])
         for found in self._selections:
             modules = len(found.described["modules"])

@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from tensortap import _core
 from tensortap.modules import gradients
-from tensortap.modules.whereabouts import Whereabouts
+from tensortap.modules.unseen import ModuleDescription
 from tensortap.quant.dump.config import TensorPlan
 from tensortap.quant.dump.findings import Findings
 from tensortap.quant.dump.quantized import Groups, module_weight
@@ -80,13 +80,13 @@ class LayerTap:
     """A layer that a config selects."""
 
     def __init__(
-        self, dump: Dump, module: nn.Module, names: list[str], plans: dict[str, TensorPlan], where: Whereabouts
+        self, dump: Dump, module: nn.Module, names: list[str], plans: dict[str, TensorPlan], where: ModuleDescription
     ) -> None:
         self._dump = dump
         self._module = weakref.ref(module)
         self.names = names
         self.plans = plans
-        self.whereabouts = where
+        self.description = where
         self.called = False
         self.was_due: dict[str, TensorPlan] = {}  # the tensors that were to come in any call
         self._due: tuple[int, dict[str, TensorPlan]] = (-1, {})

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensortap.modules.whereabouts import Whereabouts, model_name
+from tensortap.modules.unseen import ModuleDescription, model_name
 from tensortap.quant.dump.config import DumpConfig, Section, TensorPlan
 from tensortap.quant.dump.config_entry import ConfigError
 from tensortap.quant.dump.layer_tap import Dump, LayerTap, weight_of
@@ -42,7 +42,7 @@ def select(dump: Dump, config: DumpConfig, model: nn.Module, prefix: str) -> Sel
     for entry in layers:
         plans = _plans(config, entry)
         if plans:
-            found.taps.append(LayerTap(dump, entry.module, entry.names, plans, Whereabouts.of(entry, parents)))
+            found.taps.append(LayerTap(dump, entry.module, entry.names, plans, ModuleDescription.of(entry, parents)))
     for section in config.sections:
         if not any(_is_meant(section, entry) for entry in layers):
             found.unmatched.append(section)

@@ -19,7 +19,7 @@ _NOT_REPORTED = "never called, or in code that was compiled before the recording
 
 
 @dataclass(frozen=True)
-class Whereabouts:
+class ModuleDescription:
     """What is needed to explain why a module was not seen, when it may be gone already."""
 
     name: str
@@ -29,7 +29,7 @@ class Whereabouts:
     compiled: bool
 
     @classmethod
-    def of(cls, entry: NamedModule, parents: dict[int, list[nn.Module]]) -> Whereabouts:
+    def of(cls, entry: NamedModule, parents: dict[int, list[nn.Module]]) -> ModuleDescription:
         above = _all_above(entry.module, parents)
         return cls(
             name=entry.names[0],
@@ -48,19 +48,19 @@ def _all_above(module: nn.Module, parents: dict[int, list[nn.Module]]) -> list[n
     return above
 
 
-def explain(place: Whereabouts, module: nn.Module | None, seen_compiled: bool | None = None) -> str:
+def explain_unseen(described: ModuleDescription, module: nn.Module | None, seen_compiled: bool | None = None) -> str:
     """How it may have come about that a module was selected and not seen.
 
     `seen_compiled`: whether compiled code reported calls of its model; None: that was not asked for.
     """
-    if place.scripted:
+    if described.scripted:
         return "scripted"
-    if not seen_compiled and (place.compiled or (module is not None and _is_compiled(module))):
+    if not seen_compiled and (described.compiled or (module is not None and _is_compiled(module))):
         return "inside a compiled region" if seen_compiled is None else _NOT_REPORTED
-    if place.owners and issubclass(place.owners[0], nn.MultiheadAttention):
+    if described.owners and issubclass(described.owners[0], nn.MultiheadAttention):
         return "its parent uses its parameters without calling it"
-    step = place.name.rpartition(".")[2]
-    for owner in place.owners:
+    step = described.name.rpartition(".")[2]
+    for owner in described.owners:
         if where := direct_forward(owner, step):
             return f"called through .forward() at {where}"
     all_reported = seen_compiled or not _compiled_something()
