@@ -302,3 +302,26 @@ def test_folders_of_cpp_include_each_other_in_one_direction():
                 if bracket == '"' and there.is_file() and name_of(there.parent) != folder:
                     graph.setdefault(folder, set()).add(name_of(there.parent))
     assert circle_in(graph) is None
+
+
+# ---- the walk through the house ----
+
+# Where HACKING.md names every file; elsewhere the folder is enough.
+WALKED = ["python/tensortap/", "src/analyze/diff/"]
+WALKED_AS_A_WHOLE = "python/tensortap/quant/libraries/"  # one file per library
+
+
+def test_every_file_on_the_way_is_in_hacking():
+    words = set(re.findall(r"\w+", (ROOT / "HACKING.md").read_text()))
+    names = {name_of(path) for path in FILES if path.suffix in {".py", ".h", ".cpp"}}
+    on_the_way = {name for name in names if name.startswith(tuple(WALKED)) and not name.startswith(WALKED_AS_A_WHOLE)}
+    assert len(on_the_way) > 200
+    assert sorted(name for name in on_the_way if Path(name).stem not in words) == []
+
+
+def test_every_file_that_hacking_names_is_there():
+    text = (ROOT / "HACKING.md").read_text()
+    named = set(re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|cpp|h|cuh|js|md|sh))`", text))
+    names = {name_of(path) for path in FILES}
+    assert len(named) > 100
+    assert sorted(name for name in named if not any(f"/{known}".endswith(f"/{name}") for known in names)) == []
