@@ -1,6 +1,7 @@
-"""The commands shown in docs/commands.md and docs/checking.md print what the documents say.
+"""The commands shown in docs/commands.md and docs/checking.md print what the documents say; each block of all documents
+is run by a test, or says why not.
 
-`python tests/python/test_documents.py` writes what they print into the documents.
+`python tests/python/test_documents.py` writes what the commands print into the documents.
 """
 
 import os
@@ -12,7 +13,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from ttap_command import MAKE, ROOT, TTAP
+from test_run_documents import DOCUMENTS as RUN_DOCUMENTS
+from ttap_command import MAKE, ROOT, TTAP, run
 
 DOCUMENTS = [ROOT / "docs/commands.md", ROOT / "docs/checking.md"]
 RUNS = [
@@ -47,6 +49,74 @@ def test_the_examples_print_what_the_document_says(tmp_path, document):
     assert len(examples) >= 3
     for words, shown in examples:
         assert printed(tmp_path, words) == shown, words
+
+
+# ---- every block of every document ----
+
+EVERY_DOCUMENT = [
+    ROOT / name
+    for name in subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+]  # fmt: skip
+# The languages whose blocks a test runs; all others say above them why they are not run.
+RUN_BY = {
+    **{path: {"python", "console"} for path in RUN_DOCUMENTS},
+    **{path: {"console"} for path in DOCUMENTS},
+    ROOT / "docs/serving.md": {"python", "console"},  # test_serving.py
+    ROOT / "bench/verdicts/README.md": {"python"},  # test_verdicts.py
+}
+RUN_BY[ROOT / "README.md"] |= {"cpp", "cmake"}  # tests/install
+BLOCK = re.compile(r"^(<!-- [^\n]*-->\n)?```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
+REASON = re.compile(r"<!-- (not run: \w.*|needs a GPU) -->\n")
+
+
+def unexplained(document, text):
+    """The blocks that nothing runs and that do not say why; ```text is what is printed, a picture or a list."""
+    for above, language, code in BLOCK.findall(text):
+        is_run = language in RUN_BY.get(document, ()) or (language == "text" and not code.startswith("$ "))
+        if not is_run and not REASON.fullmatch(above):
+            yield code
+
+
+@pytest.mark.parametrize("document", EVERY_DOCUMENT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_block_is_run_or_says_why_not(document):
+    assert list(unexplained(document, document.read_text())) == []
+
+
+def test_a_block_that_nothing_runs_is_noticed():
+    for language in ("", "sh", "python", "console"):
+        assert list(unexplained(ROOT / "HACKING.md", f"```{language}\n$ ttap ls run\n```\n")) == ["$ ttap ls run\n"]
+    assert list(unexplained(ROOT / "HACKING.md", "<!-- not run: so -->\n```sh\nttap ls run\n```\n")) == []
+
+
+def test_the_commands_of_ttap_run_have_options_that_are_there(tmp_path):
+    lines = [
+        line
+        for path in EVERY_DOCUMENT
+        for _, _, code in BLOCK.findall(path.read_text())
+        for line in re.findall(r"^(?:\$ )?ttap run (.*)$", code, re.MULTILINE)
+    ]
+    assert len(lines) > 10
+    for line in lines:
+        words = shlex.split(re.split(r"(?:^| )-- ", line)[0], comments=True)
+        result = subprocess.run([TTAP, "run", *words, "--", "true"], cwd=tmp_path, capture_output=True, text=True)
+        assert result.returncode == 0, f"{line}: {result.stderr}"
+
+
+def test_the_readme_and_the_guide_list_every_command():
+    verbs = re.findall(r"^  (\w+)  ", run("--help").stdout.split("Subcommands:")[1].split("Examples:")[0], re.MULTILINE)
+    assert len(verbs) >= 10
+    listed = re.findall(r"^ttap (\w+)", (ROOT / "README.md").read_text().split("## The command")[1], re.MULTILINE)
+    table = re.findall(r"^\| \[`ttap (\w+)", (ROOT / "docs/commands.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(table) == sorted(verbs)
+
+
+def test_every_make_target_that_a_document_names_is_there():
+    targets = set(" ".join(re.findall(r"^([a-z -]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)).split())
+    for path in EVERY_DOCUMENT:
+        named = set(re.findall(r"(?:`|^)make ([a-z][a-z-]*)", path.read_text(), re.MULTILINE))
+        assert named - targets == set(), path
 
 
 def test_every_promise_of_the_readme_has_its_tests():
