@@ -21,7 +21,7 @@ RUNS = [
     *("broken", "several", "covered", "trouble", "damaged", "ops", "log_of_zero", "root_of_zero", "masked_row"),
     *("spread_nan", "lone_rank", "weights", "quantized"),
 ]
-EXAMPLE = re.compile(r"^```console\n\$ ttap (.*)\n((?:.*\n)*?)```$", re.MULTILINE)
+EXAMPLE = re.compile(r"(?<!-->\n)^```console\n\$ ttap (.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 
 
 def printed(folder, words):
