@@ -60,8 +60,8 @@ class Recording(Session):
             manual=options.step == "manual",
             steps=options.steps,
             gradients=options.ops or bool(options.roles & {"grad_out", "grad_in"}),
-            tell=self.ops.set_pass if self.ops is not None else None,
-            tell_newest=self.ops.set_pass_of_others if self.ops is not None and self._whole_program else None,
+            pass_changed=self.ops.set_pass if self.ops is not None else None,
+            newest_changed=self.ops.set_pass_of_others if self.ops is not None and self._whole_program else None,
             before_end=self.ops.launch_waiting if self.ops is not None else None,
         )
         self._source = ModuleSource(
@@ -106,7 +106,7 @@ class Recording(Session):
         if self._writer is not None:
             self.tracker.end_all()
         self._source.cover()
-        # Those that came too late are told apart.
+        # Those that came too late are counted apart.
         self._coverage.missing_gradients = max(0, self.tracker.missing_gradients - self._coverage.late_gradients)
         if self._finder is not None:
             self._source.say_what_matches_nothing()
@@ -167,7 +167,7 @@ class Recording(Session):
     # ---- for the source ----
 
     def first_call(self, module: nn.Module, args: Any) -> None:
-        """The call in which this recording began, of which its hooks were not told."""
+        """The call in which this recording began, which its hooks have not seen."""
         if self._finder is not None:
             self._finder.before(module, args)
 
@@ -181,7 +181,7 @@ class Recording(Session):
             self.ops.start(writer.core)
         self._watch_graphs()
         for described in self._described:
-            self._tell_writer(described)
+            self._add_model(described)
         for described in self._optimizers:
             writer.add_optimizer(described)
 
@@ -190,7 +190,7 @@ class Recording(Session):
             return
         self._described.append(described)
         if self._writer is not None:
-            self._tell_writer(described)
+            self._add_model(described)
 
     def _optimizer_stepped(self, described: dict[str, Any]) -> None:
         if described in self._optimizers:
@@ -199,7 +199,7 @@ class Recording(Session):
         if self._writer is not None:
             self._writer.add_optimizer(described)
 
-    def _tell_writer(self, described: dict[str, Any]) -> None:
+    def _add_model(self, described: dict[str, Any]) -> None:
         assert self._writer is not None
         for name, alias in self._source.aliases():
             self._writer.core.add_alias(name, alias)

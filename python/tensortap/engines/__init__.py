@@ -1,1 +1,1 @@
-"""Adapters of serving engines: what each tells tap.batch()."""
+"""Adapters of serving engines: what each passes to tap.batch()."""

@@ -29,8 +29,8 @@ class EngineStep:
     def _begin(self, recording: Recording) -> None:
         self._open.append((recording, recording.tracker.begin_step()))
 
-    def tell(self, batch: Batch) -> None:
-        """Which rows it has."""
+    def record_batch(self, batch: Batch) -> None:
+        """Says which rows it has."""
         for recording, _ in self._open:
             recording._take_batch(batch)
 

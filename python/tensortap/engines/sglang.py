@@ -31,7 +31,7 @@ _RUNNERS = "sglang.srt.model_executor.model_runner"
 _LOADERS = "sglang.srt.model_loader.loader"
 # What most models fuse. They say so inside load_weights(), where nobody else can read it; a few also in an attribute.
 _PACKED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"]}
-_TOLD_MODES = {"EXTEND", "DECODE", "MIXED"}
+_MODES_WITH_TOKENS = {"EXTEND", "DECODE", "MIXED"}
 _watch: ImportWatch | None = None
 
 
@@ -169,7 +169,7 @@ def _as_dummy_step(capture: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(capture)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _begin_step().tell(DUMMY)
+        _begin_step().record_batch(DUMMY)
         try:
             return capture(self, *args, **kwargs)
         finally:
@@ -193,18 +193,18 @@ def _with_rows(forward: Callable[..., Any]) -> Callable[..., Any]:
     def run(input_ids: Any, positions: Any, forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling() and _here.step is not None:
             for recording in recordings_under_way()[:1]:  # into all of them, guarded by one
-                recording.guarded(_tell_rows, _here.step, input_ids, positions, forward_batch)
+                recording.guarded(_record_rows, _here.step, input_ids, positions, forward_batch)
         return forward(input_ids, positions, forward_batch, *args, **kwargs)
 
     return run
 
 
-def _tell_rows(step: EngineStep, input_ids: Any, positions: Any, forward_batch: Any) -> None:
+def _record_rows(step: EngineStep, input_ids: Any, positions: Any, forward_batch: Any) -> None:
     requests = getattr(forward_batch, "rids", None)
     mode = forward_batch.forward_mode.name
     if mode == "IDLE":  # a rank without requests keeps the others company
-        step.tell(DUMMY)
-    elif requests and positions is not None and mode in _TOLD_MODES:
+        step.record_batch(DUMMY)
+    elif requests and positions is not None and mode in _MODES_WITH_TOKENS:
         batch(
             request_ids=requests,
             positions=positions,

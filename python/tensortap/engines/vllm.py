@@ -167,7 +167,7 @@ def _as_dummy_step(dummy_run: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(dummy_run)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         with EngineStep() as step:
-            step.tell(DUMMY)
+            step.record_batch(DUMMY)
             return dummy_run(self, *args, **kwargs)
 
     return run

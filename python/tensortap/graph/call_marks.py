@@ -1,4 +1,4 @@
-"""Knows when a module call on the stack is over, though no hook is told of it.
+"""Knows when a module call on the stack is over, though no hook is called.
 
 A frame keeps whatever is put among its `f_locals` for as long as it lives. So a mark in the frame of a call tells calls
 of the same module apart, and goes when the call returns; after an exception, when nobody holds the traceback any more.

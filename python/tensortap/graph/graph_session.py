@@ -33,7 +33,7 @@ from tensortap.torch_glue.gpu import has_gpu
 
 @dataclass(frozen=True)
 class GraphSeen:
-    """A graph that torch.compile has handed over."""
+    """A graph that torch.compile has given to the backend."""
 
     id: str
     stage: Stage

@@ -167,7 +167,7 @@ class AttentionCalls:
                 _watch(self)
 
     def remove(self) -> None:
-        """Is told of calls no longer."""
+        """Is notified of calls no longer."""
         _unwatch(self)
 
     def began(self, module: Any, states: tuple[torch.Tensor, ...], under_way: list[AttentionTap]) -> None:
@@ -201,7 +201,7 @@ def _asks_for_attention(kind: type) -> bool:
     return _INTERFACE in getattr(getattr(forward, "__code__", None), "co_names", ())
 
 
-# ---- being told of the calls ----
+# ---- watching the calls ----
 
 _lock = threading.RLock()  # a signal handler may call a model, too
 _watchers: tuple[AttentionCalls, ...] = ()
@@ -250,12 +250,12 @@ def _enter(kind: type) -> None:
         if interface is None:
             return
         if hasattr(interface, "get_interface"):  # since 5.0
-            _patch(interface, "get_interface", _asking)
+            _patch(interface, "get_interface", _lookup_of_watched)
             return
-        _patch(interface, "__getitem__", _asking)
+        _patch(interface, "__getitem__", _lookup_of_watched)
         modeling = sys.modules.get(kind.__module__)
         if hasattr(modeling, _EAGER):  # which is not in the interface
-            _patch(modeling, _EAGER, _telling)
+            _patch(modeling, _EAGER, _watched)
 
 
 def _leave() -> None:
@@ -277,17 +277,17 @@ def _patch(owner: Any, name: str, make: Callable[[Function], Function]) -> None:
         _patches.append(Patch(owner, name, make))
 
 
-def _asking(ask: Function) -> Function:
-    @functools.wraps(ask)
-    def asked(*args: Any, **kwargs: Any) -> Any:
-        found = ask(*args, **kwargs)
-        return found if torch.compiler.is_compiling() or not callable(found) else _telling(found)
+def _lookup_of_watched(find: Function) -> Function:
+    @functools.wraps(find)
+    def lookup(*args: Any, **kwargs: Any) -> Any:
+        found = find(*args, **kwargs)
+        return found if torch.compiler.is_compiling() or not callable(found) else _watched(found)
 
-    return asked
+    return lookup
 
 
-def _telling(function: Function) -> Function:
-    """The function, which tells of its calls. Dynamo follows it, and finds the function as it was."""
+def _watched(function: Function) -> Function:
+    """The function, whose calls the watchers are notified of. Dynamo follows it, and finds the function as it was."""
 
     @functools.wraps(function)
     def attention(*args: Any, **kwargs: Any) -> Any:

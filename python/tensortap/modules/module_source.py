@@ -51,8 +51,8 @@ class ModuleSource:
         explicit: bool,  # the program named its models
         model_attached: Callable[
             [dict[str, Any]], None
-        ],  # is told what is known of a new model, or of new parts of one
-        optimizer_stepped: Callable[[dict[str, Any]], None],  # is told the settings of a new optimizer
+        ],  # is given what is known of a new model, or of new parts of one
+        optimizer_stepped: Callable[[dict[str, Any]], None],  # is given the settings of a new optimizer
     ) -> None:
         options = session.options
         self._session = session

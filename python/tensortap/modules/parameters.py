@@ -14,7 +14,7 @@ from tensortap.quant.libraries.recognise import groups_of_module
 
 
 class Parameters:
-    """Tells what has changed in one module since it was asked last: another tensor, or one that was written to.
+    """Finds what has changed in one module since it was asked last: another tensor, or one that was written to.
 
     What is written through `.data` is not noticed: PyTorch does not count it either. Nor does it count what is written
     to tensors of inference mode: these are always new.

@@ -33,7 +33,7 @@ class Source(Protocol):
     ops: OpTap | None
     roles: frozenset[str]
     wants_gradients: bool
-    uses_before: bool  # whether a call is told of when it begins
+    uses_before: bool  # whether the beginning of a call is of use
     guarded: _core.Guard  # runs our own code; no exception of it reaches the model
 
     @property

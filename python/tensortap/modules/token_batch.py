@@ -113,7 +113,7 @@ def batch(
     query_start
         Where the rows of each request begin, and after the last where they end: `[0, 9, 14]` for 9 and 5 tokens.
     token_ids
-        For each row, its token. Requests of two recordings are told to be the same by these.
+        For each row, its token. Requests of two recordings with the same tokens are the same.
     logits_rows
         Which rows have logits; the last one of each request unless given.
     dummy
@@ -153,7 +153,7 @@ def logprobs(
     values
         For each text the log-probabilities of its last tokens: as many as were generated.
     request_ids
-        Names of the texts. Texts of two recordings are told to be the same by their tokens, not by these.
+        Names of the texts. Two recordings may use other names: texts with the same tokens are the same.
     """
     scored = scored_texts(token_ids, values, request_ids)
     for recording in sessions_under_way():

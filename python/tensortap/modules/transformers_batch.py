@@ -1,4 +1,4 @@
-"""The rows of a call of a Transformers model: what tap.batch() is told by a serving engine, read from its arguments."""
+"""The rows of a call of a Transformers model: what a serving engine passes to tap.batch(), read from its arguments."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class _Entered(NamedTuple):
 
 
 class ModuleScopes:
-    """Tells an operator source which module is entered and left, under its full dotted name.
+    """Notifies an operator source which module is entered and left, under its full dotted name.
 
     The outermost module that is called is a root: its parts have the names that it gives them, its own is its class's,
     or that of the models given. A module that no root holds goes by its class.
@@ -85,12 +85,12 @@ class ModuleScopes:
             self._handles.pop().remove()
 
     def enter_those_under_way(self) -> None:
-        """Modules that this thread is inside already, of whose calls the hooks were not told."""
+        """Modules that this thread is inside already, whose calls the hooks have not seen."""
         for module in modules_under_way():
             self._before(module, ())
 
     def enter_early(self, module: nn.Module) -> None:
-        """A module whose call has begun, and of which the hook may be told only after others that want it entered."""
+        """A module whose call has begun, and whose hook may be called only after others that want it entered."""
         entered = self._entered()
         if entered and entered[-1].module is module:
             return  # it was under way

@@ -121,7 +121,7 @@ class OpTap:
             self._source.set_pass_of_others(-1 if number is None else number)
 
     def enter_early(self, module: nn.Module) -> None:
-        """A module is being called, of which the modules' hooks may not have been told yet."""
+        """A module is being called, which the modules' hooks may not have seen yet."""
         if self._scopes is not None:
             self._scopes.enter_early(module)
 

@@ -1,4 +1,4 @@
-"""What a probe has to tell: a snapshot of a tensor, and a comparison that failed."""
+"""What a probe reports: a snapshot of a tensor, and a comparison that failed."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@
             train(model, batch)
             dump.step()
 
-Libraries are told by the structure of their tensors: none of them is imported.
+Libraries are recognised by the structure of their tensors: none of them is imported.
 """
 
 from typing import TYPE_CHECKING

@@ -40,8 +40,8 @@ class Scope:
 class ThreadState(threading.local):
     """What a recording knows of one thread."""
 
-    def __init__(self, tell: Callable[[int | None], None] | None = None) -> None:
-        self._tell = tell
+    def __init__(self, pass_changed: Callable[[int | None], None] | None = None) -> None:
+        self._pass_changed = pass_changed
         self.held: int | None = None  # this thread's last pass, whose gradients may come
         self.number = None
         self.scopes: list[Scope] = []
@@ -58,12 +58,12 @@ class ThreadState(threading.local):
     @number.setter
     def number(self, number: int | None) -> None:
         self._number = number
-        self.tell()
+        self.announce_pass()
 
-    def tell(self) -> None:
+    def announce_pass(self) -> None:
         """Whoever wants to know to which pass this thread's work belongs: the backward, to the one that is held."""
-        if self._tell is not None:
-            self._tell(self._number if self._number is not None else self.held)
+        if self._pass_changed is not None:
+            self._pass_changed(self._number if self._number is not None else self.held)
 
 
 @dataclass
@@ -102,13 +102,13 @@ class PassTracker:
         manual: bool,
         steps: Container[int] | None,
         gradients: bool,
-        tell: Callable[[int | None], None] | None = None,
-        tell_newest: Callable[[int | None], None] | None = None,
+        pass_changed: Callable[[int | None], None] | None = None,
+        newest_changed: Callable[[int | None], None] | None = None,
         before_end: Callable[[], None] | None = None,
     ) -> None:
         self._writer = writer
-        self._tell = tell  # is told the pass of the thread that calls it; None: it has none
-        self._tell_newest = tell_newest  # of a whole program: is told the newest pass, None when there is none
+        self._pass_changed = pass_changed  # is given the pass of the thread that calls it; None: it has none
+        self._newest_changed = newest_changed  # of a whole program: is given the newest pass, None when there is none
         self._before_end = before_end  # of a pass: the last chance to record something in it
         self._gradients = gradients  # whether any are wanted
         self._manual = manual
@@ -118,7 +118,7 @@ class PassTracker:
     def reset(self) -> None:
         """As at the start; for a forked child."""
         self._lock = threading.RLock()
-        self.thread = ThreadState(self._tell)
+        self.thread = ThreadState(self._pass_changed)
         self.count = 0  # steps so far, also those left out
         self.left_out = 0  # by `steps`
         self.outside = 0  # calls outside any step
@@ -164,8 +164,8 @@ class PassTracker:
 
     def _set_newest(self, number: int | None) -> None:
         self._newest = number
-        if self._tell_newest is not None:
-            self._tell_newest(number)
+        if self._newest_changed is not None:
+            self._newest_changed(number)
 
     def _end(self, number: int, *, aborted: bool) -> None:
         ended = self._open.pop(number, None)  # not there when it was skipped
@@ -176,7 +176,7 @@ class PassTracker:
             handle.remove()
         if self.thread.held == number:
             self.thread.held = None
-            self.thread.tell()
+            self.thread.announce_pass()
         with self._lock:
             if self._newest == number:
                 self._set_newest(max(self._open, default=None))
@@ -212,7 +212,7 @@ class PassTracker:
             self._end(number, aborted=not (is_whole or waits))
 
     def close_finished_pass(self) -> None:
-        """Ends this thread's pass if the call that it lasts for is over, of which no hook has told."""
+        """Ends this thread's pass if the call that it lasts for is over and no hook has seen the end."""
         thread = self.thread
         if thread.unended is not None and not calls_under_way(thread.unended):
             self._end_unended(thread)
@@ -226,13 +226,13 @@ class PassTracker:
         # With checkpoints nothing may be awaited yet: there is no graph before the backward.
         if not opened.failed and (opened.awaited > 0 or (self._gradients and torch.is_grad_enabled())):
             opened.held_for = id(root)
-        elif self._tell_newest is not None:
+        elif self._newest_changed is not None:
             opened.trailing = True
         else:
             self._end(number, aborted=False)
             return
         self.thread.held = number
-        self.thread.tell()
+        self.thread.announce_pass()
 
     def _end_held(self, root: nn.Module) -> None:
         """Before a root's next pass: ends its last one, those of threads that are gone, and the oldest of too many."""
@@ -254,7 +254,7 @@ class PassTracker:
             self._end_now_or_later(number, self._open[number])
 
     def _end_now_or_later(self, number: int, opened: OpenPass) -> None:
-        if self._tell_newest is None:
+        if self._newest_changed is None:
             self._end(number, aborted=False)
             return
         # Another thread may be in the middle of something that belongs to it: with the next pass that is over, too.
@@ -262,10 +262,10 @@ class PassTracker:
         self._over.append(number)
         if self.thread.held == number:
             self.thread.held = None
-            self.thread.tell()
+            self.thread.announce_pass()
 
     def _begin_after_held(self, root: nn.Module) -> int:
-        if self._tell_newest is None:
+        if self._newest_changed is None:
             self._end_held(root)
             return self._begin()
         number = self._begin()  # first, so that there is always one for the threads that have none
@@ -348,7 +348,7 @@ class PassTracker:
         self._hold_or_end(number, scope.module)
 
     def drop_stale_scopes(self, entering: nn.Module | None = None) -> None:
-        """Leaves roots of whose end no hook has told: KeyboardInterrupt and the like pass by them."""
+        """Leaves roots whose end no hook has seen: KeyboardInterrupt and the like pass by them."""
         thread = self.thread
         while thread.scopes:
             last = thread.scopes[-1].module
@@ -358,7 +358,7 @@ class PassTracker:
             self._end_scope(thread, thread.scopes.pop(), failed=True)
 
     def _end_unended(self, thread: ThreadState) -> None:
-        """Ends the thread's pass of which no hook has told the end."""
+        """Ends the thread's pass whose end no hook has seen."""
         root, number = thread.unended, thread.number
         thread.unended, thread.number = None, None
         if root is not None and number is not None:
@@ -374,7 +374,7 @@ class PassTracker:
             return self.thread.number
         if self._steps_open:
             return self._steps_open[-1]
-        return self._newest if self._tell_newest is not None and self.thread.held is None else self.thread.held
+        return self._newest if self._newest_changed is not None and self.thread.held is None else self.thread.held
 
     def number_of_call(
         self, module: nn.Module, earlier: Iterable[int], stray: Callable[[nn.Module], nn.Module | None]

@@ -43,7 +43,7 @@ def calls_under_way(module: nn.Module) -> int:
 
 
 def keywords_of_call(module: nn.Module) -> dict[str, Any]:
-    """What the last call of the module was given by keyword, of which global hooks are not told."""
+    """What the last call of the module was given by keyword, which global hooks do not see."""
     return next((frame.f_locals["kwargs"] for called, frame in calls() if called is module), {})
 
 
@@ -64,7 +64,7 @@ def handled_now() -> Handled:
 
 
 def has_raised(before: Handled) -> bool:
-    """In a hook at the end of a call: whether it is told of an exception, not of what the call has returned.
+    """In a hook at the end of a call: whether the call has raised, and returned nothing.
 
     A call may raise the very exception that was being handled when it began; then that has come further.
     """

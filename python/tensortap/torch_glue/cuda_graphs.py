@@ -55,7 +55,7 @@ def graph_now(core: _core.Recorder) -> int:
 
 
 class CudaGraphs:
-    """Tells a listener of graphs, until it is removed."""
+    """Notifies a listener of captures and replays, until it is removed."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -70,7 +70,7 @@ class CudaGraphs:
                 _patches.append(ImportWatch(trees))
 
     def remove(self) -> None:
-        """Tells no more. A capture that is under way ends as it would have without us."""
+        """Notifies it no longer. A capture that is under way ends as it would have without us."""
         if self._listener.captured > 0:
             wait_for_devices()  # replays are part of what was recorded
         with _lock:
@@ -82,7 +82,7 @@ class CudaGraphs:
                     patch.undo() if isinstance(patch, Patch) else patch.remove()
 
 
-def _tell(what: str) -> None:
+def _notify(what: str) -> None:
     for listener in list(_listeners):
         try:
             getattr(listener, what)()
@@ -100,7 +100,7 @@ def _count(by: int) -> None:
 def _begins(begin: Any) -> Any:
     @functools.wraps(begin)
     def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
-        _tell("before_capture")
+        _notify("before_capture")
         free_device_memory()
         _count(1)
         try:
@@ -121,7 +121,7 @@ def _ends(end: Any) -> Any:
         began = id(graph) in _captured
         _captured.discard(id(graph))
         if began:
-            _tell("before_capture_ends")
+            _notify("before_capture_ends")
         try:
             return end(graph)
         finally:
@@ -134,7 +134,7 @@ def _ends(end: Any) -> Any:
 def _replays(replay: Any) -> Any:
     @functools.wraps(replay)
     def replayed(graph: Any) -> Any:
-        _tell("before_replay")
+        _notify("before_replay")
         with recording_suppressed():
             return replay(graph)
 
@@ -148,7 +148,7 @@ def _patch_trees(module: Any) -> None:
 def _checks_pool(check: Any) -> Any:
     @functools.wraps(check)
     def check_memory_pool(*args: Any, **kwargs: Any) -> Any:
-        _tell("let_go_of_tensors")
+        _notify("let_go_of_tensors")
         return check(*args, **kwargs)
 
     return check_memory_pool

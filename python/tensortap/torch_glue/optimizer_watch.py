@@ -11,14 +11,14 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 
 class OptimizerWatch:
-    """Tells `stepped` of each optimizer of the process after its first step, and when it has state for more parameters.
+    """Calls `stepped` with each optimizer after its first step, and when it has state for more parameters.
 
     Counts the steps of all of them, and keeps none of them alive. `guarded` runs our own code inside the program's.
     """
 
     def __init__(self, guarded: Callable[..., Any], stepped: Callable[[Optimizer], None]) -> None:
         self._guarded = guarded
-        self._told = stepped
+        self._stepped = stepped
         self.count = 0
         self._known: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
         self._handle = register_optimizer_step_post_hook(self._after)
@@ -37,4 +37,4 @@ class OptimizerWatch:
         count = len(optimizer.state)
         if self._known.get(optimizer) != count:
             self._known[optimizer] = count
-            self._told(optimizer)
+            self._stepped(optimizer)

@@ -63,18 +63,18 @@ class ImportWatch(importlib.abc.MetaPathFinder):
             sys.meta_path.remove(self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """Finds what the other finders find, and is told when it has run."""
+        """Finds what the other finders find, and watches the module run."""
         if name not in self._wanted:
             return None
         for finder in sys.meta_path:
             spec = finder.find_spec(name, path, target) if finder is not self else None
             if spec is not None:
                 if spec.loader is not None:
-                    self._tell(spec.loader, name)
+                    self._notify_when_run(spec.loader, name)
                 return spec
         return None
 
-    def _tell(self, loader: Any, name: str) -> None:
+    def _notify_when_run(self, loader: Any, name: str) -> None:
         run = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:

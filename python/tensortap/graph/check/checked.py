@@ -58,7 +58,7 @@ class Checked:
     tolerance
         What counts as close; the defaults of `tap.diff` by default.
     report
-        What is told each line: a mismatch, a failure of the backend, what cannot be compared. On stderr by default.
+        Called with each line: a mismatch, a failure of the backend, what cannot be compared. Prints on stderr by default.
     inputs
         The inputs that the backend is given to compile; needed where `compiled` is None.
     stage

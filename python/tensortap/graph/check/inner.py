@@ -75,18 +75,18 @@ def retraced(module: torch.fx.GraphModule, inner: str | Backend, *, dynamic: boo
 def _outside_modes() -> Iterator[None]:
     """Dynamo compiles nothing under a dispatch mode, and AOTAutograd sets one for the first run of each graph."""
     flags = {name: False for name in _MODE_FLAGS if hasattr(dispatch, name)}
-    tell = getattr(dispatch, "set_is_in_mode_without_ignore_compile_internals", None)
+    set_ignored = getattr(dispatch, "set_is_in_mode_without_ignore_compile_internals", None)
     before = {name: getattr(dispatch, name) for name in flags}
     vars(dispatch).update(flags)
-    if tell is not None:
-        tell(False)
+    if set_ignored is not None:
+        set_ignored(False)
     try:
         with no_modes():
             yield
     finally:
         vars(dispatch).update(before)
-        if tell is not None:
-            tell(before.get("_is_in_any_mode_without_ignore_compile_internals", False))
+        if set_ignored is not None:
+            set_ignored(before.get("_is_in_any_mode_without_ignore_compile_internals", False))
 
 
 _MODE_FLAGS = (

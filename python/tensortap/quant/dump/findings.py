@@ -1,4 +1,4 @@
-"""What of a config was never there, and why: told at the end of a dump."""
+"""What of a config was never there, and why: reported at the end of a dump."""
 
 from __future__ import annotations
 

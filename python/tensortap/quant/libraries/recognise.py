@@ -1,4 +1,4 @@
-"""Which tensors and modules are quantized groups: told by class name and structure, without importing any library."""
+"""Which tensors and modules are quantized groups, by class name and structure, without importing any library."""
 
 from __future__ import annotations
 
