@@ -58,7 +58,7 @@ class Checked:
     tolerance
         What counts as close; the defaults of `tap.diff` by default.
     report
-        Called with each line: a mismatch, a failure of the backend, what cannot be compared. Prints on stderr by default.
+        Called with each line: a mismatch, a failure of the backend, what cannot be compared. Default: prints on stderr.
     inputs
         The inputs that the backend is given to compile; needed where `compiled` is None.
     stage
