@@ -155,7 +155,7 @@ Json ProcessLaunch::described() const {
   return json;
 }
 
-DirectoryTurn::DirectoryTurn(const fs::path& directory) {
+DirectoryLock::DirectoryLock(const fs::path& directory) {
   std::error_code ignored;
   fs::create_directories(directory, ignored);  // what cannot be made is said by who needs it
   auto file = FileDescriptor::open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -169,7 +169,7 @@ DirectoryTurn::DirectoryTurn(const fs::path& directory) {
   }
 }
 
-DirectoryTurn::~DirectoryTurn() {
+DirectoryLock::~DirectoryLock() {
   if (lock_.is_open()) keep_in_forked_child(lock_.get());
 }
 

@@ -26,14 +26,14 @@ struct ProcessLaunch {
   Json described() const;
 };
 
-// Processes choose one after the other. Where the file system has no locks, or somebody holds this one for seconds,
-// they do not wait.
-class DirectoryTurn {
+// Held while a process chooses its run, so that processes choose one after the other. Where the file system has no
+// locks, or somebody holds this one for ten seconds, they do not wait.
+class DirectoryLock {
  public:
-  explicit DirectoryTurn(const std::filesystem::path& directory);
-  ~DirectoryTurn();
-  DirectoryTurn(const DirectoryTurn&) = delete;
-  DirectoryTurn& operator=(const DirectoryTurn&) = delete;
+  explicit DirectoryLock(const std::filesystem::path& directory);
+  ~DirectoryLock();
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
 
  private:
   FileDescriptor lock_;

@@ -91,7 +91,7 @@ Result<RankStart> make_rank_directory(const RecorderOptions& options) {
                      {"launch", launch.described()},
                      {"program", about_program}};
   // Until rank.json is there: another process of the launch then finds it, and joins this run.
-  const DirectoryTurn turn(options.directory);
+  const DirectoryLock lock(options.directory);
   TTAP_ASSIGN(const RunFolder run, choose_run(options, launch, json));
   RankStart start;
   start.run = run.number;
