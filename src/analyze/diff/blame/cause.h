@@ -2,14 +2,14 @@
 
 #include <span>
 
-#include "analyze/diff/blame/own_errors.h"
+#include "analyze/diff/blame/blame_options.h"
 #include "analyze/diff/result/verdict.h"
 #include "analyze/diff/sides/settings.h"
 #include "analyze/diff/sides/side.h"
 
-// Who is to blame: for each call whose outputs part, whether it made the error or was handed it.
+// Which call is to blame: for each call whose outputs differ, whether it made the error or was given it.
 //   introduced  what went into the call agrees and what came out does not; of calls inside each other, the innermost
-//   inherited   an input parts too, or a call inside it introduced the error
+//   inherited   an input differs too, or a call inside it introduced the error
 //   unknown     its inputs were not recorded, and something before it differs already
 namespace ttap {
 

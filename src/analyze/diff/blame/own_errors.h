@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "analyze/diff/blame/blame_options.h"
 #include "analyze/diff/blame/call_nodes.h"
 #include "analyze/diff/blame/rounding.h"
 #include "analyze/diff/judge/own_error.h"
@@ -16,11 +17,6 @@
 #include "analyze/diff/sides/settings.h"
 
 namespace ttap {
-
-struct BlameOptions {
-  bool is_first_pass = true;
-  bool strict = false;  // calls are not held against others of their kind
-};
 
 // Finds the calls that were given the same bits on both sides, and made something else of them than rounding explains.
 class OwnErrors {
