@@ -12,10 +12,10 @@ namespace {
 
 constexpr const char* kHelp = R"(
 Goes through the tensors in execution order, pass by pass and rank by rank. The first
-one with a NaN or Inf is told in detail, with what went into that call; the later ones
+one with a NaN or Inf is shown in detail, with what went into that call; the later ones
 follow in a table. What could not be judged, was dropped or is damaged is named too.
 
-Where ops were recorded, the first is the op that made it from finite arguments, told
+Where ops were recorded, the first is the op that made it from finite arguments, shown
 with their statistics, its module and its line. Masks of -Inf that the program makes on
 purpose, uninitialised memory and Inf that went no further are only counted. What came
 out of a collective is followed to the rank that gave it.

@@ -82,7 +82,7 @@ Result<ExitCode> run_diff(Arguments& arguments, Output& out) {
 
 void add_diff(CommandLine& line, Command& command) {
   auto options = std::make_shared<Arguments>();
-  Verb verb = line.add_verb("diff", "Finds where two recordings part, and which operator is to blame");
+  Verb verb = line.add_verb("diff", "Finds where two recordings first differ, and which operator is to blame");
   verb.add_option("A", options->a, "The reference").required().type_name("");
   verb.add_option("B", options->b, "What is compared with it").required().type_name("");
   verb.add_option("--pass", options->diff.passes, "Only these passes; 3:0 compares A's 3 with B's 0")

@@ -30,13 +30,9 @@ struct ExportOptions {
   Format format() const { return format_from_name(format_name).value(); }  // one of those the parser let through
 };
 
-struct Failed {
-  std::string path;
-  Error error;
-};
 struct Outcome {
   std::vector<std::pair<std::string, Exported>> exported;
-  std::vector<Failed> failed;
+  std::vector<FailedFile> failed;
 };
 
 uint64_t size_of_pass(const SelectedPass& selected) {
@@ -100,13 +96,9 @@ void print_json(const Outcome& outcome, const Run& run, const ExportOptions& opt
     json.member("tensors", exported.tensors).member("without_bytes", exported.without_bytes);
     json.member("missing", exported.missing).end();
   }
-  json.end().key("failed").begin_array();
-  for (const Failed& failed : outcome.failed) {
-    json.begin_line().member("path", failed.path).key("error");
-    write_error(json, failed.error);
-    json.end();
-  }
-  json.end().end();
+  json.end();
+  write_failed(json, outcome.failed);
+  json.end();
 }
 
 }  // namespace
@@ -130,8 +122,7 @@ void add_export(CommandLine& line, Command& command) {
                  options->selection.json ? print_json(outcome, *selection.run, *options, out)
                                          : print_text(outcome, out);
                  out.flush();
-                 for (const Failed& failed : outcome.failed) print_error("export", failed.error);
-                 return outcome.failed.empty() ? kFine : kError;
+                 return print_errors("export", outcome.failed);
                }};
     command.takes_newest_run = true;
   });

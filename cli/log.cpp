@@ -207,7 +207,7 @@ Result<ExitCode> run_log(Arguments& arguments, Output& out) {
 
 void add_log(CommandLine& line, Command& command) {
   auto options = std::make_shared<Arguments>();
-  Verb verb = line.add_verb("log", "Tells what ran: every module, op and kernel in its order");
+  Verb verb = line.add_verb("log", "Prints what ran: every module, op and kernel in its order");
   add_run_argument(verb, options->selection);
   add_pass_and_rank(verb, options->selection);
   add_filter(verb, options->selection, "Only events in whose name this PCRE2 pattern is found");

@@ -25,14 +25,10 @@ Examples:
 struct Arguments : SelectionOptions {
   bool force = false;
 };
-struct Failed {
-  std::string path;
-  Error error;
-};
 struct Outcome {
   std::vector<std::pair<std::string, Recovered>> recovered;
   std::vector<std::string> still_written;
-  std::vector<Failed> failed;
+  std::vector<FailedFile> failed;
 };
 
 void recover_all(const Selection& selection, bool force, Outcome& outcome) {
@@ -94,13 +90,9 @@ void print_json(const Outcome& outcome, const std::string& path, Output& out) {
   }
   json.end().key("still_written").begin_array();
   for (const std::string& skipped : outcome.still_written) json.value(skipped);
-  json.end().key("failed").begin_array();
-  for (const Failed& failed : outcome.failed) {
-    json.begin_line().member("path", failed.path).key("error");
-    write_error(json, failed.error);
-    json.end();
-  }
-  json.end().end();
+  json.end();
+  write_failed(json, outcome.failed);
+  json.end();
 }
 
 }  // namespace
@@ -118,8 +110,7 @@ void add_recover(CommandLine& line, Command& command) {
                  TTAP_ASSIGN(const Outcome outcome, recover_runs(*options));
                  options->json ? print_json(outcome, options->path, out) : print_text(outcome, out);
                  out.flush();
-                 for (const Failed& failed : outcome.failed) print_error("recover", failed.error);
-                 return outcome.failed.empty() ? kFine : kError;
+                 return print_errors("recover", outcome.failed);
                }};
   });
 }

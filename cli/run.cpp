@@ -207,7 +207,7 @@ void add_run(CommandLine& line, Command& command, Start& start) {
   text("--roles", recording.roles, "LIST", "Which tensors of a call: some of out,in,grad_out,grad_in,param,cache");
   text("--modules", recording.modules, "WHICH", "leaf: only modules that hold no others; all").one_of({"leaf", "all"});
   verb.add_flag("--compiled", recording.compiled,
-                "Also modules inside regions that torch.compile compiles: the compiled code hands their results over, and "
+                "Also modules inside regions that torch.compile compiles: the compiled code records their results, and "
                 "may round in other places than without");
   verb.add_flag("--ops", recording.ops,
                 "Also every operator, forward and backward, whether a module runs it or not: see ttap log");

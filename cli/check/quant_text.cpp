@@ -98,16 +98,7 @@ void draw_trouble(const QuantReport& report, Output& out) {
   for (const CheckedPass& pass : report.passes)
     if (pass.info.ending != Ending::kComplete)
       warn(out, fmt::format("pass {} of rank {}: {}", pass.info.number, pass.rank, to_string(pass.info.ending)));
-  if (!report.unjudged.empty()) {
-    warn(out, fmt::format("{} could not be judged:", count_text(report.unjudged.size(), "tensor", "tensors")));
-    for (size_t i = 0; i < std::min(report.unjudged.size(), kUnjudgedShown); ++i) {
-      const CheckTrouble& trouble = report.unjudged[i];
-      out.print("  pass {} of rank {}: {}\n", trouble.tensor.pass, trouble.tensor.rank,
-                printable(trouble.error.message));
-    }
-    if (report.unjudged.size() > kUnjudgedShown)
-      out.print("  ... and {} more (--json lists all)\n", report.unjudged.size() - kUnjudgedShown);
-  }
+  draw_unjudged(report.unjudged, out);
   if (!report.without_twin.empty())
     out.print("{} no high-precision twin{}\n",
               count_text(report.without_twin.size(), "quantized tensor has", "quantized tensors have"),

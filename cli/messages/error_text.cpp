@@ -19,4 +19,19 @@ void print_error(std::string_view command, const Error& error) {
   (void)out.finish();  // there is nowhere left to complain to
 }
 
+ExitCode print_errors(std::string_view command, std::span<const FailedFile> failed) {
+  for (const FailedFile& file : failed) print_error(command, file.error);
+  return failed.empty() ? kFine : kError;
+}
+
+void write_failed(JsonWriter& json, std::span<const FailedFile> failed) {
+  json.key("failed").begin_array();
+  for (const FailedFile& file : failed) {
+    json.begin_line().member("path", file.path).key("error");
+    write_error(json, file.error);
+    json.end();
+  }
+  json.end();
+}
+
 }  // namespace ttap::cli

@@ -33,7 +33,7 @@ void write_first(JsonWriter& json, const CheckReport& report) {
   json.end().key("before");
   first.before ? json.value(*first.before) : json.null();
   json.key("origin");
-  first.story ? write_story(json, *first.story) : void(json.null());
+  first.origin_report ? write_origin_report(json, *first.origin_report) : void(json.null());
   json.end();
 }
 

@@ -38,10 +38,10 @@ struct FirstFinding {
   std::vector<CheckedInput> inputs = {};
   std::optional<std::string> before = {};  // key of the last tensor before it that is known to be clean
   Format format = Format::kSegment;
-  std::optional<OriginStory> story = {};  // where the recording tells what calls used
+  std::optional<OriginReport> origin_report = {};  // where the recording says what calls used
 
   // Whether something is wrong, rather than on purpose or of no consequence.
-  bool is_fault() const { return !story || story->first.fault; }
+  bool is_fault() const { return !origin_report || origin_report->first.fault; }
 };
 
 struct CheckedPass {
@@ -56,12 +56,13 @@ struct CheckedSuspect {
   Stats stats;
 };
 
-inline constexpr size_t kUnjudgedShown = 10;  // in a text; --json lists all
-
 struct CheckTrouble {
   CheckedTensor tensor;
   Error error;
 };
+
+// How many tensors could not be judged, and the first of them with the reason; nothing where there are none.
+void draw_unjudged(std::span<const CheckTrouble> unjudged, Output& out);
 
 struct TTAP_API CheckReport {
   std::string path = {};
@@ -73,7 +74,7 @@ struct TTAP_API CheckReport {
   std::optional<FirstFinding> first = {};  // the first fault, else the first found
   std::vector<CheckedTensor> found = {};
   std::vector<CheckTrouble> unjudged = {};
-  std::vector<CheckedSuspect> suspects = {};  // of finite values; told with `all`
+  std::vector<CheckedSuspect> suspects = {};  // of finite values; shown with `all`
   uint64_t verified_tensors = 0;
   uint64_t verified_bytes = 0;
   uint64_t without_hash = 0;

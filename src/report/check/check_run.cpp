@@ -48,10 +48,11 @@ CheckedTensor::Because because_of(const CheckedStep& step, size_t part, size_t t
           from_rank ? std::optional(step.origins->ranks()[root.part].rank) : std::nullopt};
 }
 
-FirstFinding tell_first(const CheckedStep& step, OriginPlace place) {
-  OriginStory story = tell_story(step, place);
-  FirstFinding first = describe_first(step.selected[place.part], *step.passes[place.part], story.first.tensor.counts);
-  first.story = std::move(story);
+FirstFinding describe_first(const CheckedStep& step, OriginPlace place) {
+  OriginReport origin_report = report_origin(step, place);
+  FirstFinding first =
+      describe_first(step.selected[place.part], *step.passes[place.part], origin_report.first.tensor.counts);
+  first.origin_report = std::move(origin_report);
   return first;
 }
 
@@ -107,15 +108,15 @@ class Steps {
   CheckedStep step_;
 };
 
-// Of the ranks of one pass nobody knows which was first. One of which it is known how it arose is told before what came
-// out of a collective nobody knows how.
+// Of the ranks of one pass nobody knows which was first. One of which it is known how it arose is shown before what
+// came out of a collective nobody knows how.
 bool is_better(const FirstFinding& first, uint32_t pass, std::optional<size_t> number, const Origins& origins) {
-  const bool is_open = first.story && first.story->first.kind == OriginKind::kUnknown &&
-                       !first.story->first.collectives.empty() && first.tensor.pass == pass;
+  const bool is_open = first.origin_report && first.origin_report->first.kind == OriginKind::kUnknown &&
+                       !first.origin_report->first.collectives.empty() && first.tensor.pass == pass;
   return is_open && number && origins.all()[*number].kind != OriginKind::kUnknown;
 }
 
-// The first fault is told in detail, wherever it is; while there is none, the first that was found.
+// The first fault is shown in detail, wherever it is; while there is none, the first that was found.
 void take_found(const SelectedPass& selected, const std::shared_ptr<const Pass>& pass,
                 const std::vector<Nonfinite>& found, Steps& steps, CheckReport& report) {
   if (!has_uses(*pass)) {
@@ -129,7 +130,7 @@ void take_found(const SelectedPass& selected, const std::shared_ptr<const Pass>&
   const bool fault = !number || origins.all()[*number].is_fault();
   if (!report.first ||
       (fault && (!report.first->is_fault() || is_better(*report.first, pass->info().number, number, origins))))
-    report.first = number ? tell_first(step, step.origins->root_of({part, *number}))
+    report.first = number ? describe_first(step, step.origins->root_of({part, *number}))
                           : describe_first(selected, *pass, found.front());
   for (const Nonfinite& nonfinite : found) {
     CheckedTensor tensor = checked_tensor(selected, *pass, nonfinite);

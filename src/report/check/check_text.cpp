@@ -28,7 +28,7 @@ std::string conclusion(const FirstFinding& first) {
   return "an input of this call was not finite, or could not be judged";
 }
 
-// Where the recording does not tell what calls used: what stands beside it.
+// Where the recording does not say what calls used: what stands beside it.
 void draw_situation(const FirstFinding& first, Output& out) {
   if (first.event) {
     write_fact(
@@ -80,7 +80,7 @@ void draw_first(const CheckReport& report, Output& out) {
         out, 8, "first at",
         first.has_bytes ? "unknown: its bytes cannot be read; see ttap show" : "unknown: its bytes were not kept");
   }
-  first.story ? draw_story(*first.story, out) : draw_situation(first, out);
+  first.origin_report ? draw_origin_report(*first.origin_report, out) : draw_situation(first, out);
   write_fact(out, 8, "look",
              fmt::format("ttap show {} {} --pass {} --rank {}", shell_quoted(printable(report.path)),
                          shell_quoted(printable(tensor.key)), tensor.pass, tensor.rank));
@@ -167,17 +167,7 @@ void draw_trouble(const CheckReport& report, Output& out) {
     warn(drops_text(pass.info.drops));
     warn(torn_text(pass.info));
   }
-  if (!report.unjudged.empty()) {
-    out.write(Style::kYellow, "warning");
-    out.print(": {} could not be judged:\n", count_text(report.unjudged.size(), "tensor", "tensors"));
-    for (size_t i = 0; i < std::min(report.unjudged.size(), kUnjudgedShown); ++i) {
-      const CheckTrouble& trouble = report.unjudged[i];
-      out.print("  pass {} of rank {}: {}\n", trouble.tensor.pass, trouble.tensor.rank,
-                printable(trouble.error.message));
-    }
-    if (report.unjudged.size() > kUnjudgedShown)
-      out.print("  ... and {} more (--json lists all)\n", report.unjudged.size() - kUnjudgedShown);
-  }
+  draw_unjudged(report.unjudged, out);
   if (report.without_hash > 0)
     out.print("{} of a format without hashes: --verify could only read them\n",
               count_text(report.without_hash, "tensor is", "tensors are"));
@@ -192,6 +182,16 @@ void draw_trouble(const CheckReport& report, Output& out) {
 }
 
 }  // namespace
+
+void draw_unjudged(std::span<const CheckTrouble> unjudged, Output& out) {
+  constexpr size_t kShown = 10;
+  if (unjudged.empty()) return;
+  out.write(Style::kYellow, "warning");
+  out.print(": {} could not be judged:\n", count_text(unjudged.size(), "tensor", "tensors"));
+  for (const CheckTrouble& trouble : unjudged.first(std::min(unjudged.size(), kShown)))
+    out.print("  pass {} of rank {}: {}\n", trouble.tensor.pass, trouble.tensor.rank, printable(trouble.error.message));
+  if (unjudged.size() > kShown) out.print("  ... and {} more (--json lists all)\n", unjudged.size() - kShown);
+}
 
 void draw_report(const CheckReport& report, Output& out) {
   if (report.runs > 1) out.print("run {} of {}: {}\n", report.run, report.runs, printable(report.path));

@@ -12,7 +12,7 @@
 // What `ttap check` says of where a NaN or Inf came from, by what each call used.
 namespace ttap {
 
-struct ToldArgument {
+struct DescribedArgument {
   std::string path;
   std::optional<uint32_t> rank = {};  // of a contribution to a collective: who gave it
   bool written = false;
@@ -23,7 +23,7 @@ struct ToldArgument {
 };
 
 // A collective, and what is known of what each rank gave to it.
-struct ToldCollective {
+struct DescribedCollective {
   std::string op;
   std::string group;
   uint32_t number = 0;
@@ -40,7 +40,7 @@ struct ToldCollective {
 };
 
 // A collective that brought it to other ranks.
-struct ToldSpread {
+struct DescribedSpread {
   std::string op;
   std::string group;
   uint32_t number = 0;
@@ -49,7 +49,7 @@ struct ToldSpread {
   std::vector<uint32_t> to = {};
 };
 
-struct ToldOrigin {
+struct DescribedOrigin {
   OriginKind kind = OriginKind::kMade;
   bool fault = false;
   bool harmless = false;
@@ -65,16 +65,16 @@ struct ToldOrigin {
   };
   std::optional<Call> call = {};
   std::optional<Call> forward = {};  // of a call of the backward: the one it differentiates
-  std::vector<ToldArgument> arguments = {};
+  std::vector<DescribedArgument> arguments = {};
   std::vector<std::string> hints = {};
-  std::vector<ToldCollective> collectives = {};  // where it came out of one
-  std::string first_reader = {};                 // of uninitialised memory: key of the first tensor computed from it
+  std::vector<DescribedCollective> collectives = {};  // where it came out of one
+  std::string first_reader = {};  // of uninitialised memory: key of the first tensor computed from it
 };
 
-struct OriginStory {
-  ToldOrigin first;
-  std::optional<ToldOrigin> inf_from = {};    // of the Inf that `first` made NaN of
-  std::optional<ToldOrigin> became_nan = {};  // what made NaN of the Inf of `first`
+struct OriginReport {
+  DescribedOrigin first;
+  std::optional<DescribedOrigin> inf_from = {};    // of the Inf that `first` made NaN of
+  std::optional<DescribedOrigin> became_nan = {};  // what made NaN of the Inf of `first`
   struct Other {
     OriginKind kind;
     bool fault;
@@ -83,7 +83,7 @@ struct OriginStory {
     CheckedTensor tensor;
   };
   std::vector<Other> others = {};
-  std::vector<ToldSpread> spread = {};  // of `first` to other ranks
+  std::vector<DescribedSpread> spread = {};  // of `first` to other ranks
 };
 
 // The passes that were recorded together on the ranks of a run, and where their NaN and Inf came from.
@@ -93,13 +93,13 @@ struct CheckedStep {
   std::optional<RankOrigins> origins = {};
 };
 
-// `first` is the origin to tell of.
-OriginStory tell_story(const CheckedStep& step, OriginPlace first);
+// `first` is the origin to report.
+OriginReport report_origin(const CheckedStep& step, OriginPlace first);
 
-void draw_story(const OriginStory& story, Output& out);
+void draw_origin_report(const OriginReport& origin_report, Output& out);
 std::string because_text(const CheckedTensor::Because& because);
 
 // The value of a member of the object that is open.
-void write_story(JsonWriter& json, const OriginStory& story);
+void write_origin_report(JsonWriter& json, const OriginReport& origin_report);
 
 }  // namespace ttap

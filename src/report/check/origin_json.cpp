@@ -4,7 +4,7 @@
 namespace ttap {
 namespace {
 
-void write_call(JsonWriter& json, const std::optional<ToldOrigin::Call>& call) {
+void write_call(JsonWriter& json, const std::optional<DescribedOrigin::Call>& call) {
   if (!call) {
     json.null();
     return;
@@ -15,7 +15,7 @@ void write_call(JsonWriter& json, const std::optional<ToldOrigin::Call>& call) {
   json.end().end();
 }
 
-void write_argument(JsonWriter& json, const ToldArgument& argument) {
+void write_argument(JsonWriter& json, const DescribedArgument& argument) {
   json.begin_line().member("path", argument.path).member("written", argument.written).key("rank");
   argument.rank ? json.value(*argument.rank) : json.null();
   json.member("finite", argument.finite).key("from");
@@ -33,12 +33,12 @@ void write_argument(JsonWriter& json, const ToldArgument& argument) {
   json.end();
 }
 
-void write_collective(JsonWriter& json, const ToldCollective& collective) {
+void write_collective(JsonWriter& json, const DescribedCollective& collective) {
   json.begin_object().member("op", collective.op).member("group", collective.group);
   json.member("number", collective.number).key("problem");
   collective.problem.empty() ? json.null() : json.value(collective.problem);
   json.key("contributions").begin_array();
-  for (const ToldCollective::Contribution& each : collective.contributions) {
+  for (const DescribedCollective::Contribution& each : collective.contributions) {
     json.begin_line().member("group_rank", each.group_rank).key("rank");
     each.rank ? json.value(*each.rank) : json.null();
     json.member("known", each.known).member("finite", each.finite).key("missing");
@@ -48,9 +48,9 @@ void write_collective(JsonWriter& json, const ToldCollective& collective) {
   json.end().end();
 }
 
-void write_spread(JsonWriter& json, const std::vector<ToldSpread>& spread) {
+void write_spread(JsonWriter& json, const std::vector<DescribedSpread>& spread) {
   json.key("spread").begin_array();
-  for (const ToldSpread& each : spread) {
+  for (const DescribedSpread& each : spread) {
     json.begin_line().member("op", each.op).member("group", each.group).member("number", each.number);
     json.member("from_rank", each.from).key("to_ranks").begin_array();
     for (const uint32_t rank : each.to) json.value(rank);
@@ -60,7 +60,7 @@ void write_spread(JsonWriter& json, const std::vector<ToldSpread>& spread) {
 }
 
 // Members of the object that is open.
-void write_origin(JsonWriter& json, const ToldOrigin& origin) {
+void write_origin(JsonWriter& json, const DescribedOrigin& origin) {
   json.member("kind", to_string(origin.kind)).member("fault", origin.fault).member("harmless", origin.harmless);
   json.member("inherited_by", origin.heirs).key("tensor").begin_line();
   write_checked(json, origin.tensor);
@@ -70,16 +70,16 @@ void write_origin(JsonWriter& json, const ToldOrigin& origin) {
   json.key("forward");
   write_call(json, origin.forward);
   json.key("arguments").begin_array();
-  for (const ToldArgument& argument : origin.arguments) write_argument(json, argument);
+  for (const DescribedArgument& argument : origin.arguments) write_argument(json, argument);
   json.end().key("hints").begin_array();
   for (const std::string& hint : origin.hints) json.value(hint);
   json.end().key("collectives").begin_array();
-  for (const ToldCollective& collective : origin.collectives) write_collective(json, collective);
+  for (const DescribedCollective& collective : origin.collectives) write_collective(json, collective);
   json.end().key("first_reader");
   origin.first_reader.empty() ? json.null() : json.value(origin.first_reader);
 }
 
-void write_linked(JsonWriter& json, std::string_view name, const std::optional<ToldOrigin>& origin) {
+void write_linked(JsonWriter& json, std::string_view name, const std::optional<DescribedOrigin>& origin) {
   json.key(name);
   if (!origin) {
     json.null();
@@ -92,14 +92,14 @@ void write_linked(JsonWriter& json, std::string_view name, const std::optional<T
 
 }  // namespace
 
-void write_story(JsonWriter& json, const OriginStory& story) {
+void write_origin_report(JsonWriter& json, const OriginReport& origin_report) {
   json.begin_object();
-  write_origin(json, story.first);
-  write_spread(json, story.spread);
-  write_linked(json, "inf_from", story.inf_from);
-  write_linked(json, "became_nan", story.became_nan);
+  write_origin(json, origin_report.first);
+  write_spread(json, origin_report.spread);
+  write_linked(json, "inf_from", origin_report.inf_from);
+  write_linked(json, "became_nan", origin_report.became_nan);
   json.key("others").begin_array();
-  for (const OriginStory::Other& other : story.others) {
+  for (const OriginReport::Other& other : origin_report.others) {
     json.begin_line().member("kind", to_string(other.kind)).member("fault", other.fault);
     json.member("harmless", other.harmless).member("inherited_by", other.heirs);
     write_checked(json, other.tensor);

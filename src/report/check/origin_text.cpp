@@ -19,7 +19,7 @@ std::string frame_text(std::string_view frame) {
   return text;
 }
 
-std::string argument_text(const ToldArgument& argument) {
+std::string argument_text(const DescribedArgument& argument) {
   std::string text = argument.path.empty() ? "" : printable(argument.path) + "  ";
   if (argument.rank) text = fmt::format("rank {}  {}", *argument.rank, text);
   if (!argument.tensor) return text + "its value was not recorded";
@@ -37,9 +37,9 @@ std::string argument_text(const ToldArgument& argument) {
   return text;
 }
 
-std::string paths_text(const std::vector<ToldArgument>& arguments) {
+std::string paths_text(const std::vector<DescribedArgument>& arguments) {
   std::string paths;
-  for (const ToldArgument& argument : arguments)
+  for (const DescribedArgument& argument : arguments)
     if (!argument.stats && !argument.finite) paths += (paths.empty() ? "" : ", ") + printable(argument.path);
   return paths;
 }
@@ -52,11 +52,11 @@ std::string ranks_text(const std::vector<uint32_t>& ranks) {
 }
 
 // "all 2 contributions to c10d::allreduce_ of group 0, its 3rd, (ranks 0, 1)"
-std::string contributions_text(const ToldOrigin& origin, std::string_view were) {
+std::string contributions_text(const DescribedOrigin& origin, std::string_view were) {
   std::string text;
-  for (const ToldCollective& each : origin.collectives) {
+  for (const DescribedCollective& each : origin.collectives) {
     std::vector<uint32_t> ranks;
-    for (const ToldCollective::Contribution& from : each.contributions) ranks.push_back(*from.rank);
+    for (const DescribedCollective::Contribution& from : each.contributions) ranks.push_back(*from.rank);
     const std::string which =
         ranks.size() == 1 ? std::string("the one contribution") : fmt::format("all {} contributions", ranks.size());
     text += fmt::format("{}{} to {}, {} {} ({})", text.empty() ? "" : "; ", which, printable(each.text),
@@ -66,11 +66,11 @@ std::string contributions_text(const ToldOrigin& origin, std::string_view were) 
 }
 
 // Which contributions are not known.
-std::string open_text(const ToldOrigin& origin) {
+std::string open_text(const DescribedOrigin& origin) {
   std::string text;
-  for (const ToldCollective& each : origin.collectives) {
+  for (const DescribedCollective& each : origin.collectives) {
     std::string why = each.problem;
-    for (const ToldCollective::Contribution& from : each.contributions)
+    for (const DescribedCollective::Contribution& from : each.contributions)
       if (!from.known) why += (why.empty() ? "" : ", ") + from.missing;
     if (!why.empty())
       text += fmt::format("; of what the ranks gave to {}, not all is known: {}", printable(each.text), printable(why));
@@ -78,26 +78,26 @@ std::string open_text(const ToldOrigin& origin) {
   return "another rank gave it, or this collective made it" + text;
 }
 
-std::string made_text(const ToldOrigin& origin) {
+std::string made_text(const DescribedOrigin& origin) {
   if (!origin.collectives.empty()) return "made here: " + contributions_text(origin, "finite");
   return origin.arguments.empty() ? "made here: no tensor went into this call"
                                   : "made here: every argument of this call was finite";
 }
 
-std::string unknown_text(const ToldOrigin& origin) {
+std::string unknown_text(const DescribedOrigin& origin) {
   if (!origin.collectives.empty()) return open_text(origin);
   const std::string paths = paths_text(origin.arguments);
   if (paths.empty()) return "what went into this call was not recorded: it may have been made further up";
   return fmt::format("made here, or it came in: of argument {} nothing was recorded", paths);
 }
 
-std::string uninitialised_text(const ToldOrigin& origin) {
+std::string uninitialised_text(const DescribedOrigin& origin) {
   if (origin.first_reader.empty()) return "nothing had been written to this memory yet: any value may stand there";
   return fmt::format("nothing had been written to this memory when {} was computed from it",
                      printable(origin.first_reader));
 }
 
-std::string conclusion(const ToldOrigin& origin) {
+std::string conclusion(const DescribedOrigin& origin) {
   std::string text;
   switch (origin.kind) {
     case OriginKind::kMade: text = made_text(origin); break;
@@ -129,7 +129,7 @@ std::string_view kind_text(OriginKind kind) {
 }
 
 // An origin that another one leads to, on one line.
-std::string brief_text(const ToldOrigin& origin) {
+std::string brief_text(const DescribedOrigin& origin) {
   std::string text = printable(origin.tensor.key);
   if (origin.call) text += "  " + origin.call->text;
   text += fmt::format("  {}", kind_text(origin.kind));
@@ -137,7 +137,7 @@ std::string brief_text(const ToldOrigin& origin) {
   return text;
 }
 
-void draw_stack(const ToldOrigin::Call& call, Output& out) {
+void draw_stack(const DescribedOrigin::Call& call, Output& out) {
   for (size_t i = 0; i < std::min(call.stack.size(), kFramesShown); ++i)
     write_fact(out, 8, i == 0 ? "line" : "from", frame_text(call.stack[i]));
   if (call.stack.size() > kFramesShown)
@@ -154,15 +154,15 @@ std::string because_text(const CheckedTensor::Because& because) {
   return because.fault ? "inherited" : fmt::format("inherited, {}", kind_text(because.origin));
 }
 
-void draw_story(const OriginStory& story, Output& out) {
-  const ToldOrigin& origin = story.first;
+void draw_origin_report(const OriginReport& origin_report, Output& out) {
+  const DescribedOrigin& origin = origin_report.first;
   if (origin.call) write_fact(out, 8, "call", origin.call->text);
-  for (const ToldArgument& argument : origin.arguments) write_fact(out, 8, "input", argument_text(argument));
+  for (const DescribedArgument& argument : origin.arguments) write_fact(out, 8, "input", argument_text(argument));
   write_fact(out, 8, "so", conclusion(origin));
-  for (const ToldSpread& each : story.spread)
+  for (const DescribedSpread& each : origin_report.spread)
     write_fact(out, 8, "spread",
                fmt::format("by {}: from rank {} to {}", printable(each.text), each.from, ranks_text(each.to)));
-  if (story.inf_from) write_fact(out, 8, "Inf from", brief_text(*story.inf_from));
+  if (origin_report.inf_from) write_fact(out, 8, "Inf from", brief_text(*origin_report.inf_from));
   for (const std::string& hint : origin.hints) {
     out.write(Style::kDim, fmt::format("  {:<8} ", "hint"));
     out.write(Style::kYellow, printable(hint));
@@ -178,11 +178,11 @@ void draw_story(const OriginStory& story, Output& out) {
     if (!origin.forward->stack.empty()) text += ", " + frame_text(origin.forward->stack.front());
     write_fact(out, 8, "forward", text);
   }
-  if (story.became_nan) write_fact(out, 8, "NaN in", brief_text(*story.became_nan));
+  if (origin_report.became_nan) write_fact(out, 8, "NaN in", brief_text(*origin_report.became_nan));
   write_fact(out, 8, "then",
              (origin.heirs == 0 ? std::string("no later tensor inherited it")
                                 : count_text(origin.heirs, "later tensor inherited it", "later tensors inherited it")) +
-                 (story.spread.empty() ? "" : " on this rank"));
+                 (origin_report.spread.empty() ? "" : " on this rank"));
 }
 
 }  // namespace ttap

@@ -7,11 +7,8 @@ namespace ttap {
 EventTensors::EventTensors(const Pass& pass, Of which) {
   for (size_t i = 0; i < pass.tensor_count(); ++i) {
     const uint32_t event = pass.tensor(i).event;
-    if (event >= pass.event_count()) {
-      ++without_event_;
-    } else if (which == Of::kEveryEvent || pass.event(event).use_count == 0) {
+    if (event < pass.event_count() && (which == Of::kEveryEvent || pass.event(event).use_count == 0))
       entries_.emplace_back(event, static_cast<uint32_t>(i));
-    }
   }
   if (!std::ranges::is_sorted(entries_)) std::ranges::sort(entries_);
 }

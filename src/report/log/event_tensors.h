@@ -17,11 +17,9 @@ class EventTensors {
 
   using Entry = std::pair<uint32_t, uint32_t>;  // event, tensor
   std::span<const Entry> of(uint32_t event) const;
-  uint64_t without_event() const { return without_event_; }
 
  private:
   std::vector<Entry> entries_;
-  uint64_t without_event_ = 0;
 };
 
 }  // namespace ttap

@@ -32,7 +32,6 @@ struct QuantizedWeights {
   std::vector<QuantLayer> layers = {};  // the outliers by their error, then the others by what they add
 
   bool any() const { return !layers.empty(); }
-  bool has_outlier() const { return any() && layers.front().is_outlier; }
 };
 
 // An outlier is harmed by its format as QuantHarm says; or its error is kOutlierFactor times that of most other layers,
