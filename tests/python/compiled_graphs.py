@@ -1,6 +1,5 @@
 """Compiled graphs to record, and what was recorded of them."""
 
-import json
 import re
 
 import pytest
@@ -50,7 +49,3 @@ def values_of(recorded, event, role="in"):
 def only_pass(folder):
     (recorded,) = passes_of(folder).values()
     return recorded
-
-
-def notes_text(event):
-    return json.dumps(event.notes)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import tensortap as tap
 import torch
-from torch import nn
+from small_net import Net
 
 FAULTS = ctypes.CDLL(None)
 FAULTS.ttap_faults_name.restype = ctypes.c_char_p
@@ -23,20 +23,10 @@ HOWS = {"short": -1, "stall": -2}
 SECONDS = 60
 
 
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(16, 600)
-        self.second = nn.Linear(600, 16)
-
-    def forward(self, x):
-        return self.second(torch.relu(self.first(x)))
-
-
 def recorded(folder):
     """Three passes; what the model computed, and what the recording said."""
     torch.manual_seed(0)
-    model = Model()
+    model = Net(16, 600)
     try:
         recording = tap.record(model, folder, ops=True, level="full", roles=("in", "out"), report=False)
     except OSError as error:  # it cannot begin, and says so to who asked for it

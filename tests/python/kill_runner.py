@@ -15,25 +15,15 @@ from pathlib import Path
 
 import tensortap as tap
 import torch
-from torch import nn
+from small_net import Net
 
 FORMATS = ("ttap", "ttap", "ttap", "pt", "safetensors", "npy")
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(64, 256)
-        self.second = nn.Linear(256, 64)
-
-    def forward(self, x):
-        return self.second(torch.relu(self.first(x)))
 
 
 def record_until_killed(folder, format, told, every):
     """In the child. Tells how many passes were flushed."""
     torch.manual_seed(0)
-    model = Model()
+    model = Net(64, 256)
     recording = tap.record(
         model, folder, ops=format == "ttap", roles=("in", "out", "grad_out"), format=format, report=False
     )
@@ -53,7 +43,7 @@ def expected_of(path):
     child = os.fork()
     if child == 0:
         torch.manual_seed(0)
-        model = Model()
+        model = Net(64, 256)
         torch.save([model(torch.full((100, 64), float(i))).detach() for i in range(7)], path)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
@@ -88,7 +78,7 @@ def read(folder, flushed, expected):
                 whole.add(number)
             assert number >= flushed or one.ending == "complete", f"pass {number} of {flushed} is {one.ending}"
             for record in one.records:
-                if not record.has_bytes or record.key != "second":
+                if not record.has_bytes or record.key != "down":
                     continue
                 assert torch.equal(one[record.key], expected[number % 7]), f"pass {number}: {record.key} is wrong"
     missing = set(range(flushed)) - whole

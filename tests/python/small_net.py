@@ -1,4 +1,4 @@
-"""Two layers for tests of operators, and what their forward runs."""
+"""Two layers, and what their forward runs."""
 
 import torch
 from torch import nn
@@ -7,9 +7,9 @@ FORWARD = ["aten::t", "aten::addmm", "aten::relu", "aten::t", "aten::addmm"]
 
 
 class Net(nn.Module):
-    def __init__(self):
+    def __init__(self, width=4, inner=8):
         super().__init__()
-        self.up, self.down = nn.Linear(4, 8), nn.Linear(8, 4)
+        self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
 
     def forward(self, x):
         return self.down(torch.relu(self.up(x)))

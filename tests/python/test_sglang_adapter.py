@@ -266,7 +266,7 @@ def test_ranks_share_what_the_layers_say(reference):
             module.tp_group, module.input_is_parallel, module.reduce_results = Group, True, False
 
     def shards(name):
-        return adapter._spread(model, name, model.get_submodule(name)).get("shards", {})
+        return adapter._shards(model, name, model.get_submodule(name)).get("shards", {})
 
     first = "model.layers.0"
     # A kind of column parallel layer is one by its bases, which the stand-in has not.

@@ -46,11 +46,6 @@ def called(run, name):
     return found
 
 
-def on_main_thread(run):
-    """The calls of the program's own thread; gloo has others."""
-    return [event for event in run.events if event.thread == run.events[0].thread]
-
-
 # ---- DTensor ----
 
 

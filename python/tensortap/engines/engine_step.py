@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from tensortap.modules.token_batch import Batch
 from tensortap.recording import Recording
 from tensortap.session.session import sessions_under_way
+from tensortap.torch_glue.patching import Patch
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -51,6 +53,15 @@ class EngineStep:
 
 def _end(recording: Recording, number: int, failed: bool) -> None:
     recording.tracker.end_step(number, aborted=failed)
+
+
+def patch_steps(owner: type, makers: Mapping[str, Callable[[Callable[..., Any]], Any]], engine: str) -> None:
+    """Wraps methods of an engine's class, and says which of them this version does not have."""
+    for name, make in makers.items():
+        if hasattr(owner, name):
+            Patch(owner, name, make)
+        else:
+            print(f"tensortap: this {engine} has no {owner.__name__}.{name}: its steps are not known", file=sys.stderr)
 
 
 def recordings_under_way() -> list[Recording]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import sys
 import threading
 from collections.abc import Callable
 from types import ModuleType
@@ -17,9 +16,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensortap.engines.engine_step import DUMMY, EngineStep, record_weights, recordings_under_way
+from tensortap.engines.engine_step import DUMMY, EngineStep, patch_steps, record_weights, recordings_under_way
 from tensortap.engines.fused_modules import fused, parent_of
-from tensortap.engines.shards import shards_of
+from tensortap.engines.shards import described_shards
 from tensortap.modules.module_source import gives_a_part
 from tensortap.modules.token_batch import batch
 from tensortap.session.metadata import describers
@@ -40,7 +39,7 @@ def register() -> None:
     global _watch
     if _watch is None:
         _watch = ImportWatch({_WORKERS: _adapt_worker, _RUNNERS: _adapt_runner, _LOADERS: _adapt_loader})
-        describers.extend((_fused, _spread))
+        describers.extend((_fused, _shards))
         gives_a_part.append(_leaves_its_residual)
 
 
@@ -69,12 +68,8 @@ def _packed_by(model: nn.Module) -> dict[str, list[str]]:
     return _PACKED | declared | getattr(model, "packed_modules_mapping", {})
 
 
-def _spread(model: nn.Module, name: str, module: nn.Module) -> dict[str, Any]:
-    """How its tensors are made of those of the ranks, where several share the model."""
-    if not type(module).__module__.startswith("sglang."):
-        return {}
-    shards = shards_of(model, name, module)
-    return {"shards": shards} if shards else {}
+def _shards(model: nn.Module, name: str, module: nn.Module) -> dict[str, Any]:
+    return described_shards(model, name, module) if type(module).__module__.startswith("sglang.") else {}
 
 
 # ---- steps ----
@@ -104,23 +99,13 @@ def _end_step(*, failed: bool = False) -> None:
         step.end(failed=failed)
 
 
-def _adapt(owner: type, makers: dict[str, Callable[[Callable[..., Any]], Any]]) -> None:
-    for name, make in makers.items():
-        if hasattr(owner, name):
-            Patch(owner, name, make)
-        else:
-            print(f"tensortap: this SGLang has no {owner.__name__}.{name}: its steps are not known", file=sys.stderr)
-
-
 def _adapt_worker(module: ModuleType) -> None:
-    _adapt(module.TpModelWorker, {"forward_batch_generation": _as_step})
+    patch_steps(module.TpModelWorker, {"forward_batch_generation": _as_step}, "SGLang")
 
 
 def _adapt_runner(module: ModuleType) -> None:
-    _adapt(
-        module.ModelRunner,
-        {"forward": _in_step, "load_model": _with_model, "init_cuda_graphs": _as_dummy_step},
-    )
+    makers = {"forward": _in_step, "load_model": _with_model, "init_cuda_graphs": _as_dummy_step}
+    patch_steps(module.ModelRunner, makers, "SGLang")
     if (output := getattr(module, "LogitsProcessorOutput", None)) is not None:
         main_fields[output] = "next_token_logits"
 
@@ -242,7 +227,7 @@ def _with_model(load_model: Callable[..., Any]) -> Callable[..., Any]:
 
 def _adapt_loader(module: ModuleType) -> None:
     """Weights are recorded when they are loaded: then they are packed for kernels, and gone."""
-    _adapt(module.DefaultModelLoader, {"postprocess_weights": _after_recording_weights})
+    patch_steps(module.DefaultModelLoader, {"postprocess_weights": _after_recording_weights}, "SGLang")
 
 
 def _after_recording_weights(process: Callable[..., Any]) -> staticmethod[..., Any]:

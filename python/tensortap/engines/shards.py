@@ -14,6 +14,12 @@ Shard = dict[str, Any] | str
 _COLUMNS: Shard = {"concat": -1}
 
 
+def described_shards(model: nn.Module, name: str, module: nn.Module) -> dict[str, Any]:
+    """How the tensors of a module are made of those of the ranks, where several share the model; for model.json."""
+    shards = shards_of(model, name, module)
+    return {"shards": shards} if shards else {}
+
+
 def shards_of(model: nn.Module, name: str, module: nn.Module) -> dict[str, Shard]:
     """By role, or role and path, how each tensor of a module is made of those of the ranks."""
     kinds = {kind.__name__ for kind in type(module).__mro__}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import weakref
 from collections.abc import Callable
 from types import ModuleType
@@ -17,9 +16,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensortap.engines.engine_step import DUMMY, EngineStep, record_weights, recordings_under_way
+from tensortap.engines.engine_step import DUMMY, EngineStep, patch_steps, record_weights, recordings_under_way
 from tensortap.engines.fused_modules import fused
-from tensortap.engines.shards import shards_of
+from tensortap.engines.shards import described_shards
 from tensortap.engines.vllm_cache import cached_rows
 from tensortap.modules.attention_cache import readers
 from tensortap.modules.token_batch import batch
@@ -40,7 +39,7 @@ def register() -> None:
     global _watch
     if _watch is None:
         _watch = ImportWatch({_RUNNERS: _adapt, _LOADERS: _watch_loader, _ROUTERS: _watch_routers})
-        describers.extend((_fused, _spread))
+        describers.extend((_fused, described_shards))
         readers.append(cached_rows)
         if os.environ.get("TTAP_COMPILED") == "1":
             # Code from vLLM's cache was compiled without our operators, and such code is nothing for the next process.
@@ -54,24 +53,14 @@ def _fused(model: nn.Module, name: str, module: nn.Module) -> dict[str, Any]:
     return fused(model, name, module, getattr(model, "packed_modules_mapping", {}))
 
 
-def _spread(model: nn.Module, name: str, module: nn.Module) -> dict[str, Any]:
-    """How its tensors are made of those of the ranks, where several share the model."""
-    shards = shards_of(model, name, module)
-    return {"shards": shards} if shards else {}
-
-
 def _adapt(module: ModuleType) -> None:
-    runner = module.GPUModelRunner  # that of the CPU is made from it
-    for name, make in (
-        ("execute_model", _as_step),
-        ("sample_tokens", _to_end_of_step),
-        ("_model_forward", _with_rows),
-        ("_dummy_run", _as_dummy_step),
-    ):
-        if hasattr(runner, name):
-            Patch(runner, name, make)
-        else:
-            print(f"tensortap: this vLLM has no {name}: its steps are not known", file=sys.stderr)
+    makers = {
+        "execute_model": _as_step,
+        "sample_tokens": _to_end_of_step,
+        "_model_forward": _with_rows,
+        "_dummy_run": _as_dummy_step,
+    }
+    patch_steps(module.GPUModelRunner, makers, "vLLM")  # that of the CPU is made from it
 
 
 def _watch_loader(module: ModuleType) -> None:
