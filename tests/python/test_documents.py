@@ -109,7 +109,11 @@ def test_the_readme_and_the_guide_list_every_command():
     assert len(verbs) >= 10
     listed = re.findall(r"^ttap (\w+)", (ROOT / "README.md").read_text().split("## The command")[1], re.MULTILINE)
     table = re.findall(r"^\| \[`ttap (\w+)", (ROOT / "docs/commands.md").read_text(), re.MULTILINE)
+    documents = re.findall(
+        r"^\| `(\w+)` \| ", (ROOT / "docs/commands.md").read_text().split("## JSON")[1], re.MULTILINE
+    )
     assert sorted(listed) == sorted(table) == sorted(verbs)
+    assert sorted(["run", *documents]) == sorted(verbs)
 
 
 def test_every_make_target_that_a_document_names_is_there():
