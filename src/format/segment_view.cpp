@@ -104,11 +104,10 @@ void SegmentView::forget_all() {
   begin_json_ = "{}";
   end_json_.reset();
   strings_.assign(1, 0);
-  for (auto* frames : {&event_frames_, &tensor_frames_, &call_frames_, &use_frames_, &group_frames_, &sketch_frames_})
-    frames->clear();
+  for (auto* rows : {&events_, &tensors_, &calls_, &uses_}) *rows = {};
+  for (auto* frames : {&group_frames_, &sketch_frames_}) frames->clear();
   call_of_event_.clear();
   other_passes_.clear();
-  event_count_ = tensor_count_ = call_count_ = use_count_ = 0;
   uses_taken_ = groups_taken_ = sketches_taken_ = 0;
 }
 
@@ -164,11 +163,10 @@ Status SegmentView::take_events(std::span<const std::byte> payload, uint32_t cou
   for (uint32_t i = 0; i < count; ++i) {
     const auto row = load<EventRow>(payload.data() + i * sizeof(EventRow));
     const bool strings_exist = std::max({row.name, row.kind, row.stack}) < strings_.size();
-    const bool parent_exists = row.parent == kNoEvent || row.parent < event_count_ + i;
+    const bool parent_exists = row.parent == kNoEvent || row.parent < events_.row_count() + i;
     if (!strings_exist || !parent_exists) return bad("an event refers to something that is not there");
   }
-  event_frames_.push_back({event_count_, count, payload.data()});
-  event_count_ += count;
+  events_.add(count, payload.data());
   return {};
 }
 
@@ -178,8 +176,7 @@ Status SegmentView::take_tensors(std::span<const std::byte> payload, uint32_t co
   for (uint32_t i = 0; i < count; ++i)
     if (const auto row = load<TensorRow>(payload.data() + i * sizeof(TensorRow)); (row.flags & kElsewhere) != 0)
       other_passes_.insert(static_cast<uint32_t>(row.blob_offset));
-  tensor_frames_.push_back({tensor_count_, count, payload.data()});
-  tensor_count_ += count;
+  tensors_.add(count, payload.data());
   return {};
 }
 
@@ -189,8 +186,7 @@ Status SegmentView::take_uses(std::span<const std::byte> payload, uint32_t count
     const auto row = load<UseRow>(payload.data() + i * sizeof(UseRow));
     if (std::max(row.role, row.path) >= strings_.size()) return bad("a use refers to a string that is not there");
   }
-  use_frames_.push_back({use_count_, count, payload.data()});
-  use_count_ += count;
+  uses_.add(count, payload.data());
   return {};
 }
 
@@ -199,7 +195,7 @@ Status SegmentView::take_groups(std::span<const std::byte> payload, uint32_t cou
   uint64_t taken = groups_taken_;
   for (uint32_t i = 0; i < count; ++i) {
     const auto row = load<GroupRow>(payload.data() + i * sizeof(GroupRow));
-    if (row.tensor >= tensor_count_) return bad("a group refers to a tensor that is not there");
+    if (row.tensor >= tensors_.row_count()) return bad("a group refers to a tensor that is not there");
     if (row.tensor < taken) return bad("the groups are not in the order of their tensors");
     if (row.description >= strings_.size()) return bad("a group refers to a string that is not there");
     taken = uint64_t{row.tensor} + 1;
@@ -215,7 +211,7 @@ Status SegmentView::take_sketches(std::span<const std::byte> payload, uint32_t c
   uint64_t taken = sketches_taken_;
   for (uint32_t i = 0; i < count; ++i) {
     const auto tensor = load<uint32_t>(payload.data() + i * sizeof(SketchRow));
-    if (tensor >= tensor_count_) return bad("a sketch refers to a tensor that is not there");
+    if (tensor >= tensors_.row_count()) return bad("a sketch refers to a tensor that is not there");
     if (tensor < taken) return bad("the sketches are not in the order of their tensors");
     taken = uint64_t{tensor} + 1;
   }
@@ -227,10 +223,10 @@ Status SegmentView::take_sketches(std::span<const std::byte> payload, uint32_t c
 
 Status SegmentView::take_calls(std::span<const std::byte> payload, uint32_t count) {
   if (payload.size() != uint64_t{count} * sizeof(CallRow)) return bad("a call table of the wrong size");
-  call_of_event_.resize(event_count_, kNoNumber);
+  call_of_event_.resize(events_.row_count(), kNoNumber);
   for (uint32_t i = 0; i < count; ++i) {
     const auto row = load<CallRow>(payload.data() + i * sizeof(CallRow));
-    if (row.event >= event_count_) return bad("a call refers to an event that is not there");
+    if (row.event >= events_.row_count()) return bad("a call refers to an event that is not there");
     if (call_of_event_[row.event] != kNoNumber) return bad("an event has a second call");
     if (std::max({row.arguments, row.results, row.notes}) >= strings_.size())
       return bad("a call refers to a string that is not there");
@@ -238,18 +234,18 @@ Status SegmentView::take_calls(std::span<const std::byte> payload, uint32_t coun
     if (row.forward != kNoEvent && row.forward >= row.event) return bad("a call refers to a forward after it");
     if (row.first_use < uses_taken_) return bad("a use belongs to two calls");
     uses_taken_ = uint64_t{row.first_use} + row.use_count;
-    if (uses_taken_ > use_count_) return bad("a call has uses that are not there");
-    call_of_event_[row.event] = static_cast<uint32_t>(call_count_ + i);
+    if (uses_taken_ > uses_.row_count()) return bad("a call has uses that are not there");
+    call_of_event_[row.event] = static_cast<uint32_t>(calls_.row_count() + i);
   }
-  call_frames_.push_back({call_count_, count, payload.data()});
-  call_count_ += count;
+  calls_.add(count, payload.data());
   return {};
 }
 
 Status SegmentView::check(const TensorRow& row) const {
   const uint32_t largest = std::max({row.name, row.role, row.path, row.device, row.shape, row.strides});
   if (largest >= strings_.size()) return bad("a tensor refers to a string that is not there");
-  if (row.event != kNoEvent && row.event >= event_count_) return bad("a tensor refers to an event that is not there");
+  if (row.event != kNoEvent && row.event >= events_.row_count())
+    return bad("a tensor refers to an event that is not there");
   const auto dtype = dtype_from_number(row.dtype);
   if (!dtype) return bad(fmt::format("unknown dtype number {}", row.dtype));
   if (row.level > kStoredFull) return bad(fmt::format("unknown level {}", row.level));
@@ -289,18 +285,17 @@ std::span<const int64_t> SegmentView::numbers(uint32_t number) const {
 
 namespace {
 
-// The frame that holds row `index`, by number of its first row.
+// The frame that holds the row of a tensor, if any does.
 template <class Frames>
-const auto& frame_of(const Frames& frames, size_t index) {
-  return *(std::ranges::upper_bound(frames, index, {}, [](const auto& frame) { return frame.first; }) - 1);
+const auto& frame_of(const Frames& frames, size_t tensor) {
+  return *(std::ranges::upper_bound(frames, tensor, {}, [](const auto& frame) { return frame.first; }) - 1);
 }
 
 }  // namespace
 
 EventRecord SegmentView::event(size_t index) const {
-  TTAP_CHECK(index < event_count_);
-  const RowFrame& frame = frame_of(event_frames_, index);
-  const auto row = load<EventRow>(frame.rows + (index - frame.first) * sizeof(EventRow));
+  TTAP_CHECK(index < events_.row_count());
+  const auto row = load<EventRow>(events_.row(index, sizeof(EventRow)));
   EventRecord event{string(row.name), string(row.kind), row.call,         row.parent,
                     row.thread,       row.time_ns,      string(row.stack)};
   if (const auto call = call_of(index)) {
@@ -317,10 +312,9 @@ EventRecord SegmentView::event(size_t index) const {
 
 std::optional<CallRow> SegmentView::call_of(size_t event) const {
   // Where there is none, and where the frame of the call did not hold, the number is beyond those that were read.
-  if (event >= call_of_event_.size() || call_of_event_[event] >= call_count_) return std::nullopt;
+  if (event >= call_of_event_.size() || call_of_event_[event] >= calls_.row_count()) return std::nullopt;
   const uint32_t number = call_of_event_[event];
-  const RowFrame& frame = frame_of(call_frames_, number);
-  return load<CallRow>(frame.rows + (number - frame.first) * sizeof(CallRow));
+  return load<CallRow>(calls_.row(number, sizeof(CallRow)));
 }
 
 namespace {
@@ -357,14 +351,12 @@ UseRow SegmentView::use_row(size_t event, size_t index) const {
   const auto call = call_of(event);
   TTAP_CHECK(call && index < call->use_count);
   const size_t number = call->first_use + index;
-  const RowFrame& frame = frame_of(use_frames_, number);
-  return load<UseRow>(frame.rows + (number - frame.first) * sizeof(UseRow));
+  return load<UseRow>(uses_.row(number, sizeof(UseRow)));
 }
 
 TensorRow SegmentView::tensor_row(size_t index) const {
-  TTAP_CHECK(index < tensor_count_);
-  const RowFrame& frame = frame_of(tensor_frames_, index);
-  return load<TensorRow>(frame.rows + (index - frame.first) * sizeof(TensorRow));
+  TTAP_CHECK(index < tensors_.row_count());
+  return load<TensorRow>(tensors_.row(index, sizeof(TensorRow)));
 }
 
 TensorRecord SegmentView::tensor(size_t index) const {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "format/layout.h"
+#include "format/row_frames.h"
 #include "ttap/record.h"
 #include "ttap/result.h"
 
@@ -34,11 +35,11 @@ class SegmentView {
   // Where the frames end that hold: readable_bytes() without a trailer.
   uint64_t frames_end() const { return frames_end_; }
 
-  size_t event_count() const { return event_count_; }
+  size_t event_count() const { return events_.row_count(); }
   EventRecord event(size_t index) const;
   // The row of one of its uses; index below the event's use_count.
   UseRow use_row(size_t event, size_t index) const;
-  size_t tensor_count() const { return tensor_count_; }
+  size_t tensor_count() const { return tensors_.row_count(); }
   TensorRecord tensor(size_t index) const;
   // The row behind tensor(index), for those who compare strings by number.
   TensorRow tensor_row(size_t index) const;
@@ -51,7 +52,7 @@ class SegmentView {
   std::string_view string(uint32_t number) const;
 
  private:
-  // A frame of rows; `first` is the number of its first row.
+  // A frame of rows that not every tensor has; `first` is the number of the tensor that its first row is of.
   struct RowFrame {
     size_t first;
     size_t count;
@@ -86,17 +87,10 @@ class SegmentView {
   bool has_index_ = false;
   uint64_t frames_end_ = 0;
   std::vector<uint64_t> strings_{0};  // offset of each string's header; [0] stands for the empty string
-  std::vector<RowFrame> event_frames_;
-  std::vector<RowFrame> tensor_frames_;
-  std::vector<RowFrame> call_frames_;
-  std::vector<RowFrame> use_frames_;
-  std::vector<RowFrame> group_frames_;   // `first` is the number of the tensor row that its first row is of
-  std::vector<RowFrame> sketch_frames_;  // likewise
+  RowFrames events_, tensors_, calls_, uses_;
+  std::vector<RowFrame> group_frames_;
+  std::vector<RowFrame> sketch_frames_;
   std::vector<uint32_t> call_of_event_;  // see call_of(); empty while there are no calls
-  size_t event_count_ = 0;
-  size_t tensor_count_ = 0;
-  size_t call_count_ = 0;
-  size_t use_count_ = 0;
   std::set<uint32_t> other_passes_;
   uint64_t uses_taken_ = 0;      // the first that no call has
   uint64_t groups_taken_ = 0;    // the first tensor row that may still get a group

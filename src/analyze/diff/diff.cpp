@@ -179,7 +179,8 @@ Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const 
     if (match.part) ++(match.a != kNoTensor ? notes.parts_a : notes.parts_b);
     if (match.dropped) pass.dropped.push_back(match);
   }
-  std::ranges::stable_partition(pass.dropped, [](const Match& match) { return match.a != kNoTensor; });
+  std::stable_partition(pass.dropped.begin(), pass.dropped.end(),
+                        [](const Match& match) { return match.a != kNoTensor; });
   std::erase_if(matches, [](const Match& match) { return match.part || match.dropped; });
   pass.tensors = std::vector<TensorDiff>(matches.size());
   for (size_t i = 0; i < matches.size(); ++i) pass.tensors[i].match = matches[i];
@@ -193,6 +194,8 @@ Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const 
   if (!options.strict) unmatch_false_matches(ops_a, ops_b, pass.tensors);
   pass.guesses = unmatch_guesses(pass.tensors);
   pass.settings = differing_settings(*pass.a, *pass.b, pass.tensors);
+  const auto is_identical = [](const TensorDiff& tensor) { return tensor.verdict == Verdict::kIdentical; };
+  if (std::ranges::all_of(pass.tensors, is_identical)) return notes;  // there is nothing to blame
   find_causes(*pass.a, *pass.b, pass.settings, {.is_first_pass = is_first_pass, .strict = options.strict},
               pass.tensors);
   inherit_from_second(*pass.a, *pass.b, pass.tensors);
@@ -220,7 +223,8 @@ std::vector<uint32_t> arrived_different(const PassDiff& pass, const SideWithoutS
 Result<PassNotes> compare_forwards(const PassPair& pair, const Rules& rules, const DiffOptions& options,
                                    DiffReport& report, PassDiff& pass) {
   const bool is_first_pass = report.passes.empty();
-  if (options.all_ops || !calls_modules(*pass.a) || !calls_modules(*pass.b))
+  const bool both_have_forwards = calls_modules(*pass.a) && calls_modules(*pass.b);
+  if (options.all_ops || !both_have_forwards || !(has_setup(*pass.a) || has_setup(*pass.b)))
     return compare_sides(pair, rules, options, is_first_pass, pass);
   const auto whole_a = pass.a, whole_b = pass.b;
   auto a = std::make_shared<const SideWithoutSetup>(whole_a), b = std::make_shared<const SideWithoutSetup>(whole_b);

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
 namespace ttap {
 
 void inherit_from_second(const Side& a, const Side& b, std::span<TensorDiff> tensors) {
+  if (std::ranges::none_of(tensors, [](const TensorDiff& tensor) { return tensor.match.is_made(); })) return;
   std::map<uint32_t, uint32_t> by_a, by_b;  // where each tensor of a side is compared
   for (uint32_t i = 0; i < tensors.size(); ++i) {
     by_a.try_emplace(tensors[i].match.a, i);

@@ -30,6 +30,7 @@ class MatchedTensors {
 }  // namespace
 
 void close_other_names(const Side& a, const Side& b, Pairing& pairing) {
+  if (!pairing.has_free()) return;
   MatchedTensors of_a(a), of_b(b);
   for (uint32_t i = 0; i < a.tensor_count(); ++i)
     if (pairing.has_a(i)) of_a.add(i);
@@ -42,14 +43,16 @@ void close_other_names(const Side& a, const Side& b, Pairing& pairing) {
 }
 
 void erase_other_names(const Side& a, const Side& b, std::vector<Match>& matches) {
+  const auto is_matched = [](const Match& match) { return match.a != kNoTensor && match.b != kNoTensor; };
+  if (std::ranges::all_of(matches, is_matched)) return;
   MatchedTensors of_a(a), of_b(b);
   for (const Match& match : matches) {
-    if (match.a == kNoTensor || match.b == kNoTensor) continue;
+    if (!is_matched(match)) continue;
     of_a.add(match.a);
     of_b.add(match.b);
   }
   std::erase_if(matches, [&](const Match& match) {
-    if (match.dropped || (match.a != kNoTensor && match.b != kNoTensor)) return false;
+    if (match.dropped || is_matched(match)) return false;
     return match.b == kNoTensor ? of_a.has(match.a) : of_b.has(match.b);
   });
 }

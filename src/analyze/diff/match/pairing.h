@@ -37,6 +37,13 @@ class Pairing {
   // Neither has a partner nor is known to have none.
   bool is_free_a(size_t a) const { return !has_a(a) && !closed_a_[a]; }
   bool is_free_b(size_t b) const { return !has_b(b) && !closed_b_[b]; }
+  bool has_free() const {
+    for (size_t a = 0; a < count_a(); ++a)
+      if (is_free_a(a)) return true;
+    for (size_t b = 0; b < count_b(); ++b)
+      if (is_free_b(b)) return true;
+    return false;
+  }
 
   // Nothing where the map has settled one of them otherwise.
   void join(size_t a, size_t b, MatchedBy by, float confidence = 1) {

@@ -6,7 +6,9 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <tuple>
+#include <unordered_set>
 
 #include "analyze/compare/tolerance.h"
 #include "analyze/diff/sides/fp32_precision.h"
@@ -71,7 +73,7 @@ class Settings {
   void add(const Match& match) {
     const TensorRecord of_a = a_.tensor(match.a), of_b = b_.tensor(match.b);
     if (of_a.event >= a_.event_count() || of_b.event >= b_.event_count()) return;
-    if (!seen_.emplace(of_a.event, of_b.event).second) return;
+    if (!seen_.insert(uint64_t{of_a.event} << 32 | of_b.event).second) return;
     const EventRecord call_a = a_.event(of_a.event), call_b = b_.event(of_b.event);
     const bool op_a = is_call_of_operator(call_a), op_b = is_call_of_operator(call_b);
     if (op_a != op_b) return;
@@ -137,8 +139,8 @@ class Settings {
   const Side& a_;
   const Side& b_;
   const Fp32Precision fp32_a_, fp32_b_;
-  std::set<std::pair<uint32_t, uint32_t>> seen_;
-  std::set<std::pair<std::string, std::string>> modules_;
+  std::unordered_set<uint64_t> seen_;  // numbers of both events
+  std::set<std::pair<std::string_view, std::string_view>> modules_;
   std::vector<SettingDiff> found_;
 };
 

@@ -14,6 +14,10 @@ size_t first_forward(const Side& side) {
   return first;
 }
 
+bool is_outermost_op(const Side& side, const EventRecord& event) {
+  return is_call_of_operator(event) && event.parent >= side.event_count();
+}
+
 // The ops that made these records, and what those were made of.
 std::vector<bool> makers_of(const Side& side, std::vector<uint32_t> records) {
   std::vector<bool> makers(side.event_count());
@@ -33,6 +37,13 @@ std::vector<bool> makers_of(const Side& side, std::vector<uint32_t> records) {
 
 bool calls_modules(const Side& side) { return first_forward(side) < side.event_count(); }
 
+bool has_setup(const Side& side) {
+  const size_t first = first_forward(side);
+  for (size_t i = 0; i < first; ++i)
+    if (is_outermost_op(side, side.event(i))) return first < side.event_count();
+  return false;
+}
+
 SideWithoutSetup::SideWithoutSetup(std::shared_ptr<const Side> side, const std::vector<uint32_t>& wanted)
     : side_(std::move(side)) {
   const size_t first = first_forward(*side_);
@@ -40,7 +51,7 @@ SideWithoutSetup::SideWithoutSetup(std::shared_ptr<const Side> side, const std::
   new_event_.assign(side_->event_count(), kNoEvent);
   for (uint32_t i = 0; i < new_event_.size(); ++i) {
     const EventRecord event = side_->event(i);
-    if (i < first && !makers[i] && is_call_of_operator(event) && event.parent >= side_->event_count()) continue;
+    if (i < first && !makers[i] && is_outermost_op(*side_, event)) continue;
     new_event_[i] = static_cast<uint32_t>(events_.size());
     events_.push_back(i);
   }

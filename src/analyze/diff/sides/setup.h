@@ -14,6 +14,8 @@ namespace ttap {
 
 // Whether it has a call of a module: of a program that has none, nothing tells what is set-up.
 bool calls_modules(const Side& side);
+// Whether ops ran before the first of these.
+bool has_setup(const Side& side);
 
 // A side as though its recording had begun with the first call of a module. The ops before that are its set-up: weights
 // are made, loaded, cast and moved there. What they made and a later op uses is what that op was given from outside: a
