@@ -10,6 +10,7 @@ from unittest import mock
 import torch
 from architectures import Architecture
 from runs import Run
+from sorted_otherwise import ties_reversed
 from torch import nn
 
 
@@ -112,6 +113,11 @@ def _channels_last(_: Way, run: Run) -> Run | None:
     )
 
 
+def _ties_otherwise(way: Way, run: Run) -> Run | None:
+    """What experts sort by: the expert of each token."""
+    return replace(run, context=ties_reversed) if "moe" in way.of.name and way.device == "cpu" else None
+
+
 def _larger_batch(way: Way, run: Run) -> Run | None:
     if "moe" in way.of.name:
         return None  # hands its experts the tokens of all samples as one axis
@@ -148,6 +154,7 @@ VARIATIONS = [
     Variation("split-K GEMM", _split_gemm),
     Variation("eager attention", _eager_attention),
     Variation("channels last", _channels_last),
+    Variation("ties of a sort in another order", _ties_otherwise),
     Variation("in a larger batch", _larger_batch),
     Variation("in bf16", _in("bf16")),
     Variation("in f16", _in("f16")),

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "analyze/compare/tolerance.h"
+#include "analyze/diff/blame/ties.h"
 #include "analyze/diff/judge/compare_pair.h"
-#include "analyze/diff/match/ops/value_likeness.h"
 #include "analyze/ops/event_op.h"
 #include "analyze/ops/op_facts.h"
 #include "core/element.h"
@@ -62,12 +62,6 @@ bool is_explained_by_jumps(const CallNodes& calls, const TensorDiff& tensor, dou
   return found && found->share <= kOfShare * came && found->rest <= kGrownElsewhere * came;
 }
 
-// As far as the statistics tell.
-bool is_in_another_order(const CallNodes& calls, const TensorDiff& tensor) {
-  const TensorRecord a = calls.a().tensor(tensor.match.a), b = calls.b().tensor(tensor.match.b);
-  return is_near(a, b) || is_reordered(a, b);
-}
-
 }  // namespace
 
 std::string flip_of(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i) {
@@ -76,7 +70,12 @@ std::string flip_of(CallNodes& calls, std::span<const TensorDiff> tensors, uint3
   if (tensor.verdict == Verdict::kIdentical || tensor.match.a == kNoTensor || tensor.match.b == kNoTensor) return {};
   const bool is_float = epsilon_of(dtype_of(calls.a().tensor(tensor.match.a))) > 0 ||
                         epsilon_of(dtype_of(calls.b().tensor(tensor.match.b))) > 0;
-  if (calls.came_in(i) || (!is_float && tensor.verdict != Verdict::kDiverged)) return {};
+  const bool made_of_unknown = !calls.is_of_op(i) && calls.of(i).input_count() == 0;
+  if (calls.came_in(i) || made_of_unknown)
+    return is_order_that_agrees_later(calls, tensors, i)
+               ? "it holds the same values in another order, and what the call around it returns agrees"
+               : "";
+  if (!is_float && tensor.verdict != Verdict::kDiverged) return {};
   const Node& node = calls.of(i);
   if (node.other || node.unknown > 0) return {};
   bool rounded = node.within > 0;
@@ -90,6 +89,8 @@ std::string flip_of(CallNodes& calls, std::span<const TensorDiff> tensors, uint3
   }
   if (is_float && node.through_sort && differs(tensor) && is_in_another_order(calls, tensor))
     return "it holds the same values in another order, and those that are sorted by equal keys may stand in any";
+  if (!is_float && chooses_among_equal_keys(calls, tensors, i))
+    return "the keys are the same, and those that are equal may stand in any order";
   if (!rounded) return {};
   if (is_float) return is_explained_by_jumps(calls, tensor, came) ? kTie : "";
   bool has_chosen = false;

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "analyze/diff/blame/call_nodes.h"
+
+// Where the order of values is free, two runs may choose another one, and both are right.
+namespace ttap {
+
+// Whether the tensor is the indices of a sort (or a top-k) of the same keys, and those of both sides stand for equal
+// keys at every place. Without the bytes: whether they are the same indices in another order.
+bool chooses_among_equal_keys(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i);
+
+// Whether code sorted the argument of a module otherwise: it holds the same values in another order, and what the call
+// around the module returns agrees, which put them back.
+bool is_order_that_agrees_later(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i);
+
+// Whether both sides hold the same values in another order, as far as the statistics tell.
+bool is_in_another_order(const CallNodes& calls, const TensorDiff& tensor);
+
+}  // namespace ttap
