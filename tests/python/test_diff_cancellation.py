@@ -93,7 +93,60 @@ def test_a_wrong_row_in_such_a_sum_is_named(one_thread, replaced, level):
     )
 
 
+def gradients_of_convolution(level, onednn=True):
+    torch.manual_seed(0)
+    layer, x = nn.Conv2d(16, 16, 3, padding=1).bfloat16(), torch.randn(16, 16, 16, 16).bfloat16().requires_grad_()
+    gradient = torch.randn(16, 16, 16, 16).bfloat16()
+    with torch.backends.mkldnn.flags(enabled=onednn):
+        return trace(layer, lambda: (layer(x) * gradient).sum(), level)
+
+
+def test_windows_added_up_in_bf16_by_another_convolution_agree(one_thread, level):
+    found = tap.diff(gradients_of_convolution(level), gradients_of_convolution(level, onednn=False))
+    assert found.same, found
+
+
+def test_windows_left_out_of_such_a_sum_are_named(one_thread, replaced, level):
+    right = gradients_of_convolution(level)
+
+    def leave_out(results, gradient, x, *_):
+        windows = functional.unfold(x[:1], 3, padding=1)[0]
+        results[1].sub_((gradient[0].flatten(1) @ windows.t()).view_as(results[1]))
+        return results
+
+    replaced("convolution_backward", leave_out)
+    found = tap.diff(right, gradients_of_convolution(level))
+    assert (found.verdict, found.first.key) == ("diverged", "Conv2d:backward:aten::convolution_backward/1"), found
+
+
 # ---- terms that cancel ----
+
+
+class TwoValues(nn.Module):
+    """A batch norm of two values: their mean takes most of both."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.over_windows = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
+        self.linear, self.over_two = nn.Linear(8, 8, bias=False), nn.BatchNorm1d(8)
+        for norm in (self.over_windows, self.over_two):
+            norm.track_running_stats, norm.running_mean, norm.running_var = False, None, None
+
+    def forward(self, x):
+        return self.over_two(self.linear(self.over_windows(self.conv(x)).relu().mean((2, 3))))
+
+
+@pytest.mark.parametrize("seed", [1, 4, 14])
+def test_a_spread_of_two_values_is_held_against_their_errors(seed, level):
+    torch.manual_seed(seed)
+    model, x = TwoValues().bfloat16(), torch.randn(2, 3, 8, 8).bfloat16()
+    found = tap.diff(
+        *(
+            trace(model, lambda: model(x).float().square().sum(), level, linear)
+            for linear in (functional.linear, split_linear)
+        )
+    )
+    assert found.same, found
 
 
 class Attention(nn.Module):

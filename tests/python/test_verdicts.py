@@ -23,6 +23,16 @@ def score(tmp_path, *options):
     return done.stdout, of, found
 
 
+def test_f16_in_training_without_loss_scaling_is_sound(tmp_path):
+    printed, of, _ = score(
+        tmp_path,
+        *("--tools", "tensortap", "--architectures", "olmo2,qwen3-moe", "--dtypes", "f16", "--surfaces", "ops"),
+        *("--levels", "full", "--only", "sound", "--pairs", "training: eager attention", "--show"),
+    )
+    assert " alarm " not in printed.partition("tool ")[0], printed
+    assert of["tensortap", "full", "training: eager attention"] == "same"
+
+
 def in_bench(program):
     """What a program that imports the modules of the bench printed."""
     return subprocess.run([sys.executable, "-c", program], cwd=BENCH, capture_output=True, text=True, check=True).stdout

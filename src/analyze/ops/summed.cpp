@@ -50,13 +50,17 @@ std::optional<Summed> convolution(const SummedCall& call) {
   if (weight == nullptr) return std::nullopt;
   return product(given(call, "/0"), weight, weight->count / length(*weight, 0), size_of(given(call, "/2"), 0));
 }
+// On a CPU, PyTorch's own convolutions multiply one sample at a time, and add what that gives, for the gradient of the
+// input that of each window, in the dtype of the result.
 std::optional<Summed> convolution_backward(const SummedCall& call) {
   const SummedTensor *gradient = given(call, "/0"), *weight = given(call, "/2");
   if (gradient == nullptr || weight == nullptr) return std::nullopt;
-  if (call.result.path == "/0") return product(gradient, weight, weight->count / length(*weight, 1));
-  if (call.result.path == "/1")
-    return product(gradient, given(call, "/1"), std::max(gradient->count / length(*gradient, 1), 1.0));
-  return reduced(gradient, call.result);
+  if (call.result.path == "/2") return reduced(gradient, call.result);
+  const bool of_input = call.result.path == "/0";
+  auto summed = of_input ? product(gradient, weight, weight->count / length(*weight, 1))
+                         : product(gradient, given(call, "/1"), std::max(gradient->count / length(*gradient, 1), 1.0));
+  if (summed) summed->rounded_every = of_input ? length(*weight, 0) : summed->terms / length(*gradient, 0);
+  return summed;
 }
 
 // `alpha=0.5` among the arguments of a call; 1 where it does not stand there.
@@ -85,9 +89,11 @@ std::optional<Summed> put_together(const SummedCall& call) {
 
 // A norm takes the mean from its input, which costs the more the larger that is beside the spread.
 std::optional<Summed> norm(const SummedCall& call, std::string_view weight, std::string_view bias) {
-  const SummedTensor *x = given(call, "/0"), *spread = find(call.made, "/2");
+  const SummedTensor *x = given(call, "/0"), *spread = find(call.made, "/2");  // the latter as 1 / spread
   if (call.result.path == "/1") return mean(call);
-  if (x == nullptr || spread == nullptr || call.result.path != "/0") return std::nullopt;
+  if (x == nullptr || spread == nullptr) return std::nullopt;
+  if (call.result.path == "/2") return reduced(x, call.result, spread->rms * spread->max_abs);
+  if (call.result.path != "/0") return std::nullopt;
   return Summed{.scale = x->rms * spread->rms * size_of(given(call, weight), 1) + size_of(given(call, bias), 0)};
 }
 std::optional<Summed> layer_norm(const SummedCall& call) { return norm(call, "/2", "/3"); }
@@ -107,7 +113,7 @@ std::optional<Summed> norm_backward(const SummedCall& call, const NormArguments&
 // On a CPU, PyTorch adds up the gradients of weight and bias row by row in their own dtype.
 std::optional<Summed> layer_norm_backward(const SummedCall& call) {
   auto summed = norm_backward(call, {"/3", "/4", "/5"});
-  if (summed) summed->in_own_dtype = call.result.path != "/0";
+  if (summed) summed->rounded_every = call.result.path != "/0" ? 1 : 0;
   return summed;
 }
 std::optional<Summed> rms_norm_backward(const SummedCall& call) { return norm_backward(call, {"", "/3", "/4"}); }

@@ -32,9 +32,10 @@ struct SummedCall {
 
 // Sizes are root mean squares over the elements of the result.
 struct Summed {
-  double scale = 0;           // of the sum of the magnitudes of all terms
-  double terms = 1;           // that make one element
-  bool in_own_dtype = false;  // each partial sum is rounded to the dtype of the result, however narrow
+  double scale = 0;  // of the sum of the magnitudes of all terms
+  double terms = 1;  // that make one element
+  // How many terms are added before the partial sum is rounded to the dtype of the result, however narrow; 0: all.
+  double rounded_every = 0;
   // What each of SummedCall::given has in that, where they are added; empty where they are multiplied, and each has
   // all.
   std::vector<double> shares = {};

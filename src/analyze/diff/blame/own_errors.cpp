@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 
 #include "analyze/ops/event_op.h"
 #include "analyze/ops/op_facts.h"
@@ -127,7 +128,10 @@ std::optional<double> OwnErrors::growth_of(uint32_t i, std::span<const TensorDif
   const bool by_code = (calls_.came_in(i) && !is_from_outside(i)) ||
                        (!calls_.is_of_op(i) && size_of(i) == CallSize::kCode);
   const auto growth = ttap::growth_of(calls_.a(), calls_.b(), tensors_[i], made_of, by_code);
-  return growth ? std::optional(*growth / rounding_.cancellation_of(i)) : std::nullopt;
+  if (!growth) return std::nullopt;
+  // Partial sums are rounded, too.
+  const double explained = std::hypot(1 / *growth, rounding_.own_floor_of(i) / tensors_[i].measures->rmse);
+  return 1 / explained / rounding_.cancellation_of(i);
 }
 
 // Of the other calls of the kind. What differs there, or was given what differs, counts too: errors of any size grow

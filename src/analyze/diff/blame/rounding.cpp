@@ -33,10 +33,10 @@ constexpr double kGrowth = 8;
 constexpr double kMostShare = 8;
 // Terms of any sign come to the root of their number times their size. What is this many times smaller has cancelled.
 constexpr double kOfWhatCancels = 16;
-// The errors of the terms of a sum, too; three standard deviations of it.
+// The errors of the terms of a sum, too; three standard deviations of it, or of one element's.
 constexpr double kOfErrors = 3;
 // Partial sums that are rounded to a narrow dtype are off by 0.29 steps of the sum of all magnitudes, between two runs
-// with terms of any sign.
+// with terms of any sign; by the root of k less where only every k-th is rounded.
 constexpr double kOfPartialSums = 0.5;
 // Rounding has nothing to do with the value, a wrong factor is in proportion to it. In fewer elements there is no
 // telling, nor where fewer have all of the error.
@@ -74,6 +74,22 @@ bool Rounding::is_paired(uint32_t position) const {
   return position != kNoTensor && tensors_[position].match.a != kNoTensor && tensors_[position].match.b != kNoTensor;
 }
 
+// Whether its error was measured, and not settled as rounding, which is allowed to grow.
+bool Rounding::is_measured_error(const Shares& of, uint32_t record) const {
+  const uint32_t position = of.position_of[record];
+  return is_paired(position) && tensors_[position].rounding == 0;
+}
+
+// 0 where one side does not have the value.
+double Rounding::mean_error(const Shares& of, uint32_t record) const {
+  const uint32_t position = of.position_of[record];
+  if (!is_paired(position)) return 0;
+  const Match& match = tensors_[position].match;
+  const double error =
+      b_.side.tensor(match.b).fingerprint.stats.mean - a_.side.tensor(match.a).fingerprint.stats.mean;
+  return std::isfinite(error) ? error : 0;
+}
+
 double Rounding::floor_of(uint32_t position) const {
   const Match& match = tensors_[position].match;
   const double in_a = match.a == kNoTensor ? kNothingKnown : floor_in(a_, match.a, position, 0);
@@ -103,7 +119,8 @@ struct Rounding::Call {
   // By adding up alone.
   double own_floor() const {
     if (!summed) return 0;
-    const double narrow = summed->in_own_dtype ? kOfPartialSums * step * summed->scale : 0;
+    const double narrow =
+        summed->rounded_every > 0 ? kOfPartialSums * step * summed->scale / std::sqrt(summed->rounded_every) : 0;
     // Sums of numbers with few digits are made with more of them.
     const double wide = std::min(step, epsilon_of(DType::kF32));
     const double roundings = std::min(kOfAStep + std::sqrt(summed->terms), kMostRoundings);
@@ -167,20 +184,28 @@ double Rounding::floor_in(const Shares& of, uint32_t record, uint32_t at, int de
   if (!call || (call->step == 0 && depth == 0)) return kNothingKnown;
   for (const uint32_t choice : call->choices)
     if (std::isnan(share_of(of, choice, at, depth))) return kNothingKnown;
-  double floor = call->own_floor(), all = 0;
+  double floor = call->own_floor(), all = 0;  // of the factors of a product
   for (size_t k = 0; k < call->given.size(); ++k) {
     const double share = share_of(of, call->records[k], at, depth);
     if (std::isnan(share)) return kNothingKnown;
-    all += std::max(share, call->steps[k]);
-    if (!call->summed) continue;
+    // What counts are the largest elements of a product or a sum, and any of them may have one of the largest errors.
+    const bool several = call->given.size() > 1 || call->summed;
+    const double most = several && is_measured_error(of, call->records[k]) ? kOfErrors : 1;
+    if (!call->summed) {
+      all += std::max(most * share, call->steps[k]);
+      continue;
+    }
     if (!call->summed->shares.empty()) {
       floor += std::max(share, call->steps[k]) * call->summed->shares[k];
       continue;
     }
     // The errors of terms that do not cancel may add up as the terms do.
-    const double spread = std::min({call->cancellation(), kOfErrors, std::sqrt(call->summed->terms)});
+    const double spread = std::min({std::max(call->cancellation(), most), kOfErrors, std::sqrt(call->summed->terms)});
     const double size = std::max(call->expected(), call->result.rms);
     floor += std::max(spread * share * size, call->steps[k] * call->expected());
+    // Errors that have one sign add up as they are.
+    if (call->result.count == 1 && call->given.size() == 1)
+      floor += std::abs(mean_error(of, call->records[k])) * call->summed->scale / call->given[k].rms;
   }
   // The relative errors of factors add up.
   return call->summed ? floor : all * call->result.rms;

@@ -40,6 +40,8 @@ class Rounding {
   double floor_in(const Shares& of, uint32_t record, uint32_t at, int depth) const;
   double share_of(const Shares& of, uint32_t record, uint32_t at, int depth) const;
   bool is_paired(uint32_t position) const;
+  double mean_error(const Shares& of, uint32_t record) const;
+  bool is_measured_error(const Shares& of, uint32_t record) const;
 
   std::span<const TensorDiff> tensors_;
   Shares a_, b_;
