@@ -14,7 +14,7 @@ if(SKBUILD)  # what is given to others does not tell where it was built
   target_compile_options(ttap_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>)
 endif()
 # In unity builds a class of a file is taken for one of a header.
-target_compile_options(ttap_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+target_compile_options(ttap_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 if(TTAP_SANITIZE)
   target_compile_options(ttap_flags INTERFACE -fsanitize=${TTAP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(ttap_flags INTERFACE -fsanitize=${TTAP_SANITIZE})
