@@ -168,8 +168,7 @@ TensorTable::Object& TensorTable::find_or_add_object(const at::Tensor& tensor) {
     drop_dead(loose_objects_);
   } else {
     if (objects_.size() >= sweep_at_) drop_dead();
-    const auto oldest = objects_.find(new_objects_.replace_oldest(impl));
-    if (oldest != objects_.end() && oldest->second.reference.expired()) objects_.erase(oldest);
+    new_objects_.add(impl, objects_);
   }
   const c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> reference(tensor.getIntrusivePtr());
   return objects.emplace(impl, Object{.reference = reference, .number = kNoNumber}).first->second;
@@ -190,8 +189,7 @@ TensorTable::Storage* TensorTable::storage_of(const at::Tensor& tensor) {
   auto found = storages_.find(impl);
   if (found == storages_.end()) {
     if (storages_.size() >= sweep_at_) drop_dead();
-    const auto oldest = storages_.find(new_storages_.replace_oldest(impl));
-    if (oldest != storages_.end() && oldest->second.reference.expired()) storages_.erase(oldest);
+    new_storages_.add(impl, storages_);
     found = storages_.emplace(impl, Storage{.reference = storage.getWeakStorageImpl(), .views = {}}).first;
   }
   found_storage_ = impl;

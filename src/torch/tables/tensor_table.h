@@ -170,15 +170,31 @@ class TensorTable {
     std::unique_ptr<std::function<bool()>> is_over = nullptr;  // what is under way
   };
   // The last few that were added. One that is dead when it leaves is forgotten at once: most tensors live for an
-  // operator or two, and their memory should be used again while it is in the caches.
+  // operator or two, and their memory should be used again while it is in the caches. What is left of a dead one would
+  // also lie in the midst of large blocks that were freed, so those that live a little longer, as the parts of a sparse
+  // tensor do, are looked at once more.
   class Newcomers {
    public:
-    const void* replace_oldest(const void* newest) { return std::exchange(recent_[next_++ % kCount], newest); }
+    template <class Map>
+    void add(const void* newest, Map& map) {
+      const void* oldest = std::exchange(recent_[next_++ % kCount], newest);
+      if (forget_if_dead(oldest, map)) return;
+      forget_if_dead(std::exchange(survivors_[next_survivor_++ % kSurvivors], oldest), map);
+    }
 
    private:
-    static constexpr size_t kCount = 4;
+    template <class Map>
+    static bool forget_if_dead(const void* address, Map& map) {
+      const auto found = map.find(address);
+      if (found == map.end() || !found->second.reference.expired()) return false;
+      map.erase(found);
+      return true;
+    }
+
+    static constexpr size_t kCount = 4, kSurvivors = 16;
     const void* recent_[kCount] = {};
-    size_t next_ = 0;
+    const void* survivors_[kSurvivors] = {};
+    size_t next_ = 0, next_survivor_ = 0;
   };
 
   static constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;
