@@ -6,6 +6,7 @@
 #include "analyze/compare/tolerance.h"
 #include "analyze/diff/blame/ties.h"
 #include "analyze/diff/judge/compare_pair.h"
+#include "analyze/diff/match/ops/value_likeness.h"
 #include "analyze/ops/event_op.h"
 #include "analyze/ops/op_facts.h"
 #include "core/element.h"
@@ -62,6 +63,12 @@ bool is_explained_by_jumps(const CallNodes& calls, const TensorDiff& tensor, dou
   return found && found->share <= kOfShare * came && found->rest <= kGrownElsewhere * came;
 }
 
+// As far as the statistics tell.
+bool is_in_another_order(const CallNodes& calls, const TensorDiff& tensor) {
+  const TensorRecord a = calls.a().tensor(tensor.match.a), b = calls.b().tensor(tensor.match.b);
+  return is_near(a, b) || is_reordered(a, b);
+}
+
 }  // namespace
 
 std::string flip_of(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i) {
@@ -73,7 +80,7 @@ std::string flip_of(CallNodes& calls, std::span<const TensorDiff> tensors, uint3
   const bool made_of_unknown = !calls.is_of_op(i) && calls.of(i).input_count() == 0;
   if (calls.came_in(i) || made_of_unknown)
     return is_order_that_agrees_later(calls, tensors, i)
-               ? "it holds the same values in another order, and what the call around it returns agrees"
+               ? "it has the same rows in another order, and what the call around it returns agrees"
                : "";
   if (!is_float && tensor.verdict != Verdict::kDiverged) return {};
   const Node& node = calls.of(i);

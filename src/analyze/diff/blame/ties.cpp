@@ -1,16 +1,26 @@
 #include "analyze/diff/blame/ties.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <optional>
+#include <vector>
 
+#include "analyze/compare/tolerance.h"
 #include "analyze/diff/judge/compare_pair.h"
 #include "analyze/diff/match/ops/value_likeness.h"
 #include "analyze/ops/event_op.h"
 #include "analyze/ops/op_facts.h"
+#include "core/element.h"
 
 namespace ttap {
 namespace {
+
+constexpr uint64_t kMostRows = 4096;  // each is held against each
+// What two runs of sound code are off by, beside the largest value of a row: steps of the dtype, and in f32 and f64 what
+// a few layers add up to.
+constexpr double kStepsOfRounding = 4;
+constexpr double kLeastRounding = 2e-5;
 
 bool is_of_sort(const Side& side, uint32_t record) {
   const TensorRecord made = side.tensor(record);
@@ -41,12 +51,45 @@ std::optional<bool> stand_for_equal_keys(const TensorView& keys, const TensorVie
   return true;
 }
 
-}  // namespace
+// The rows of a tensor, along its last dimension, as numbers.
+struct Rows {
+  explicit Rows(const TensorView& view)
+      : length(static_cast<size_t>(last_size(view))), values(element_count(view)), largest(values.size() / length) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = value_of(view.dtype, static_cast<const std::byte*>(view.data) + i * size_of(view.dtype));
+      largest[i / length] = std::max(largest[i / length], std::abs(values[i]));
+    }
+  }
+  std::span<const double> row(size_t i) const { return std::span(values).subspan(i * length, length); }
 
-bool is_in_another_order(const CallNodes& calls, const TensorDiff& tensor) {
-  const TensorRecord a = calls.a().tensor(tensor.match.a), b = calls.b().tensor(tensor.match.b);
-  return is_near(a, b) || is_reordered(a, b);
+  size_t length;
+  std::vector<double> values;
+  std::vector<double> largest;  // magnitude of each row
+};
+
+// Whether each row of one is a row of the other but for rounding; nothing where there are too many to tell.
+std::optional<bool> have_same_rows(const TensorView& a, const TensorView& b) {
+  const bool readable = is_contiguous(a) && is_contiguous(b) && element_count(a) == element_count(b) &&
+                        last_size(a) == last_size(b) && last_size(a) > 0 && element_count(a) > 0 &&
+                        element_count(a) / static_cast<uint64_t>(last_size(a)) <= kMostRows;
+  if (!readable) return std::nullopt;
+  const Rows of_a(a), of_b(b);
+  const double rounding = kStepsOfRounding * std::max(epsilon_of(a.dtype), epsilon_of(b.dtype)) + kLeastRounding;
+  std::vector<bool> is_taken(of_a.largest.size());
+  for (size_t i = 0; i < is_taken.size(); ++i) {
+    const double off = rounding * of_a.largest[i];
+    const auto is_close = [&](double x, double y) { return std::abs(x - y) <= off; };
+    size_t found = 0;
+    while (found < is_taken.size() &&
+           (is_taken[found] || !std::ranges::equal(of_a.row(i), of_b.row(found), is_close)))
+      ++found;
+    if (found == is_taken.size()) return false;
+    is_taken[found] = true;
+  }
+  return true;
 }
+
+}  // namespace
 
 bool chooses_among_equal_keys(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i) {
   const Match& match = tensors[i].match;
@@ -63,12 +106,17 @@ bool chooses_among_equal_keys(CallNodes& calls, std::span<const TensorDiff> tens
 }
 
 bool is_order_that_agrees_later(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i) {
-  if (!differs(tensors[i]) || !is_in_another_order(calls, tensors[i])) return false;
+  const Match& match = tensors[i].match;
+  if (!differs(tensors[i]) || match.a == kNoTensor || match.b == kNoTensor) return false;
+  const TensorRecord a = calls.a().tensor(match.a), b = calls.b().tensor(match.b);
+  if (!is_rounded(a, b) && !is_reordered(a, b)) return false;
   const Node* code = calls.around(i);
   const auto agrees = [&](uint32_t k) {
     return tensors[k].verdict == Verdict::kIdentical || tensors[k].verdict == Verdict::kWithin;
   };
-  return code != nullptr && !code->outputs.empty() && std::ranges::all_of(code->outputs, agrees);
+  if (code == nullptr || code->outputs.empty() || !std::ranges::all_of(code->outputs, agrees)) return false;
+  const auto views = read_pair(calls.a(), calls.b(), match);
+  return !views.ok() || have_same_rows(views->a.view, views->b.view).value_or(true);
 }
 
 }  // namespace ttap
