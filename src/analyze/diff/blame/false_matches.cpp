@@ -34,7 +34,13 @@ class FalseMatches {
   // Whether each pair is a false match. From the last to the first: what is made of a false match may be one too.
   std::vector<bool> find() {
     for (size_t i = tensors_.size(); i-- > 0;) {
-      if (!disagree(tensors_[i]) || is_sure(tensors_[i])) continue;
+      if (!disagree(tensors_[i])) continue;
+      if (shows_what_agrees(a_, tensors_[i].match.a, b_, tensors_[i].match.b, tensors_[i]) ||
+          shows_what_agrees(b_, tensors_[i].match.b, a_, tensors_[i].match.a, tensors_[i])) {
+        is_false_[i] = true;
+        continue;
+      }
+      if (is_sure(tensors_[i])) continue;
       const Outcome of_a = follow(a_, tensors_[i].match.a, tensors_[i]);
       const Outcome of_b = follow(b_, tensors_[i].match.b, tensors_[i]);
       is_false_[i] = !of_a.disagrees && !of_b.disagrees && (of_a.agrees || of_b.agrees);
@@ -65,6 +71,25 @@ class FalseMatches {
     bool agrees = false;     // something that is made of it
     bool disagrees = false;  // likewise; or the program ends with it
   };
+
+  // Whether one side only views a value that agrees with another one there: what the other side's operator made of it
+  // is another thing, and only that can be wrong.
+  bool shows_what_agrees(const Program& one, uint32_t tensor, const Program& other, uint32_t with,
+                         const TensorDiff& pair) const {
+    if (pair.match.by == MatchedBy::kMap || pair.match.by == MatchedBy::kDeclared) return false;
+    const uint32_t x = one.list.op_of(tensor), y = other.list.op_of(with);
+    if (x == kNoOp || y == kNoOp || one.list.position_of(tensor) == kNoTensor ||
+        other.list.position_of(with) == kNoTensor)
+      return false;
+    const Op &viewing = one.list.ops()[x], &making = other.list.ops()[y];
+    if (making.kernel || !is_view_op(operator_of(one.side.event(viewing.event))) ||
+        is_view_op(operator_of(other.side.event(making.event))))
+      return false;
+    const std::span<const uint32_t> viewed = one.list.inputs(viewing);
+    const uint32_t position = viewed.empty() || viewed[0] == kNoTensor ? kNoTensor : one.position_of[viewed[0]];
+    return position != kNoTensor && has_partner(tensors_[position]) && !disagree(tensors_[position]) &&
+           tensors_[position].evidence != Evidence::kNothing;
+  }
 
   // Whether the two were given the same, as far as is known: then what they made is to be the same, whatever becomes of
   // it. Of different operators that must be known of everything.
