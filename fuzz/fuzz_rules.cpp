@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 4:
       if (const auto rules = Tolerances::create({.rules = {text}}); rules.ok())
-        (void)rules->judge("model.layers.0.mlp", DType::kF32, DType::kBF16, 1);
+        (void)rules->judge("model.layers.0.mlp", DType::kBF16, 1);
       break;
     case 5:
       if (const auto pairs = NumberPairs::parse(text, "--pass"); pairs.ok()) (void)pairs->partners_of(3);

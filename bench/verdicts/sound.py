@@ -97,8 +97,9 @@ def _split_gemm(_: Way, run: Run) -> Run | None:
 
 
 def _eager_attention(_: Way, run: Run) -> Run | None:
-    if getattr(run.model.config, "_attn_implementation", "") != "sdpa":
-        return None
+    config = run.model.config
+    if getattr(config, "_attn_implementation", "") != "sdpa" or getattr(config, "attn_logit_softcapping", None):
+        return None  # SDPA leaves out the softcapping of scores: that is another model
     run.model.set_attn_implementation("eager")
     return run
 
