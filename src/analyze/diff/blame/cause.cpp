@@ -406,6 +406,8 @@ class Blame {
     if (measures->nan_mismatches + measures->inf_mismatches > 0) return kInfinite;
     Relative most;
     for (const uint32_t input : node.inputs) {
+      // Another choice changes what follows from it by any amount.
+      if (tensors_[input].verdict == Verdict::kFlipped) return kInfinite;
       const Relative error = relative(tensors_[input]);
       // Nobody knows how much came in.
       if (differs(tensors_[input]) && !std::isfinite(error.whole)) return kInfinite;
