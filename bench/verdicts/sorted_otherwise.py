@@ -1,16 +1,21 @@
 """A sort for the CPU that puts equal keys in the opposite order, as another device may."""
 
+from __future__ import annotations
+
 import contextlib
 import warnings
+from collections.abc import Callable, Iterator
 
 import torch
 
 
 @contextlib.contextmanager
-def ties_reversed(then=lambda indices: indices):
+def ties_reversed(then: Callable[[torch.Tensor], torch.Tensor] = lambda indices: indices) -> Iterator[None]:
     """`then` changes the indices that the sort returns."""
 
-    def sort(keys, *, stable=None, dim=-1, descending=False):
+    def sort(
+        keys: torch.Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         # With the last ones first, a stable sort finds the last of equal keys first.
         order = keys.flip(dim).numpy().argsort(dim, kind="stable")
         indices = keys.shape[dim] - 1 - torch.from_numpy(order.copy())

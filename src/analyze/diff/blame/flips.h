@@ -12,9 +12,8 @@ namespace ttap {
 // call agrees, though not bit for bit, and what was chosen agrees too; where the call does not give that, few of the
 // choices are others. A choice between the same bits is the call's own.
 // Likewise the gradient of an activation with a threshold, where rounding carries values past it: those elements are
-// zero on one side only, are few, and have all of the error. And the order of what is sorted by equal keys (ties.h): the
-// indices, and values in that order where only one side shows the sort.
-// Returns why it is; empty where it is not.
+// zero on one side only, are few, and have all of the error. And the order of what is sorted by equal keys (ties.h):
+// the indices, and values in that order where only one side shows the sort. Returns why it is; empty where it is not.
 std::string flip_of(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i);
 
 }  // namespace ttap

@@ -125,8 +125,8 @@ std::optional<std::vector<const TensorDiff*>> OwnErrors::made_of(uint32_t i) {
 // Beside a sum whose terms cancel, the errors of the terms are as many times larger.
 std::optional<double> OwnErrors::growth_of(uint32_t i, std::span<const TensorDiff* const> made_of) const {
   // Code between modules, and a function that is recorded as a call: attention.
-  const bool by_code = (calls_.came_in(i) && !is_from_outside(i)) ||
-                       (!calls_.is_of_op(i) && size_of(i) == CallSize::kCode);
+  const bool by_code =
+      (calls_.came_in(i) && !is_from_outside(i)) || (!calls_.is_of_op(i) && size_of(i) == CallSize::kCode);
   const auto growth = ttap::growth_of(calls_.a(), calls_.b(), tensors_[i], made_of, by_code);
   if (!growth) return std::nullopt;
   // Partial sums are rounded, too.

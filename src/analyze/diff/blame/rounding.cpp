@@ -85,8 +85,7 @@ double Rounding::mean_error(const Shares& of, uint32_t record) const {
   const uint32_t position = of.position_of[record];
   if (!is_paired(position)) return 0;
   const Match& match = tensors_[position].match;
-  const double error =
-      b_.side.tensor(match.b).fingerprint.stats.mean - a_.side.tensor(match.a).fingerprint.stats.mean;
+  const double error = b_.side.tensor(match.b).fingerprint.stats.mean - a_.side.tensor(match.a).fingerprint.stats.mean;
   return std::isfinite(error) ? error : 0;
 }
 

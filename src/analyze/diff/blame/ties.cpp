@@ -17,8 +17,8 @@ namespace ttap {
 namespace {
 
 constexpr uint64_t kMostRows = 4096;  // each is held against each
-// What two runs of sound code are off by, beside the largest value of a row: steps of the dtype, and in f32 and f64 what
-// a few layers add up to.
+// What two runs of sound code are off by, beside the largest value of a row: steps of the dtype, and in f32 and f64
+// what a few layers add up to.
 constexpr double kStepsOfRounding = 4;
 constexpr double kLeastRounding = 2e-5;
 
@@ -80,8 +80,7 @@ std::optional<bool> have_same_rows(const TensorView& a, const TensorView& b) {
     const double off = rounding * of_a.largest[i];
     const auto is_close = [&](double x, double y) { return std::abs(x - y) <= off; };
     size_t found = 0;
-    while (found < is_taken.size() &&
-           (is_taken[found] || !std::ranges::equal(of_a.row(i), of_b.row(found), is_close)))
+    while (found < is_taken.size() && (is_taken[found] || !std::ranges::equal(of_a.row(i), of_b.row(found), is_close)))
       ++found;
     if (found == is_taken.size()) return false;
     is_taken[found] = true;

@@ -12,8 +12,8 @@ namespace ttap {
 // keys at every place. Without the bytes: whether they are the same indices in another order.
 bool chooses_among_equal_keys(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i);
 
-// Whether code sorted the argument of a module otherwise: it has the same rows in another order, as far as the statistics
-// tell where there are no bytes, and what the call around the module returns agrees, which put them back.
+// Whether code sorted the argument of a module otherwise: it has the same rows in another order, as far as the
+// statistics tell where there are no bytes, and what the call around the module returns agrees, which put them back.
 bool is_order_that_agrees_later(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i);
 
 }  // namespace ttap
