@@ -195,12 +195,13 @@ Result<PassNotes> compare_sides(const PassPair& pair, const Rules& rules, const 
   pass.guesses = unmatch_guesses(pass.tensors);
   pass.settings = differing_settings(*pass.a, *pass.b, pass.tensors);
   const auto is_identical = [](const TensorDiff& tensor) { return tensor.verdict == Verdict::kIdentical; };
-  if (std::ranges::all_of(pass.tensors, is_identical)) return notes;  // there is nothing to blame
-  find_causes(*pass.a, *pass.b, pass.settings, {.is_first_pass = is_first_pass, .strict = options.strict},
-              pass.tensors);
-  inherit_from_second(*pass.a, *pass.b, pass.tensors);
-  explain_weights(*pass.a, *pass.b, pass.tensors);
-  blame_extra_draws(*pass.a, *pass.b, pass.tensors);
+  if (!std::ranges::all_of(pass.tensors, is_identical)) {
+    find_causes(*pass.a, *pass.b, pass.settings, {.is_first_pass = is_first_pass, .strict = options.strict},
+                pass.tensors);
+    inherit_from_second(*pass.a, *pass.b, pass.tensors);
+    explain_weights(*pass.a, *pass.b, pass.tensors);
+    blame_extra_draws(*pass.a, *pass.b, pass.tensors);
+  }
   find_wrong_gradients(ops_a, ops_b, pass.tensors);
   find_ends(ops_a, ops_b, pass.tensors);
   pass.quantized = find_quantized_weights(*pass.a, *pass.b, pass.tensors);

@@ -42,7 +42,7 @@ std::optional<Unmasked> without_mask(const TensorView& a, const TensorView& b) {
   };
   Unmasked made{.bytes_a = copied(a), .bytes_b = copied(b), .a = a, .b = b};
   const auto is_lowest = [](double value, double lowest) {
-    return value == lowest || std::abs(value - lowest) <= kOfScores * std::abs(lowest);
+    return value == lowest || (std::isfinite(lowest) && std::abs(value - lowest) <= kOfScores * std::abs(lowest));
   };
   bool any = false;
   for (uint64_t i = 0; i < element_count(a); ++i) {
