@@ -67,6 +67,17 @@ def test_another_order_of_equal_keys_is_no_fault(tmp_path, options, at, level):
     assert next(tensor.key for tensor in found.tensors if tensor.verdict == "flipped") == at
 
 
+def test_strict_guesses_no_sort(tmp_path):
+    def pair(name, **options):
+        a = recorded(tmp_path / name / "a", **options)
+        with ties_reversed():
+            return tap.diff(a, recorded(tmp_path / name / "b", **options), strict=True)
+
+    assert pair("modules", modules="all", roles=["in", "out"]).verdict == "diverged"
+    assert pair("sketch", ops=True, level="sketch").verdict == "diverged"
+    assert pair("full", ops=True, level="full").verdict == "inconclusive"  # the keys prove it
+
+
 class Weighted(nn.Module):
     def __init__(self, split):
         super().__init__()

@@ -58,7 +58,7 @@ class Blame {
       if (tensors_[i].like_rounding && !strict_) expect_rounding(i);
       explain_by_rounding(i);
       const bool made_here = own_.judge(i);
-      if (std::string flip = flip_of(calls_, tensors_, i); !flip.empty()) {
+      if (std::string flip = flip_of(calls_, tensors_, i, strict_); !flip.empty()) {
         tensors_[i].verdict = Verdict::kFlipped;
         tensors_[i].reason = std::move(flip);
         last_differing_ = i;

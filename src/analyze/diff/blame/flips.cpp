@@ -71,7 +71,7 @@ bool is_in_another_order(const CallNodes& calls, const TensorDiff& tensor) {
 
 }  // namespace
 
-std::string flip_of(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i) {
+std::string flip_of(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i, bool strict) {
   constexpr const char* kTie = "what it chooses between differs within tolerance, and ties within that";
   const TensorDiff& tensor = tensors[i];
   if (tensor.verdict == Verdict::kIdentical || tensor.match.a == kNoTensor || tensor.match.b == kNoTensor) return {};
@@ -79,7 +79,7 @@ std::string flip_of(CallNodes& calls, std::span<const TensorDiff> tensors, uint3
                         epsilon_of(dtype_of(calls.b().tensor(tensor.match.b))) > 0;
   const bool made_of_unknown = !calls.is_of_op(i) && calls.of(i).input_count() == 0;
   if (calls.came_in(i) || made_of_unknown)
-    return is_order_that_agrees_later(calls, tensors, i)
+    return !strict && is_order_that_agrees_later(calls, tensors, i)
                ? "it has the same rows in another order, and what the call around it returns agrees"
                : "";
   if (!is_float && tensor.verdict != Verdict::kDiverged) return {};
@@ -96,7 +96,7 @@ std::string flip_of(CallNodes& calls, std::span<const TensorDiff> tensors, uint3
   }
   if (is_float && node.through_sort && differs(tensor) && is_in_another_order(calls, tensor))
     return "it holds the same values in another order, and those that are sorted by equal keys may stand in any";
-  if (!is_float && chooses_among_equal_keys(calls, tensors, i))
+  if (!is_float && chooses_among_equal_keys(calls, tensors, i, strict))
     return "the keys are the same, and those that are equal may stand in any order";
   if (!rounded) return {};
   if (is_float) return is_explained_by_jumps(calls, tensor, came) ? kTie : "";

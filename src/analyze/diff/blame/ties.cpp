@@ -16,7 +16,7 @@
 namespace ttap {
 namespace {
 
-constexpr uint64_t kMostRows = 4096;  // each is held against each
+constexpr uint64_t kMostRows = 4096;  // every row of one side is compared with every row of the other
 // What two runs of sound code are off by, beside the largest value of a row: steps of the dtype, and in f32 and f64
 // what a few layers add up to.
 constexpr double kStepsOfRounding = 4;
@@ -40,10 +40,14 @@ std::optional<bool> stand_for_equal_keys(const TensorView& keys, const TensorVie
   if (!readable || count == 0 || of_keys == 0 ||
       element_count(keys) / static_cast<uint64_t>(of_keys) != count / static_cast<uint64_t>(of_indices))
     return std::nullopt;
-  const auto *indices_a = static_cast<const int64_t*>(a.data), *indices_b = static_cast<const int64_t*>(b.data);
+  const auto index_at = [](const TensorView& indices, uint64_t i) {
+    int64_t index;
+    std::memcpy(&index, static_cast<const std::byte*>(indices.data) + i * sizeof(index), sizeof(index));
+    return index;
+  };
   const size_t width = size_of(keys.dtype);
   for (uint64_t i = 0; i < count; ++i) {
-    const int64_t at_a = indices_a[i], at_b = indices_b[i];
+    const int64_t at_a = index_at(a, i), at_b = index_at(b, i);
     if (std::min(at_a, at_b) < 0 || std::max(at_a, at_b) >= of_keys) return std::nullopt;
     const auto* row = static_cast<const std::byte*>(keys.data) + i / of_indices * of_keys * width;
     if (std::memcmp(row + at_a * width, row + at_b * width, width) != 0) return false;
@@ -90,7 +94,7 @@ std::optional<bool> have_same_rows(const TensorView& a, const TensorView& b) {
 
 }  // namespace
 
-bool chooses_among_equal_keys(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i) {
+bool chooses_among_equal_keys(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i, bool strict) {
   const Match& match = tensors[i].match;
   if (!is_of_sort(calls.a(), match.a) || !is_of_sort(calls.b(), match.b) || !calls.is_made_of_same_bits(i))
     return false;
@@ -101,7 +105,7 @@ bool chooses_among_equal_keys(CallNodes& calls, std::span<const TensorDiff> tens
     if (!keys.ok()) continue;
     if (const auto equal = stand_for_equal_keys(keys->view, indices->a.view, indices->b.view)) return *equal;
   }
-  return is_reordered(calls.a().tensor(match.a), calls.b().tensor(match.b));
+  return !strict && is_reordered(calls.a().tensor(match.a), calls.b().tensor(match.b));
 }
 
 bool is_order_that_agrees_later(CallNodes& calls, std::span<const TensorDiff> tensors, uint32_t i) {
