@@ -31,7 +31,7 @@ RECORDINGS_PER_FOLDER = 60
 STUCK_SECONDS = 60
 
 problems: list[str] = []
-COUNTED = ("forwards", "backwards", "recordings", "traces", "signals", "timeouts", "races of PyTorch", "read")
+COUNTED = ("forwards", "backwards", "recordings", "traces", "signals", "timeouts", "read")
 counts = dict.fromkeys(COUNTED, 0)
 beats: dict[str, float] = {}  # by thread: when it last got somewhere
 
@@ -197,19 +197,6 @@ def on_signal(_number, _frame):
         of_handler.append(tap.record(MODELS[3], FOLDER / "of_handler", report=False, staging="256K"))
 
 
-def is_race_of_pytorch(error):
-    """A module call that raises walks PyTorch's dict of hooks, to which another thread may add one meanwhile.
-
-    PyTorch has it with any hook that comes or goes on another thread: its error then takes the place of the program's.
-    """
-    while isinstance(error, RuntimeError):  # in a module inside another it may happen twice
-        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-        if "mutated during iteration" not in str(error) or frame.f_globals["__name__"] != "torch.nn.modules.module":
-            return False
-        error = error.__context__
-    return isinstance(error, Timeout)
-
-
 def main_loop():
     """Runs a model that signals interrupt."""
     rng = random.Random(SEED + 400)
@@ -226,12 +213,9 @@ def main_loop():
             is_interruptible = False
             counts["timeouts"] += 1
             torch.set_grad_enabled(True)  # an interrupt inside no_grad() itself leaves it on, with and without us
-        except BaseException as error:
+        except BaseException:
             is_interruptible = False
-            if is_race_of_pytorch(error):
-                counts["races of PyTorch"] += 1
-            else:
-                note(traceback.format_exc())
+            note(traceback.format_exc())
         late = [name for name, at in list(beats.items()) if time.monotonic() - at > STUCK_SECONDS]
         if late:
             note(f"stuck for {STUCK_SECONDS} s: {late}")

@@ -14,10 +14,11 @@ from torch.nn.modules import module as torch_module
 from torch.utils.hooks import RemovableHandle
 
 from tensortap import _core
-from tensortap.torch_glue import compiled_calls
+from tensortap.torch_glue import compiled_calls, shared_hook
 from tensortap.torch_glue.call_stack import keywords_of_call
 from tensortap.torch_glue.hook_warning import ignore_warning_of_global_hooks
 from tensortap.torch_glue.module_map import ModuleMap
+from tensortap.torch_glue.shared_hook import SharedHandle, SharedHook
 
 # These look at their own hooks and those of their children, and compute in another way when there are any. Theirs are
 # therefore called from a global hook.
@@ -62,8 +63,8 @@ class HookSet:
 
     def __init__(self, guarded: _core.Guard) -> None:
         self._guarded = guarded
-        self._handles: list[RemovableHandle] = []
-        self._global: list[RemovableHandle] = []
+        self._handles: list[RemovableHandle | SharedHandle] = []
+        self._global: list[RemovableHandle | SharedHandle] = []
         self._before: ModuleMap[list[Hook]] = ModuleMap()  # of modules that are served from the global hooks
         self._after: ModuleMap[list[Hook]] = ModuleMap()
         self._served: ModuleMap[bool] = ModuleMap()
@@ -106,7 +107,9 @@ class HookSet:
         hook = Hook(self._guarded, lambda args, output: work(output), module, compiled)
         if module in self._served:
             self._add_global(self._after, module, hook)
-        else:
+        elif compiled is None:
+            self._handles.append(shared_hook.add_to_module(module, hook, always=always))
+        else:  # Dynamo follows it, and would compile again whenever a shared one changes
             self._handles.append(module.register_forward_hook(hook, always_call=always))
 
     def around_compiled(
@@ -129,7 +132,7 @@ class HookSet:
             ignore_warning_of_global_hooks()
             self._global = [
                 torch_module.register_module_forward_pre_hook(self._before_any),
-                torch_module.register_module_forward_hook(self._after_any, always_call=True),
+                shared_hook.add_to_all_modules(self._after_any),
             ]
 
     def _before_any(self, module: nn.Module, args: Any) -> None:
@@ -168,7 +171,7 @@ def _without_our_hooks(root: nn.Module) -> Iterator[None]:
     for module in root.modules():
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
             for key, hook in list(hooks.items()):
-                if isinstance(hook, Hook):
+                if isinstance(hook, (Hook, SharedHook)):
                     hidden.append((hooks, key, hook))
                     del hooks[key]
     try:

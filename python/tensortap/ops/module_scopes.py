@@ -23,6 +23,7 @@ from tensortap.torch_glue.module_map import ModuleMap
 from tensortap.torch_glue.module_names import named_buffers, named_modules, named_parameters, unwrapped
 from tensortap.torch_glue.optimizer_watch import OptimizerWatch
 from tensortap.torch_glue.program_errors import is_of_program
+from tensortap.torch_glue.shared_hook import add_to_all_modules
 
 _CALL = "_call_impl"  # the function that calls the hooks, or what Dynamo has made of it
 
@@ -76,7 +77,7 @@ class ModuleScopes:
         """Puts the hooks on."""
         self._handles = [
             torch_module.register_module_forward_pre_hook(functools.partial(self._guarded, self._before)),
-            torch_module.register_module_forward_hook(functools.partial(self._guarded, self._after), always_call=True),
+            add_to_all_modules(functools.partial(self._guarded, self._after)),
         ]
 
     def hide(self) -> None:
