@@ -21,6 +21,7 @@ logged "install-$kind" cmake --install "$directory" --component python --prefix 
 export PYTHONPATH=$package PYTHONDONTWRITEBYTECODE=1 TTAP_BIN=$PWD/.venv/bin/ttap
 export ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0:verify_asan_link_order=0:halt_on_error=1:exitcode=66
 export TSAN_OPTIONS=suppressions=$PWD/scripts/tsan.supp:halt_on_error=0:exitcode=66:report_signal_unsafe=0:ignore_noninstrumented_modules=1
+export CUDA_VISIBLE_DEVICES=  # the driver is not built with it either: it has too little memory, and threads that never end
 # The C++ library too: the sanitizer looks for its functions before Python has loaded it.
 runtime="$(g++ -print-file-name="lib$kind.so") $(g++ -print-file-name=libstdc++.so.6)"
 sanitized() { LD_PRELOAD=$runtime .venv/bin/python "$@"; }

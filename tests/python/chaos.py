@@ -54,8 +54,12 @@ with torch.no_grad():
     EXPECTED = [model(x).clone() for model, x in zip(MODELS, INPUTS, strict=True)]
 
 
-def going_on():
+def beat():
     beats[threading.current_thread().name] = time.monotonic()
+
+
+def going_on():
+    beat()
     return time.monotonic() < END and not problems
 
 
@@ -137,6 +141,7 @@ def check(folder):
     hashes = {}
     for rank in tap.open(folder).ranks:
         for number in list(rank.passes):
+            beat()
             for record in rank.passes[number].records:
                 if record.name in ("m0.3", "m1.3", "m2.3", "m3.3") and record.role == "out" and record.hash is not None:
                     hashes.setdefault(record.name, set()).add(record.hash)
@@ -162,6 +167,7 @@ def record(number, shared):
                 note(traceback.format_exc())
         if not shared:
             check(folder)
+            beat()
             shutil.rmtree(folder)
 
 
