@@ -318,12 +318,27 @@ static void after_fork() {
   }
 }
 
+// With slots_mutex held: a slot whose observer has stopped and whose callbacks could not be taken off, since they are from
+// before a fork. Nothing is asked of PyTorch then: a child may have inherited its lock locked.
+static int reuse(const std::shared_ptr<Link>& link) {
+  for (int slot = 0; slot < Callbacks::kSlots; ++slot) {
+    Slot& candidate = slots[slot];
+    if (candidate.link == nullptr || !candidate.is_over || candidate.thread != 0) continue;
+    candidate.link = link;
+    candidate.is_over = false;
+    ++candidate.generation;
+    return slot;
+  }
+  return -1;
+}
+
 int Callbacks::install(const std::shared_ptr<Link>& link, bool all_threads) {
   int taken = -1;
   {
     static std::once_flag once;
     std::call_once(once, [] { ::pthread_atfork(&before_fork, nullptr, &after_fork); });
     const std::lock_guard lock(slots_mutex);
+    if (const int slot = all_threads ? reuse(link) : -1; slot >= 0) return slot;
     for (int i = 0; i < kSlots && taken < 0; ++i) {
       const int slot = (next_slot + i) % kSlots;
       if (slots[slot].link == nullptr) taken = slot;

@@ -8,8 +8,8 @@ import contextlib
 import faulthandler
 import gc
 import random
-import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -168,7 +168,7 @@ def record(number, shared):
         if not shared:
             check(folder)
             beat()
-            shutil.rmtree(folder)
+            subprocess.run(["rm", "-r", folder], check=True)  # here each file would wait for the interpreter
 
 
 def read_live():
