@@ -118,7 +118,7 @@ void draw_report(const QuantReport& report, Output& out) {
   const uint64_t suffering = report.suffering();
   if (!report.found.empty()) {
     draw_recipes(report, out);
-    // All that suffer are told, as long as they are few; a handful of others shows where the rest begins.
+    // All that suffer are listed, as long as they are few; a handful of others shows where the rest begins.
     const size_t shown = report.all ? report.found.size() : std::min(report.found.size(), kTensorsShown);
     out.write("\n");
     draw_tensors(report, shown, out);

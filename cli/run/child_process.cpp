@@ -21,7 +21,7 @@ namespace {
 
 // The terminal sends these to every process of the group.
 constexpr std::array kOfTerminal = {SIGINT, SIGQUIT, SIGHUP, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH};
-// Only ever sent by a process or a timer. What tells of our own faults (SIGSEGV, …) is not here.
+// Only ever sent by a process or a timer. What reports our own faults (SIGSEGV, …) is not here.
 constexpr std::array kOfProcesses = {SIGTERM,   SIGUSR1, SIGUSR2, SIGCONT, SIGALRM,
                                      SIGVTALRM, SIGPROF, SIGIO,   SIGPWR,  SIGURG};
 

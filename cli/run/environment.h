@@ -7,7 +7,7 @@
 
 #include "ttap/result.h"
 
-// What `ttap run` tells the programs it starts, all of it through their environment.
+// What `ttap run` passes to the programs it starts, all of it in their environment.
 namespace ttap::cli {
 
 // As given on the command line; what is not given stays as the environment has it.

@@ -68,7 +68,7 @@ struct Values {
 // As they were recorded, or decoded to the dtype of the record. kNotRecorded when they are neither there nor to be had
 // from a group: also for one whose values were rotated before they were quantized, as those are not the tensor's.
 TTAP_API Result<Values> read_values(const Pass& pass, size_t index);
-// Whether read_values() has something to read; what is wrong with the bytes only reading tells.
+// Whether read_values() has something to read; what is wrong with the bytes only reading shows.
 TTAP_API bool has_values(const Pass& pass, size_t index);
 
 }  // namespace ttap

@@ -37,7 +37,7 @@ TTAP_API bool is_valid_path(std::string_view path);
 // One more step into a nested output; the step may hold any bytes.
 TTAP_API std::string append_path(std::string_view path, std::string_view step);
 
-// A file name (without extension) for a key: safe on every file system that tells cases apart, at most
+// A file name (without extension) for a key: safe on every file system that distinguishes cases, at most
 // 200 bytes, and never the same for two keys.
 TTAP_API std::string file_name_of(std::string_view key);
 

@@ -62,7 +62,7 @@ struct UseRecord {
   bool written = false;  // the call writes to this argument
 };
 
-// The same as a source tells it, which knows values by numbers of its own.
+// The same as a source reports it, which knows values by numbers of its own.
 struct Use {
   std::string_view role = "in";
   std::string_view path = {};

@@ -56,9 +56,9 @@ struct RecorderOptions {
 
   // What the passes end up as. Every pass is recorded as a segment, which survives a crash, and exported when it has
   // ended. The segment then stays beside it only when it says more: a tensor has no bytes, something was dropped, the
-  // pass was aborted, or calls have arguments, results or notes. Graphs as kNpy are told in full by their index.json.
-  // If the export fails (quota_bytes must have room for both) it stays alone, and the error is that of flush() and
-  // close().
+  // pass was aborted, or calls have arguments, results or notes. Graphs as kNpy are described in full by their
+  // index.json. If the export fails (quota_bytes must have room for both) it stays alone, and the error is that of
+  // flush() and close().
   Format format = Format::kSegment;
 
   // All memory between capture() and the disk; at least 64 KiB. More absorbs longer bursts, less stays in the caches.

@@ -21,7 +21,7 @@ class NonfiniteTensor:
     Attributes
     ----------
     origin
-        How it came about, where the recording tells what calls used: `made` by a call from finite arguments,
+        How it came about, where the recording says what calls used: `made` by a call from finite arguments,
         `nan_from_inf`, `came_in` from outside, `uninitialised` memory, `on_purpose` (a mask), `from_rank` (another rank
         gave it to a collective), or `unknown`.
     inherited

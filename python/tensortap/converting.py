@@ -80,7 +80,7 @@ def recover(run: str | os.PathLike[str], *, force: bool = False) -> list[Recover
     """Finishes what a killed process left of a run, as `ttap recover` does: whatever was written before is readable.
 
     Of a directory with several runs all are looked at. Passes that a live process still writes are left alone. On a
-    file system without locks that cannot be told: it is an error there, unless `force` says that no process writes any
+    file system without locks that is not known: it is an error there, unless `force` says that no process writes any
     more. An error is raised when all others are done.
     """
     done = []

@@ -121,9 +121,9 @@ Result<Converted> convert_pass(const fs::path& segment, const ConvertOptions& op
     TTAP_TRY(sync_to_disk(segment.parent_path()));
   }
   const PassInfo& info = pass.info();
-  const bool told_all = graphs || (exported.without_bytes == 0 && info.drops == DropCounts{} &&
+  const bool says_all = graphs || (exported.without_bytes == 0 && info.drops == DropCounts{} &&
                                    info.ending == Ending::kComplete && !tells_of_calls(pass));
-  if (!told_all) return converted;
+  if (!says_all) return converted;
   if (::unlink(segment.c_str()) != 0) return errno_error("cannot remove", segment);
   converted.segment_removed = true;
   return converted;

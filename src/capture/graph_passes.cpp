@@ -69,7 +69,7 @@ Status GraphPasses::end_capture(cuda::Stream stream) {
   return status;
 }
 
-// One of each graph, as near to the order of replays as can be told.
+// One of each graph, as near to the order of replays as can be known.
 bool GraphPasses::take_one_each() {
   const std::lock_guard reading(reading_);
   bool any = false;

@@ -71,7 +71,7 @@ NameTable::Counts NameTable::counts() const {
   const std::shared_lock lock(mutex_);
   Counts counts;
   for (const auto& [name, entry] : entries_) {
-    // A name of which only an alias was told has not been seen.
+    // A name of which only an alias is known has not been seen.
     const bool asked = entry->verdict_ != NameEntry::Verdict::kNotAsked;
     counts.seen += asked || entry->chosen_by_source_ ? 1 : 0;
     counts.recorded += entry->level() || entry->chosen_by_source_ ? 1 : 0;

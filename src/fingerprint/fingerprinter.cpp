@@ -96,7 +96,7 @@ void ChunkWorker::add(std::span<const std::byte> bytes, uint64_t first_block) {
 
 void ChunkWorker::add_and_copy(std::span<const std::byte> bytes, uint64_t first_block, std::byte* to) {
   add_blocks<true>(bytes, first_block, to);
-  hwy::FlushStream();  // stores past the caches are not ordered by what tells other threads of them
+  hwy::FlushStream();  // stores past the caches are not ordered by what publishes them to other threads
 }
 
 ChunkSums ChunkWorker::end_chunk() {

@@ -33,7 +33,7 @@ void StatsSums::add_blocks(std::span<const uint32_t> largest, std::span<const ui
     }
     largest_ = std::max(largest_, largest[i]);
     least_ = std::min(least_, least[i]);
-    // The logarithms only where the difference of exponents could be a new record; that of a subnormal is not told.
+    // The logarithms only where the difference of exponents could be a new record; that of a subnormal does not say.
     const uint32_t smallest = (least[i] + 1) >> 23;
     if (smallest == 0 || static_cast<double>((largest[i] >> 23) - smallest + 1) > widest_)
       widest_ = std::max(widest_, range_of(largest[i], least[i]));

@@ -12,7 +12,7 @@
 namespace ttap {
 namespace {
 
-// `groups` tells of quantized tensors; empty when there are none.
+// `groups` describes quantized tensors; empty when there are none.
 Status write_as(Format format, const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                 const std::string& groups) {
   std::vector<std::pair<std::string, std::string>> notes;

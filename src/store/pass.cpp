@@ -17,7 +17,7 @@ bool starts_with(std::span<const std::byte> bytes, std::string_view magic) {
   return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()).starts_with(magic);
 }
 
-// Formats are told by content; only .safetensors, which has no magic number, is what is left.
+// Formats are recognised by content; only .safetensors, which has no magic number, is what is left.
 Result<ForeignTensors> read_foreign(const fs::path& path, Format& format) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {

@@ -143,7 +143,7 @@ Result<Run> Run::open(const fs::path& given) {
   }
   if (status.type() == fs::file_type::none)
     return Error{ErrorCode::kIo, fmt::format("cannot stat: {}", error.message()), given.string()};
-  // A trailing slash would hide the name that tells the rank or the pass.
+  // A trailing slash would hide the name that says the rank or the pass.
   const fs::path path = given.has_filename() ? given : given.parent_path();
   const bool is_directory = status.type() == fs::file_type::directory;
 

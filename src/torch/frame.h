@@ -28,7 +28,7 @@ struct Observer::Frame {
     kRead,  // on the host, outside the lock
     kNotRead,
     kLater,      // its fingerprint is on its way from a GPU
-    kDelivered,  // the same, and the sink is told when it is launched
+    kDelivered,  // the same, and the sink is notified when it is launched
     kTapped,     // in the graph of the call
     kTwin,       // its fingerprint is another's, which is on its way
     kCopied,     // from a GPU, by the sink
@@ -68,7 +68,7 @@ struct Observer::Frame {
     std::vector<Written> written;
     std::vector<Doubted> doubted;
     std::vector<const c10::TensorImpl*> lazy;  // arguments that PyTorch copies for it
-    std::vector<OpUse> parts;                  // uses that are told last: see Observer::note_parts()
+    std::vector<OpUse> parts;                  // uses that are noted last: see Observer::note_parts()
     bool is_async = false;                     // a collective that the program will wait for
     std::function<bool()> is_over = nullptr;   // whether it has
     JsonObject notes;

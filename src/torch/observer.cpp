@@ -173,7 +173,7 @@ bool Observer::take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t
   if (link->observer != this) return false;
   if (text.empty()) return true;
   owner_.new_stack(call.stack, std::move(text));
-  stacks_.set_told(call.stack);
+  stacks_.set_delivered(call.stack);
   return true;
 }
 

@@ -49,7 +49,7 @@ struct ObserverOptions {
   bool unseen_writes = false;  // tensors are written to past PyTorch: each is read at each call, and at once
 };
 
-// What the source's owner is told, with the lock held and without the GIL.
+// What the source's owner is notified of, with the lock held and without the GIL.
 struct OwnerSide {
   std::function<void(uint32_t number, std::string text)> new_stack;  // set: texts of stacks are wanted at once
 };
@@ -81,8 +81,8 @@ struct PythonSide {
       hook;
 };
 
-// A RecordFunction observer that tells a sink what every operator of the process was given and what it made of it.
-// Costs nothing before start() and after stop(). start(), stop() and the destructor need the GIL if `stacks` or any
+// A RecordFunction observer that notifies a sink of what every operator of the process was given and what it made of
+// it. Costs nothing before start() and after stop(). start(), stop() and the destructor need the GIL if `stacks` or any
 // function of PythonSide is used; stop() waits, without it, for threads that are inside the observer.
 class Observer {
  public:

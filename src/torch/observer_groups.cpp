@@ -11,12 +11,12 @@ namespace ttap::torch_source {
 bool Observer::read_groups(Frame& frame, std::unique_lock<SpinLock>& lock) {
   std::vector<Frame::Pending>& all = frame.rare().pending;
   if (std::none_of(all.begin(), all.end(), [](const Frame::Pending& each) { return each.is_subclass; })) return true;
-  std::vector<std::vector<PythonSide::Part>> told(all.size());
+  std::vector<std::vector<PythonSide::Part>> parts(all.size());
   const std::shared_ptr<Link> link = link_;
   {
     const Unlocked unlocked(*link, lock);
     for (size_t i = 0; i < all.size(); ++i)
-      if (all[i].is_subclass) told[i] = python_.take_apart(all[i].tensor);
+      if (all[i].is_subclass) parts[i] = python_.take_apart(all[i].tensor);
   }
   if (link->observer != this) {
     all.clear();
@@ -26,7 +26,7 @@ bool Observer::read_groups(Frame& frame, std::unique_lock<SpinLock>& lock) {
   std::vector<Frame::Pending> whole = std::exchange(all, {});
   for (size_t i = 0; i < whole.size(); ++i) {
     Frame::Pending& each = whole[i];
-    if (each.is_subclass && told[i].empty()) {
+    if (each.is_subclass && parts[i].empty()) {
       note_unread(frame, each.record.place, kSubclass);
       each.is_subclass = false;
       each.tensor = at::Tensor();
@@ -36,7 +36,7 @@ bool Observer::read_groups(Frame& frame, std::unique_lock<SpinLock>& lock) {
       all.push_back(std::move(each));
       continue;
     }
-    for (const PythonSide::Part& part : told[i]) add_part(frame, each.record, part);
+    for (const PythonSide::Part& part : parts[i]) add_part(frame, each.record, part);
     if (options_.ids) tensors_.set_read(each.tensor, each.record.meta);
   }
   return true;

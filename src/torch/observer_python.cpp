@@ -10,7 +10,7 @@ bool Observer::describe_subclasses(Frame& frame, bool results, std::unique_lock<
   if (!python_.describe) return true;
   struct Subclass {
     const TensorPlace* place;
-    PythonSide::Described told;
+    PythonSide::Described described;
   };
   std::vector<Subclass> found;
   for (const TensorPlace& place : frame.places)
@@ -19,17 +19,17 @@ bool Observer::describe_subclasses(Frame& frame, bool results, std::unique_lock<
   const std::shared_ptr<Link> link = link_;
   {
     const Unlocked unlocked(*link, lock);
-    for (Subclass& each : found) each.told = python_.describe(*each.place->tensor);
+    for (Subclass& each : found) each.described = python_.describe(*each.place->tensor);
   }
   if (link->observer != this) return false;
   for (const Subclass& each : found) {
-    if (each.told.shows_inside && !results) frame.opaque = false;  // by then what it called has been hidden
-    if (each.told.note.empty()) continue;
+    if (each.described.shows_inside && !results) frame.opaque = false;  // by then what it called has been hidden
+    if (each.described.note.empty()) continue;
     const PlaceId place = results ? places_.of_result(each.place->argument, frame.result_count, each.place->item)
                                   : place_of(*frame.op, *each.place);
     std::string where(results ? "out" : "");
     where += texts_.text(places_.all()[place].path);
-    frame.rare().subclasses[each.told.note].add(where, each.told.json);
+    frame.rare().subclasses[each.described.note].add(where, each.described.json);
   }
   return true;
 }

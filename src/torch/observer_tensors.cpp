@@ -32,7 +32,7 @@ PlaceId Observer::place_of(const Operator& op, const TensorPlace& place) {
 }
 
 // A value that is new, though calls that were recorded made it: they wrote to a part of the tensor, or to one that it
-// is a part of, or the value could not be read when they did (`before`; 0: none). They are told as uses of role `part`.
+// is a part of, or the value could not be read when they did (`before`; 0: none). They become uses of role `part`.
 void Observer::note_parts(Frame& frame, const at::Tensor& tensor, PlaceId place, uint32_t before) {
   const auto add = [&](uint32_t value) {
     if (dropped_values_.contains(value)) return;
@@ -156,7 +156,7 @@ bool Observer::note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock) {
   return attached;
 }
 
-// A kernel may have written to what it calls others with, which nobody is told of: it is read again.
+// A kernel may have written to what it calls others with, which nobody reports: it is read again.
 void Observer::doubt(Frame& frame, const at::Tensor& tensor) {
   const MetaId meta = tensors_.meta_of(tensor);
   tensors_.set_pass(frame.call.pass);

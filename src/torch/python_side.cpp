@@ -13,7 +13,7 @@ namespace {
 
 namespace py = pybind11;
 
-// What our own functions raise is not the model's concern: it is told as unraisable. An interrupt is the program's.
+// What our own functions raise is not the model's concern: it is reported as unraisable. An interrupt is the program's.
 void report_error(PyObject* where) {
   if (!raise_later()) PyErr_WriteUnraisable(where);
 }
@@ -65,16 +65,16 @@ PythonSide::Described describe(PyObject* function, const at::Tensor& tensor) {
   PyObject* argument = THPVariable_Wrap(tensor);
   PyObject* answer = argument == nullptr ? nullptr : PyObject_CallOneArg(function, argument);
   Py_XDECREF(argument);
-  PythonSide::Described told;
+  PythonSide::Described described;
   if (answer == nullptr) {
     report_error(function);
   } else if (PyTuple_Check(answer) && PyTuple_GET_SIZE(answer) == 3) {
-    told.note = text_of(PyTuple_GET_ITEM(answer, 0));
-    told.json = text_of(PyTuple_GET_ITEM(answer, 1));
-    told.shows_inside = PyObject_IsTrue(PyTuple_GET_ITEM(answer, 2)) == 1;
+    described.note = text_of(PyTuple_GET_ITEM(answer, 0));
+    described.json = text_of(PyTuple_GET_ITEM(answer, 1));
+    described.shows_inside = PyObject_IsTrue(PyTuple_GET_ITEM(answer, 2)) == 1;
   }
   Py_XDECREF(answer);
-  return told;
+  return described;
 }
 
 std::vector<PythonSide::Part> take_apart(PyObject* function, const at::Tensor& tensor) {
@@ -90,13 +90,13 @@ std::vector<PythonSide::Part> take_apart(PyObject* function, const at::Tensor& t
   }
   const Py_ssize_t count = PyList_Check(answer) != 0 ? PyList_GET_SIZE(answer) : 0;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* told = PyList_GET_ITEM(answer, i);
-    if (PyTuple_Check(told) == 0 || PyTuple_GET_SIZE(told) != 5) continue;
-    parts.push_back({.path = text_of(PyTuple_GET_ITEM(told, 0)),
-                     .tensor = tensor_of(PyTuple_GET_ITEM(told, 1)),
-                     .group = text_of(PyTuple_GET_ITEM(told, 2)),
-                     .why = text_of(PyTuple_GET_ITEM(told, 3)),
-                     .are_values = PyObject_IsTrue(PyTuple_GET_ITEM(told, 4)) == 1});
+    PyObject* part = PyList_GET_ITEM(answer, i);
+    if (PyTuple_Check(part) == 0 || PyTuple_GET_SIZE(part) != 5) continue;
+    parts.push_back({.path = text_of(PyTuple_GET_ITEM(part, 0)),
+                     .tensor = tensor_of(PyTuple_GET_ITEM(part, 1)),
+                     .group = text_of(PyTuple_GET_ITEM(part, 2)),
+                     .why = text_of(PyTuple_GET_ITEM(part, 3)),
+                     .are_values = PyObject_IsTrue(PyTuple_GET_ITEM(part, 4)) == 1});
   }
   Py_DECREF(answer);
   return parts;

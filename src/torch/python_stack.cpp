@@ -80,14 +80,15 @@ uint32_t PythonStacks::here(std::string* new_text, size_t own_frames) {
     stacks_.push_back(scratch);
     number = static_cast<uint32_t>(stacks_.size());
     numbers_.emplace(hash, number);
-    told_.emplace_back(false);
+    delivered_.emplace_back(false);
   }
-  if (number > 0 && new_text != nullptr && !told_[number - 1].load(std::memory_order_relaxed)) *new_text = text(number);
+  if (number > 0 && new_text != nullptr && !delivered_[number - 1].load(std::memory_order_relaxed))
+    *new_text = text(number);
   PyGILState_Release(gil);
   return number;
 }
 
-void PythonStacks::set_told(uint32_t number) { told_[number - 1].store(true, std::memory_order_relaxed); }
+void PythonStacks::set_delivered(uint32_t number) { delivered_[number - 1].store(true, std::memory_order_relaxed); }
 
 std::string PythonStacks::text(uint32_t number) const {
   if (number == 0 || number > stacks_.size()) return {};

@@ -19,7 +19,7 @@ class PythonStacks {
   // frames to show and must not wait for the GIL. A stack that is new puts its text into `new_text`, unless null.
   uint32_t here(std::string* new_text, size_t own_frames = 0);
   // The text of this stack has reached whom it was for; until then it is new to every thread.
-  void set_told(uint32_t number);
+  void set_delivered(uint32_t number);
 
   // `FILE:LINE in FUNCTION\tSOURCE`, one frame per line, innermost last. Needs the GIL.
   std::string text(uint32_t number) const;
@@ -39,7 +39,7 @@ class PythonStacks {
 
   // Looking up a source line runs Python, and so lets other threads add to it: what is there stays where it is.
   std::deque<std::vector<Frame>> stacks_;
-  std::deque<std::atomic<bool>> told_;
+  std::deque<std::atomic<bool>> delivered_;
   std::unordered_multimap<uint64_t, uint32_t> numbers_;  // by hash
 };
 

@@ -24,7 +24,7 @@ _SEVERAL = (nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase)
 class Entry:
     """A module that a node stems from."""
 
-    key: str  # tells calls of one module apart
+    key: str  # distinguishes calls of one module
     steps: tuple[str, ...]  # from what the compiled function knows
     kind: type
 

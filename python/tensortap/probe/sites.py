@@ -55,7 +55,7 @@ def readable(tensor: torch.Tensor, name: str, *, copies: bool) -> torch.Tensor:
 
 
 def live_rows(tensor: torch.Tensor, rows: Any, name: str) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The tensor with as many rows as the host can tell are alive, and the tensor that tells it on the device."""
+    """The tensor with as many rows as the host can tell are alive, and the tensor with that number on the device."""
     if rows is None:
         return tensor, None
     if tensor.dim() == 0:

@@ -1,4 +1,4 @@
-"""PyTorch's dtypes under TensorTap's names. Importing this tells the extension about them."""
+"""PyTorch's dtypes under TensorTap's names. Importing this registers them with the extension."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-import tensortap.tensors.dtypes  # noqa: F401  # tells the extension about PyTorch's dtypes
+import tensortap.tensors.dtypes  # noqa: F401  # registers PyTorch's dtypes
 from tensortap import _core
 from tensortap.quant.group import Group
 from tensortap.quant.libraries.recognise import groups_of

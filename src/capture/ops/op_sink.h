@@ -142,7 +142,7 @@ class OpSink {
   // Takes what `tensor.asked` says of the tensor, now; called between begin() and end(), perhaps without the lock.
   virtual void take(OpCall& call, const OpTensor& tensor, const OpTensorSource& source) = 0;
   // Whether a tensor of which only dtype and shape are kept may be put into OpCall::tensors without asking, and calls
-  // of which nothing else is kept may be told by the next two.
+  // of which nothing else is kept may be described by the next two.
   virtual bool keeps_meta() const { return false; }
   virtual void begin_shaped(ShapedCall& /*call*/) {}
   virtual void end_shaped(const ShapedCall& /*call*/) {}

@@ -138,9 +138,9 @@ bool is_of_launch(const fs::path& run, const ProcessLaunch& launch, const Json& 
 ProcessLaunch ProcessLaunch::of_this_process(std::optional<uint32_t> rank, std::optional<uint32_t> rank_count) {
   ProcessLaunch launch;
   launch.rank = rank ? *rank : number_in_environment({"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}).value_or(0);
-  const auto told =
+  const auto given =
       rank_count ? rank_count : number_in_environment({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"});
-  launch.rank_count = std::max<uint32_t>(told.value_or(1), 1);
+  launch.rank_count = std::max<uint32_t>(given.value_or(1), 1);
   launch.started_unix_ns = start_of_process();
   for (int64_t pid = ::getpid(); pid > 1 && launch.ancestors.size() < kMostAncestors; pid = stat_of(pid).parent)
     launch.ancestors.push_back(pid);

@@ -46,7 +46,7 @@ struct Batch {
 };
 static_assert(sizeof(Batch) <= 4000);
 
-// Large tensors of one dtype. So few that which job is a block's is told by comparing.
+// Large tensors of one dtype. So few that a block finds its job by comparing.
 inline constexpr uint32_t kLargePerLaunch = 16;
 inline constexpr uint16_t kNoBlock = UINT16_MAX;
 struct LargeBatch {

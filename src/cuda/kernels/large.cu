@@ -46,7 +46,7 @@ constexpr size_t kUsualSharedBytes = 48 << 10;  // more has to be asked for
 constexpr int kDevicesKnown = 64;
 
 // How much shared memory a block has on a device, which is asked for it once; again where there are very many devices.
-// What fails here, the launch tells.
+// What fails here is an error of the launch.
 template <class Lane>
 size_t shared_bytes(int device) {
   static std::atomic<size_t> known[kDevicesKnown];

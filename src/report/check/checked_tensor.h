@@ -8,7 +8,7 @@
 #include "report/run/selection.h"
 #include "report/text/json_writer.h"
 
-// A tensor of which `ttap check` tells, kept apart from its pass, which is closed before that.
+// A tensor that `ttap check` reports, kept apart from its pass, which is closed before that.
 namespace ttap {
 
 struct CheckedTensor {
@@ -21,7 +21,7 @@ struct CheckedTensor {
   std::vector<int64_t> shape = {};
   Nonfinite counts = {};  // of one that was found
 
-  // Why it was found, where the recording tells.
+  // Why it was found, where the recording says so.
   struct Because {
     OriginKind origin;
     bool inherited;

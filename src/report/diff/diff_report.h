@@ -8,7 +8,7 @@
 #include "analyze/diff/diff.h"
 #include "report/text/output.h"
 
-// How a comparison is told: in a sentence, as a table, as JSON, as CSV.
+// How a comparison is presented: in a sentence, as a table, as JSON, as CSV.
 namespace ttap {
 
 // The answer: "diverged: encoder.layer.3.output.LayerNorm introduced the error".

@@ -30,7 +30,7 @@ std::string format_names(const QuantizedWeights& weights) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// In the middle of all but the first, which is the one that is told.
+// In the middle of all but the first, which is the one that is named.
 double middle_error(const QuantizedWeights& weights) {
   std::vector<double> errors;
   for (size_t i = 1; i < weights.layers.size(); ++i) errors.push_back(weights.layers[i].error());

@@ -6,7 +6,7 @@
 #include "analyze/diff/diff.h"
 #include "report/text/json_writer.h"
 
-// How it is told that one side's weights are quantized.
+// The sentence that says that one side's weights are quantized.
 namespace ttap {
 
 // "B's weights are quantized (nvfp4), and all 28 layers are as their format explains; …"; empty where no weights are.

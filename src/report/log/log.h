@@ -56,7 +56,7 @@ struct LogSource {
 // thread, and an arrow from each op of the forward to those of the backward that differentiate it.
 class TTAP_API PerfettoWriter {
  public:
-  // Times are told from `started_unix_ns`: the beginning of the earliest pass.
+  // Times are counted from `started_unix_ns`: the beginning of the earliest pass.
   PerfettoWriter(Output& out, uint64_t started_unix_ns);
   ~PerfettoWriter();
   PerfettoWriter(const PerfettoWriter&) = delete;

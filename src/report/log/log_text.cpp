@@ -44,7 +44,7 @@ class LogText {
   }
 
  private:
-  // An event without an end did not return; unless its source never tells.
+  // An event without an end did not return; unless its source never reports ends.
   void find_kinds_that_return() {
     for (size_t i = 0; i < pass_.event_count(); ++i) {
       const EventRecord event = pass_.event(i);

@@ -6,7 +6,7 @@
 #include "analyze/mismatch/mismatch.h"
 #include "report/text/output.h"
 
-// How the mismatch of a rollout and its trainer is told.
+// How the mismatch of a rollout and its trainer is presented.
 namespace ttap {
 
 // "faulty: probabilities differ by 0.0213 in the mean, over 96 tokens of 8 requests (below 0.005 is normal)".

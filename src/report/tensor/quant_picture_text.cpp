@@ -84,9 +84,9 @@ void draw_grid(const QuantPicture& picture, Output& out) {
       if (left.gap && !left.border) out.write(" ..");
       if (starts) {
         // Below each other blocks of one column would have a scale for every value.
-        const bool told = row == 0 || above.border;
+        const bool shown = row == 0 || above.border;
         out.write(" | ");
-        out.write(Style::kCyan, fmt::format("{:>{}}", told ? scales[cell] : "", scale_width));
+        out.write(Style::kCyan, fmt::format("{:>{}}", shown ? scales[cell] : "", scale_width));
       }
       out.print(" {:>{}}", values[cell], width);
     }

@@ -15,7 +15,7 @@ Result<ForeignTensors> parse_npy(std::span<const std::byte> bytes);
 Result<ForeignTensors> read_npy(const std::filesystem::path& path);
 
 // What NumPy lacks (bf16, f8, f4) is widened to float32, exactly; packed f4 doubles the last dimension (a 0-d
-// one becomes two elements). Nothing in the file tells: an index.json does.
+// one becomes two elements). Only an index.json says so, not the file.
 Status write_npy(const std::filesystem::path& path, const TensorView& view);
 
 // The dtype under which write_npy() stores a tensor.
@@ -29,7 +29,7 @@ DType npy_bytes_dtype(DType dtype);
 // is not ours or does not agree with a file. Files the index does not name become notes.
 Result<ForeignTensors> read_npy_folder(const std::filesystem::path& folder);
 
-// The folder must not exist, or be empty; it appears under its name only when it is whole. `groups` tells which tensors
+// The folder must not exist, or be empty; it appears under its name only when it is whole. `groups` says which tensors
 // are the parts of quantized ones (group_note.h); may be empty.
 Status write_npy_folder(const std::filesystem::path& folder, std::span<const NamedTensor> tensors,
                         std::string_view groups = {});

@@ -167,7 +167,8 @@ Result<ForeignTensors> read_npy_folder(const fs::path& folder) {
   for (const std::string& name : names)
     if (!indexed.contains(name)) all.notes.push_back(fmt::format("{}: not in the index, not read", brief_text(name)));
   if (found.groups.is_null()) return all;
-  if (Status told = add_groups(found.groups, all); !told.ok()) return std::move(told).error().with_path(index.string());
+  if (Status added = add_groups(found.groups, all); !added.ok())
+    return std::move(added).error().with_path(index.string());
   return all;
 }
 

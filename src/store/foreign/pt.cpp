@@ -74,8 +74,8 @@ Result<ForeignTensors> parse_pt(std::span<const std::byte> bytes, const PtOption
   }
   if (const ZipEntry* groups = archive.find(fmt::format("{}/{}", folder, kGroupsEntry)); groups != nullptr) {
     TTAP_TRY(archive.verify(*groups));
-    if (Status told = add_groups(text_of(groups->data), *flat); !told.ok()) {
-      Error error = std::move(told).error();
+    if (Status added = add_groups(text_of(groups->data), *flat); !added.ok()) {
+      Error error = std::move(added).error();
       error.offset = groups->offset;
       return error;
     }

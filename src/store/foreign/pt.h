@@ -30,7 +30,7 @@ Result<ForeignTensors> read_pt(const std::filesystem::path& path, const PtOption
 
 // A dictionary {key: tensor} in order, which torch.load(weights_only=True) reads, mapped or not. Each tensor
 // is written as its logical elements, never with the rest of its storage; contiguous tensors over the same
-// memory share one. `groups` tells which of them are the parts of quantized tensors (group_note.h); may be empty.
+// memory share one. `groups` says which of them are the parts of quantized tensors (group_note.h); may be empty.
 Status write_pt(const std::filesystem::path& path, std::span<const NamedTensor> tensors, std::string_view groups = {});
 
 }  // namespace ttap

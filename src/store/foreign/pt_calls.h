@@ -5,7 +5,7 @@
 namespace ttap {
 
 // What the names in a .pt file's pickle mean: PyTorch's ways to rebuild a tensor and a handful of Python's
-// builtin types, told as data. Any other name is kForbidden, and the message says which.
+// builtin types, as data. Any other name is kForbidden, and the message says which.
 class PtCalls final : public PickleHost {
  public:
   explicit PtCalls(PickleHeap& heap) : heap_(heap) {}

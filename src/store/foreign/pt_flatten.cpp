@@ -71,7 +71,7 @@ class Flattener {
   ForeignTensors take() && { return std::move(result_); }
 
  private:
-  // A dictionary's key as a step of a path; what has no short text is told by its place.
+  // A dictionary's key as a step of a path; what has no short text goes by its position.
   std::string key_text(PickleId id, size_t place) const {
     const PickleValue& value = heap_[id];
     switch (value.kind) {
@@ -129,7 +129,7 @@ class Flattener {
     return kind == PickleKind::kTensor || kind == PickleKind::kDict || kind == PickleKind::kSet ||
            kind == PickleKind::kTuple || kind == PickleKind::kList;
   }
-  // A shape, a pair of betas: better told in one note.
+  // A shape, a pair of betas: better in one note.
   bool is_short_of_scalars(const PickleValue& value) const {
     return value.items.size() <= 8 &&
            std::ranges::none_of(value.items, [&](PickleId id) { return is_container(heap_[id].kind); });

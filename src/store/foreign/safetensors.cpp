@@ -135,7 +135,7 @@ Result<ForeignTensors> parse_safetensors(std::span<const std::byte> bytes) {
     result.tensors.push_back(std::move(tensor));
   }
   if (groups.empty()) return result;
-  if (const Status told = add_groups(groups, result); !told.ok()) return corrupt(told.error().message, kLengthBytes);
+  if (const Status added = add_groups(groups, result); !added.ok()) return corrupt(added.error().message, kLengthBytes);
   return result;
 }
 

@@ -3,11 +3,11 @@
 #include "store/foreign/foreign.h"
 
 // .safetensors: a JSON header and the bytes of every tensor, C order. All our dtypes but c128 have a name
-// there; what has none is stored as a type of the same bytes, and its true dtype and shape are told by the
+// there; what has none is stored as a type of the same bytes, and its true dtype and shape stand in the
 // entry `ttap.dtype.<tensor>` of `__metadata__`, which this reader takes back:
 //   c128      F64 with a last dimension of 2
 //   0-d f4    U8 (the format counts half bytes, and a 0-d tensor has one number)
-// The entry `ttap.groups` tells of quantized tensors, whose parts are tensors of the file; see group_note.h.
+// The entry `ttap.groups` describes quantized tensors, whose parts are tensors of the file; see group_note.h.
 namespace ttap {
 
 // Tensors in the order of the header. Enforces the format's own rules (no holes, no overlaps, no duplicates,

@@ -19,7 +19,7 @@ struct ZipEntry {
 };
 
 // A zip archive of stored (not compressed) entries, as torch.save writes it; zip64 too. Views point into the
-// bytes it was opened on. Every entry lies inside the archive, apart from the others, and is told the same by
+// bytes it was opened on. Every entry lies inside the archive, apart from the others, and is described alike by
 // the central directory and by its own header.
 class ZipArchive {
  public:
@@ -30,7 +30,7 @@ class ZipArchive {
   std::span<const ZipEntry> entries() const { return entries_; }
   const ZipEntry* find(std::string_view name) const;  // nullptr when there is none
 
-  // False when every checksum is zero: the writer was told to leave them out.
+  // False when every checksum is zero: the writer left them out.
   bool has_checksums() const { return has_checksums_; }
   // Reads the whole entry; kCorrupt when its CRC-32 differs. Always good when there are no checksums.
   Status verify(const ZipEntry& entry) const;

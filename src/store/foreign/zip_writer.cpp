@@ -16,7 +16,7 @@ bool is_large(uint64_t value) { return value >= zip::kSee64; }
 uint32_t low_or_see64(uint64_t value) { return is_large(value) ? zip::kSee64 : static_cast<uint32_t>(value); }
 
 // The zip64 extra field; empty when neither number needs it. torch.save puts the same one into both headers,
-// and torch can be told to compute where storages lie instead of looking, so byte counts must agree.
+// and torch can be asked to compute where storages lie instead of looking, so byte counts must agree.
 std::string extra64(uint64_t size, uint64_t header) {
   std::string fields;
   if (is_large(size)) {

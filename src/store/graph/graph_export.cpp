@@ -83,14 +83,14 @@ class GraphExport {
   }
 
   Result<Exported> run() {
-    told_.info = pass_.info();
-    for (size_t i = 0; i < pass_.tensor_count(); ++i) told_.tensors.push_back(stored(pass_.tensor(i)));
-    for (uint32_t i = 0; i < pass_.event_count(); ++i) told_.events.push_back(stored(pass_, i));
+    stored_.info = pass_.info();
+    for (size_t i = 0; i < pass_.tensor_count(); ++i) stored_.tensors.push_back(stored(pass_.tensor(i)));
+    for (uint32_t i = 0; i < pass_.event_count(); ++i) stored_.events.push_back(stored(pass_, i));
     list_records();
     list_parts();
     TTAP_TRY(make_folders());
     for (uint32_t i = 0; i < pass_.event_count(); ++i)
-      if (told_.events[i].kind == kNodeKind) TTAP_TRY(write_node(i));
+      if (stored_.events[i].kind == kNodeKind) TTAP_TRY(write_node(i));
     TTAP_TRY(write_others());
     TTAP_TRY(finish());
     return exported_;
@@ -106,28 +106,29 @@ class GraphExport {
   };
 
   void list_records() {
-    records_of_.resize(told_.events.size());
-    for (uint32_t i = 0; i < told_.tensors.size(); ++i)
-      if (const StoredTensor& tensor = told_.tensors[i];
-          tensor.event < told_.events.size() && tensor.name == told_.events[tensor.event].name)
+    records_of_.resize(stored_.events.size());
+    for (uint32_t i = 0; i < stored_.tensors.size(); ++i)
+      if (const StoredTensor& tensor = stored_.tensors[i];
+          tensor.event < stored_.events.size() && tensor.name == stored_.events[tensor.event].name)
         records_of_[tensor.event].push_back(i);
   }
 
   void list_parts() {
-    for (size_t i = 0; i < told_.tensors.size(); ++i) {
-      if (told_.tensors[i].group.empty()) continue;
+    for (size_t i = 0; i < stored_.tensors.size(); ++i) {
+      if (stored_.tensors[i].group.empty()) continue;
       const auto parts = group_of(pass_, i);
       if (!parts.ok()) continue;
       // What was widened before has no other form.
       for (const std::optional<size_t> part : parts->all())
-        if (part) told_.tensors[*part].codes = npy_lacks(told_.tensors[*part].dtype) && !pass_.tensor(*part).true_dtype;
+        if (part)
+          stored_.tensors[*part].codes = npy_lacks(stored_.tensors[*part].dtype) && !pass_.tensor(*part).true_dtype;
     }
   }
 
   Status make_folders() {
-    folder_of_.assign(told_.events.size(), kNoFolder);
-    for (uint32_t i = 0; i < told_.events.size(); ++i) {
-      const StoredEvent& event = told_.events[i];
+    folder_of_.assign(stored_.events.size(), kNoFolder);
+    for (uint32_t i = 0; i < stored_.events.size(); ++i) {
+      const StoredEvent& event = stored_.events[i];
       if (event.kind == kGraphKind) {
         TTAP_TRY(make_folder(event));
         folder_of_[i] = folders_.size() - 1;
@@ -161,7 +162,7 @@ class GraphExport {
     }
     Folder folder{.path = fs::path(graph) / std::to_string(number)};
     folder.partial = rank_ / graph / fmt::format("{}.partial", number);
-    folder.head = {.pass = told_.info.number, .graph = event.name, .step = step};
+    folder.head = {.pass = stored_.info.number, .graph = event.name, .step = step};
     std::error_code failure;
     fs::remove_all(folder.partial, failure);  // what a writer that died left behind
     if (!failure) fs::create_directories(folder.partial, failure);
@@ -176,19 +177,19 @@ class GraphExport {
   }
 
   Status write_node(uint32_t index) {
-    const StoredEvent& event = told_.events[index];
+    const StoredEvent& event = stored_.events[index];
     const NodeNotes notes = read_node_notes(event.notes);
     const std::string target = !notes.target.empty() ? notes.target : !notes.op.empty() ? notes.op : event.kind;
     std::set<uint32_t> used;
     for (const StoredUse& use : event.uses) {
-      if (use.record >= told_.tensors.size()) continue;
+      if (use.record >= stored_.tensors.size()) continue;
       used.insert(use.record);
       TTAP_TRY(write_file(index, target, use.role, use.path, use.record));
     }
     // Of a node that did not return, and of sources that do not tell of uses.
     for (const uint32_t record : records_of_[index])
       if (!used.contains(record))
-        TTAP_TRY(write_file(index, target, told_.tensors[record].role, told_.tensors[record].path, record));
+        TTAP_TRY(write_file(index, target, stored_.tensors[record].role, stored_.tensors[record].path, record));
     return {};
   }
 
@@ -199,11 +200,11 @@ class GraphExport {
       return fmt::format("{}{}{}{}", to_string(tensor.fingerprint->hash), dtype_name(tensor.dtype),
                          tensor.codes ? "c" : "v", fmt::join(tensor.shape, ","));
     };
-    for (uint32_t i = 0; i < told_.tensors.size(); ++i)
-      if (!told_.tensors[i].file.empty() && told_.tensors[i].fingerprint)
-        by_content.try_emplace(content(told_.tensors[i]), i);
-    for (uint32_t i = 0; i < told_.tensors.size(); ++i) {
-      StoredTensor& tensor = told_.tensors[i];
+    for (uint32_t i = 0; i < stored_.tensors.size(); ++i)
+      if (!stored_.tensors[i].file.empty() && stored_.tensors[i].fingerprint)
+        by_content.try_emplace(content(stored_.tensors[i]), i);
+    for (uint32_t i = 0; i < stored_.tensors.size(); ++i) {
+      StoredTensor& tensor = stored_.tensors[i];
       const TensorRecord record = pass_.tensor(i);
       if (!record.has_bytes) {
         if (!has_values(pass_, i)) ++exported_.without_bytes;
@@ -211,10 +212,10 @@ class GraphExport {
       } else if (tensor.file.empty() && (!wanted_ || wanted_(record))) {
         const auto same = tensor.fingerprint ? by_content.find(content(tensor)) : by_content.end();
         if (same != by_content.end()) {
-          tensor.file = told_.tensors[same->second].file;
+          tensor.file = stored_.tensors[same->second].file;
         } else {
-          const uint32_t event = tensor.event < told_.events.size() ? tensor.event : 0;
-          TTAP_TRY(write_file(event, told_.events[event].kind, tensor.role, tensor.path, i, tensor.name));
+          const uint32_t event = tensor.event < stored_.events.size() ? tensor.event : 0;
+          TTAP_TRY(write_file(event, stored_.events[event].kind, tensor.role, tensor.path, i, tensor.name));
           if (tensor.fingerprint) by_content.try_emplace(content(tensor), i);
         }
       }
@@ -225,10 +226,10 @@ class GraphExport {
 
   Status write_file(uint32_t event, const std::string& target, const std::string& role, const std::string& path,
                     uint32_t record, std::string_view name = {}) {
-    StoredTensor& tensor = told_.tensors[record];
+    StoredTensor& tensor = stored_.tensors[record];
     TensorRecord seen = pass_.tensor(record);
     if (!seen.has_bytes) return {};
-    const StoredEvent& owner = told_.events[event];
+    const StoredEvent& owner = stored_.events[event];
     if (name.empty()) name = owner.name;
     seen.name = name;
     seen.call = owner.call;
@@ -280,7 +281,7 @@ class GraphExport {
       if (i > 0 && folder.files.empty()) continue;
       GraphIndex index{.head = folder.head, .files = std::move(folder.files)};
       if (i == 0) {
-        index.pass = &told_;
+        index.pass = &stored_;
         index.parts = parts;
       } else {
         index.head.part_of = folders_.front().path.generic_string();
@@ -303,7 +304,7 @@ class GraphExport {
   const fs::path rank_;
   const std::function<bool(const TensorRecord&)>& wanted_;
   GraphSteps* steps_;
-  StoredPass told_;
+  StoredPass stored_;
   std::vector<std::vector<uint32_t>> records_of_;  // per event
   std::vector<Folder> folders_;
   std::vector<size_t> folder_of_;  // per event

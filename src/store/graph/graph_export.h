@@ -10,7 +10,7 @@
 
 namespace ttap {
 
-// Whether a pass tells of the execution of graphs.
+// Whether a pass describes the execution of graphs.
 bool has_graphs(const Pass& pass);
 
 // Which folder an execution of a graph gets. One for each process that writes to a rank's directory.

@@ -32,10 +32,11 @@ std::vector<PassFile> find_graph_passes(const std::vector<fs::path>& graphs) {
       }
     }
   }
-  // A part stands for itself where the folder that tells of the pass is missing.
-  std::set<uint32_t> told;
-  for (const PassFile& pass : passes) told.insert(pass.number);
-  std::ranges::copy_if(parts, std::back_inserter(passes), [&](const PassFile& p) { return !told.contains(p.number); });
+  // A part stands for itself where the folder that describes the pass is missing.
+  std::set<uint32_t> described;
+  for (const PassFile& pass : passes) described.insert(pass.number);
+  std::ranges::copy_if(parts, std::back_inserter(passes),
+                       [&](const PassFile& p) { return !described.contains(p.number); });
   std::ranges::sort(without_index, {}, [](const Found& f) { return std::tie(f.step, f.path); });
   uint64_t next = passes.empty() ? 0 : uint64_t{std::ranges::max(passes, {}, &PassFile::number).number} + 1;
   for (Found& found : without_index) {

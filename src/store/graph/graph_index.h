@@ -11,7 +11,7 @@
 
 // index.json of a folder graph_{id}/{step}:
 //   {"format": "ttap-graph-npy", "version": 1, "pass": 3, "graph": "graph_3f2a…", "step": 0, "files": […], …}
-// A pass of the program may execute several graphs. The index in the folder of the first one tells all that is known of
+// A pass of the program may execute several graphs. The index in the folder of the first one says all that is known of
 // the pass ("parts", "started", "ending", "drops", "metadata", "events", "tensors"); those of the others say in whose
 // folder that is ("part_of"). Paths are relative to the rank's directory. docs/format.md has the members.
 namespace ttap {
@@ -36,7 +36,7 @@ struct GraphIndexHead {
   uint32_t pass = 0;
   std::string graph = {};
   uint64_t step = 0;         // as the recording counted it; the folder's number is larger when others were there before
-  std::string part_of = {};  // empty: the pass is told here
+  std::string part_of = {};  // empty: the pass is described here
 };
 
 // `tensors[i].file` is relative to the rank's directory. Fails when a text is not UTF-8.
@@ -57,8 +57,8 @@ Result<StoredPass> read_graph_index(const std::filesystem::path& folder);
 Result<StoredPass> parse_graph_index(std::string_view text, const std::filesystem::path& folder);
 
 // A folder by the names of its files alone: one that another program dumped, or a part whose first folder is not there.
-// Calls are told from the names, in the order of their timestamps where they have some. kNotFound when no file has such
-// a name.
+// Calls are inferred from the names, in the order of their timestamps where they have some. kNotFound when no file has
+// such a name.
 Result<StoredPass> read_dumped_folder(const std::filesystem::path& folder);
 
 }  // namespace ttap

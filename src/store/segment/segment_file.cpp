@@ -11,7 +11,7 @@ namespace ttap {
 Result<SegmentFile> SegmentFile::create(const std::filesystem::path& path, DiskPace* pace) {
   TTAP_ASSIGN(FileDescriptor file, FileDescriptor::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC));
   // Tells readers that somebody is still at work; the lock goes with the process. Readers hold it for a moment only.
-  (void)lock_exclusively(file.get(), LockWait::kYes, path);  // it only tells others who is at work
+  (void)lock_exclusively(file.get(), LockWait::kYes, path);  // it only shows others that the file is in use
   close_in_forked_child(file.get());
   return SegmentFile(path, std::move(file), pace);
 }

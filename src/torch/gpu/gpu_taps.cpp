@@ -175,7 +175,7 @@ void GpuTaps::lose(const Waiting& waiting) {
 void GpuTaps::launch(const Batch& batch, std::vector<Waiting> waiting) {
   std::vector<cuda::FingerprintJob> jobs;
   const cuda::OnDevice on(batch.device);
-  // A capture that nobody told us of: its replays would write to memory that is somebody else's by then.
+  // A capture that nobody announced: its replays would write to memory that is somebody else's by then.
   const bool sound = cuda::capture_number(batch.stream) == batch.capture;
   const auto is_there = [&](const Waiting& each) {
     // A storage can be emptied while others hold it (FSDP does), past any operator.
@@ -185,7 +185,7 @@ void GpuTaps::launch(const Batch& batch, std::vector<Waiting> waiting) {
     if (is_there(each)) jobs.push_back(each.job);
   const bool done = !jobs.empty() && cuda::launch_fingerprints(jobs, batch.scratch, batch.stream).ok();
   for (const Waiting& each : waiting) {
-    // After a failure some may be on their way: one by one, each is told apart. Twice does no harm.
+    // After a failure some may be on their way: one by one, each by itself. Twice does no harm.
     if (!is_there(each) || (!done && !cuda::launch_fingerprints({&each.job, 1}, batch.scratch, batch.stream).ok()))
       lose(each);
     else if (each.deliver)

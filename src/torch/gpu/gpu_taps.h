@@ -49,7 +49,7 @@ class GpuTaps {
   enum class Hold : uint8_t { kNo, kIfSmall, kYes };
 
   // A tensor's fingerprint, when its turn comes.
-  // `deliver` is told when it is launched, or when it cannot be (then with nothing).
+  // `deliver` is called when it is launched, or when it cannot be (then with nothing).
   using Deliver = std::function<void(const cuda::PendingResult& pending)>;
   cuda::PendingResult fingerprint(const at::Tensor& tensor, const TensorView& view, Level level, Hold hold,
                                   Deliver deliver);

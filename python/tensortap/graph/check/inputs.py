@@ -109,7 +109,7 @@ def _is_of_torch(target: Any) -> bool:
 
 
 def _is_inplace(node: torch.fx.Node) -> bool:
-    """Whether a function such as relu was told to work in place."""
+    """Whether a function such as relu was asked to work in place."""
     if node.op != "call_function":
         return False
     if "inplace" in node.kwargs:
@@ -177,7 +177,7 @@ class InputCopies:
 
 
 def _storage(tensor: Any) -> int | None:
-    """What tells the memory of a tensor from others'; None where it cannot be copied as bytes."""
+    """What identifies the memory of a tensor; None where it cannot be copied as bytes."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided
     if not plain or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
         return None

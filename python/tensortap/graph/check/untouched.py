@@ -17,7 +17,7 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Untouched:
-    """What tells whether inputs were written to: their versions, and with `contents` a hash of what they hold.
+    """What shows whether inputs were written to: their versions, and with `contents` a hash of what they hold.
 
     Compiled code often writes past PyTorch's version counters.
     """

@@ -1,4 +1,4 @@
-"""What tells one graph of torch.compile from another, in every process alike.
+"""What identifies a graph of torch.compile, in every process alike.
 
 The id of a graph is a hash of a text that says all of its structure: the nodes in order with what they call and what
 they are given, the shapes and dtypes of the inputs, symbols numbered as they appear. Nothing in it depends on the

@@ -280,7 +280,7 @@ def _first_tensor(value: Any) -> torch.Tensor | None:
 
 
 def _content(tensor: torch.Tensor | None) -> Any:
-    """What tells a call's input from that of another."""
+    """What identifies a call's input."""
     if tensor is None:
         return None
     with torch.no_grad():

@@ -1,6 +1,6 @@
 #pragma once
 
-// What nvcc is told about code that the host compiles too.
+// Annotations for nvcc of code that the host compiles too.
 #if defined(__CUDACC__)
 #define TTAP_UNROLL _Pragma("unroll")
 // Out of line: for what is long and rarely needed, since instructions that are jumped over have to be fetched too.
