@@ -318,7 +318,7 @@ static void after_fork() {
   }
 }
 
-// With slots_mutex held: a slot whose observer has stopped and whose callbacks could not be taken off, since they are from
+// With slots_mutex held: a slot whose observer has stopped and whose callbacks could not be taken off: they are from
 // before a fork. Nothing is asked of PyTorch then: a child may have inherited its lock locked.
 static int reuse(const std::shared_ptr<Link>& link) {
   for (int slot = 0; slot < Callbacks::kSlots; ++slot) {
