@@ -8,6 +8,7 @@
 #include "cli/arguments/command_line.h"
 #include "cli/doctor/disk_speed.h"
 #include "cli/doctor/python_facts.h"
+#include "cli/python/python_program.h"
 #include "cli/run/environment.h"
 #include "cuda/runtime/runtime.h"
 #include "report/text/json_writer.h"
@@ -57,16 +58,6 @@ std::string machine_text() {
 
 Check check_command() {
   return {.name = "command", .text = fmt::format("{} on {}, {} kernels", version(), machine_text(), simd_path_name())};
-}
-
-// The interpreter that lies beside the command, else the one that `ttap run -- python …` would find.
-std::string usual_python() {
-  std::error_code error;
-  const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path() / "python";
-  if (!error && fs::exists(beside, error)) return beside.string();
-  for (const char* name : {"python", "python3"})
-    if (std::system(fmt::format("command -v {} >/dev/null 2>&1", name).c_str()) == 0) return name;
-  return "python3";
 }
 
 void check_python(const std::string& python, std::vector<Check>& checks) {

@@ -23,6 +23,8 @@ Examples:
   ttap diff out/good out/bad            where two runs first differ, and which operator is to blame
   ttap mismatch out/vllm out/trainer    how far the token probabilities of two runs differ, and why
   ttap check out/run                    the first NaN or Inf, and every later one
+  ttap blame out/run                    which operator is off by more than rounding, without a second run
+  ttap replay out/run KEY               one operator again: the same bits, and how exact
   ttap log out/graphs                   the nodes of torch.compile's graphs, which
                                         tap.graph_backend("out/graphs") recorded (docs/graphs.md)
   ttap COMMAND --help                   the options of a command
@@ -60,6 +62,8 @@ int run(Start start) {
   add_check(line, command);
   add_diff(line, command);
   add_mismatch(line, command);
+  add_blame(line, command);
+  add_replay(line, command);
   add_export(line, command);
   add_recover(line, command);
   add_doctor(line, command);

@@ -35,6 +35,8 @@ void add_log(CommandLine& line, Command& command);
 void add_show(CommandLine& line, Command& command);
 void add_check(CommandLine& line, Command& command);
 void add_diff(CommandLine& line, Command& command);
+void add_blame(CommandLine& line, Command& command);
+void add_replay(CommandLine& line, Command& command);
 void add_export(CommandLine& line, Command& command);
 void add_mismatch(CommandLine& line, Command& command);
 void add_recover(CommandLine& line, Command& command);

@@ -43,6 +43,12 @@ if TYPE_CHECKING:
     from tensortap.probe.probe import Probe, drain_records
     from tensortap.probe.snapshot import CompareFailed, Snapshot
     from tensortap.recording import Recording, record
+    from tensortap.replaying.blame.blaming import blame
+    from tensortap.replaying.blame.found import BlamedCall, RefusedCall
+    from tensortap.replaying.blame.judged import TensorError
+    from tensortap.replaying.blame.report import Blame
+    from tensortap.replaying.calling import replay
+    from tensortap.replaying.results import NotReplayable, Replayed, ReplayedTensor
     from tensortap.tracing import Trace, trace
 else:
     __getattr__ = importer(
@@ -58,6 +64,12 @@ else:
             "tensortap.probe.probe": ("Probe", "drain_records"),
             "tensortap.probe.snapshot": ("CompareFailed", "Snapshot"),
             "tensortap.recording": ("Recording", "record"),
+            "tensortap.replaying.blame.blaming": ("blame",),
+            "tensortap.replaying.blame.found": ("BlamedCall", "RefusedCall"),
+            "tensortap.replaying.blame.judged": ("TensorError",),
+            "tensortap.replaying.blame.report": ("Blame",),
+            "tensortap.replaying.calling": ("replay",),
+            "tensortap.replaying.results": ("NotReplayable", "Replayed", "ReplayedTensor"),
             "tensortap.tracing": ("Trace", "trace"),
         },
     )
@@ -65,6 +77,8 @@ else:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Blame",
+    "BlamedCall",
     "Check",
     "Collective",
     "Compare",
@@ -80,6 +94,7 @@ __all__ = [
     "GraphSeen",
     "Mismatch",
     "NonfiniteTensor",
+    "NotReplayable",
     "Pass",
     "Passes",
     "Print",
@@ -88,6 +103,9 @@ __all__ = [
     "RecordAction",
     "Recording",
     "RecoveredPass",
+    "RefusedCall",
+    "Replayed",
+    "ReplayedTensor",
     "RolloutMismatch",
     "Run",
     "ScoredToken",
@@ -95,6 +113,7 @@ __all__ = [
     "Snapshot",
     "Spread",
     "TensorDiff",
+    "TensorError",
     "TensorRecord",
     "Tolerance",
     "Trace",
@@ -102,6 +121,7 @@ __all__ = [
     "Use",
     "__version__",
     "batch",
+    "blame",
     "capture_quantized",
     "check",
     "diff",
@@ -116,6 +136,7 @@ __all__ = [
     "quant",
     "record",
     "recover",
+    "replay",
     "runs",
     "trace",
 ]

@@ -58,6 +58,7 @@ MatchedBy = Literal["", "key", "map", "declared", "structure", "values", "op", "
 
 # ---- where NaN and Inf come from ----
 
+BlameKind = Literal["error", "nonfinite", "overflow", "rounding"]
 Origin = Literal["made", "nan_from_inf", "came_in", "unknown", "uninitialised", "on_purpose", "from_rank"]
 
 # ---- quantized formats ----

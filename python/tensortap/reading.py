@@ -132,7 +132,9 @@ class Pass(Mapping[str, "torch.Tensor | Group"]):
         known: dict[str, Any] = {**self._core.event(index)}
         known["notes"] = notes_of(known["notes"])
         known["uses"] = tuple(Use(*use) for use in known["uses"])
-        return EventRecord(**known)
+        event = EventRecord(**known)
+        vars(event)["_pass"] = self  # for pass_of(): no field, since two passes may hold equal events
+        return event
 
     def _record(self, index: int) -> TensorRecord:
         return TensorRecord(**self._core.tensor(index))
@@ -198,6 +200,14 @@ class Pass(Mapping[str, "torch.Tensor | Group"]):
             except Exception as error:  # what the file says of it is not so
                 warnings.warn(f"{record.key} of {self.path} is not decoded, its parts are there: {error}", stacklevel=3)
         return values, {index for index in parts if index is not None}
+
+
+def pass_of(event: EventRecord) -> Pass:
+    """The pass that the event was read from, whose records its uses refer to."""
+    known = vars(event).get("_pass")
+    if not isinstance(known, Pass):
+        raise ValueError(f"the event {event.name} was not read from a pass: take one of Pass.events")
+    return known
 
 
 def _part_keys(record: TensorRecord) -> dict[str, str]:

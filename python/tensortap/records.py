@@ -99,6 +99,10 @@ class EventRecord:
     returned: bool = False
     uses: tuple[Use, ...] = ()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Its pass is an open file, which is not copied along.
+        return {name: value for name, value in vars(self).items() if name != "_pass"}
+
 
 def notes_of(text: str) -> dict[str, Any]:
     """The notes of a call, from the JSON that its file holds."""

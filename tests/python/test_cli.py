@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ttap_command import MAKE, read_json, run
 
-COMMANDS = ["ls", "log", "show", "check", "export", "recover"]
+COMMANDS = ["ls", "log", "show", "check", "export", "recover", "blame", "replay"]
 
 
 # The program itself

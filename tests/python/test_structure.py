@@ -49,7 +49,10 @@ PYTHON_USES = {
     "graph.check": ["graph.fx", "comparing"],
     "graph": ["graph.check", "session"],
     "quant.dump": ["modules"],
-    "launch": ["recording"],
+    "replaying": ["reading", "torch_glue"],
+    "replaying.bounds": ["replaying"],
+    "replaying.blame": ["replaying.bounds"],
+    "launch": ["recording", "replaying.blame"],
     "engines": ["recording"],
 }
 FOR_ALL = {"literals", "typed_dicts", "lazy_import", "html_table"}

@@ -271,6 +271,33 @@ def read_mismatch(rollout: Path) -> None:
     found.write_plot(rollout / "plot.svg")
 
 
+def replay_calls(recorded: tap.Pass) -> None:
+    made = tap.replay(recorded.events[0], dtype=torch.float64, device="cpu")
+    assert_type(made, tap.Replayed | tap.NotReplayable)
+    if isinstance(made, tap.NotReplayable):
+        assert_type((made.call, made.op, made.reason), tuple[tap.EventRecord, str, str])
+    else:
+        assert_type(made.same_bits, bool | None)
+        assert_type(made.tensors, tuple[tap.ReplayedTensor, ...])
+        for tensor in made.tensors:
+            assert_type((tensor.value, tensor.recorded), tuple[torch.Tensor, torch.Tensor | None])
+            assert_type((tensor.role, tensor.path), tuple[tap.literals.UseRole, str])
+
+
+def blame_calls(run: tap.Run, trace: tap.Trace) -> None:
+    found = tap.blame(run, passes="0-2", ranks=0, top=3, device="cpu", all=True, progress=lambda done, total: None)
+    assert_type(found, tap.Blame)
+    tap.blame(trace)
+    assert_type((found.ok, found.judged), tuple[bool, int])
+    assert_type((found.findings, found.refused), tuple[list[tap.BlamedCall], list[tap.RefusedCall]])
+    if found.first is not None:
+        assert_type((found.first.op, found.first.backward, found.first.setting), tuple[str, bool, str])
+        assert_type(found.first.error, tap.TensorError)
+        assert_type(found.first.error.kind, tap.literals.BlameKind)
+        assert_type(found.first.error.worst, tuple[int, ...])
+    assert_type(found.to_json(), dict[str, Any])
+
+
 def read_diff(found: tap.Diff) -> None:
     assert_type(found.verdict, tap.literals.RunVerdict)
     assert_type(found.sentence, str)

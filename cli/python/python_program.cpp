@@ -1,0 +1,41 @@
+#include "cli/python/python_program.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "cli/run/environment.h"
+
+namespace ttap::cli {
+namespace fs = std::filesystem;
+
+std::string usual_python() {
+  std::error_code error;
+  const fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path() / "python";
+  if (!error && fs::exists(beside, error)) return beside.string();
+  for (const char* name : {"python", "python3"})
+    if (std::system(fmt::format("command -v {} >/dev/null 2>&1", name).c_str()) == 0) return name;
+  return "python3";
+}
+
+Result<ExitCode> become_python(const std::string& python, const std::vector<std::string>& words) {
+  TTAP_ASSIGN(const fs::path launch, launch_folder());
+  std::vector<std::string> all = {python.empty() ? usual_python() : python, (launch / "command.py").string()};
+  all.insert(all.end(), words.begin(), words.end());
+  std::vector<char*> given;
+  given.reserve(all.size() + 1);
+  for (std::string& word : all) given.push_back(word.data());
+  given.push_back(nullptr);
+  std::signal(SIGPIPE, SIG_DFL);
+  (void)::execvp(given[0], given.data());
+  return Error{.code = ErrorCode::kNotFound,
+               .message = fmt::format("cannot run '{}': {}", all[0], std::strerror(errno)),
+               .hint = "name an interpreter with PyTorch: --python /path/to/python"};
+}
+
+}  // namespace ttap::cli

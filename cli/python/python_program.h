@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/arguments/command.h"
+
+// Commands whose work needs PyTorch are done by the Python package.
+namespace ttap::cli {
+
+// The interpreter that lies beside the command, else the one that `ttap run -- python …` would find.
+std::string usual_python();
+
+// Becomes the interpreter `python` (empty: the usual one), which runs the package's command with these words. Returns
+// only when that fails.
+Result<ExitCode> become_python(const std::string& python, const std::vector<std::string>& words);
+
+}  // namespace ttap::cli

@@ -1,0 +1,60 @@
+#include "cli/arguments/command.h"
+#include "cli/arguments/command_line.h"
+#include "cli/python/python_program.h"
+
+namespace ttap::cli {
+namespace {
+
+constexpr const char* kHelp = R"(
+Calls one operator of a run again, from the recording alone: whether it gives the recorded
+bits, and how far the recorded result is from the exact one, that of float64. KEY is a
+result of the operator, as ttap ls and ttap log show it. The run has operators at level
+full: ttap run --ops --level full. The work is done by Python, with the PyTorch that is
+there (docs/blame.md).
+
+Examples:
+  ttap replay out/run 'encoder.layer.0.dense:aten::addmm'
+  ttap replay out/run 'aten::mm::call2' --pass 3 --device cuda
+  ttap replay out/run 'aten::mm' --json
+
+Exit codes: 0 the recorded bits, or an error that rounding explains; 1 other bits and an
+error that it does not explain; 2 an error, or the call cannot be made again.)";
+
+struct Arguments {
+  SelectionOptions selection;
+  std::string key;
+  std::string device = "cpu";
+  std::string python;
+};
+
+std::vector<std::string> words_of(const Arguments& arguments) {
+  const SelectionOptions& selection = arguments.selection;
+  std::vector<std::string> words = {"replay", selection.path, arguments.key, "--device", arguments.device};
+  if (!selection.passes.empty()) words.insert(words.end(), {"--pass", selection.passes});
+  if (!selection.ranks.empty()) words.insert(words.end(), {"--rank", selection.ranks});
+  if (selection.json) words.emplace_back("--json");
+  if (selection.color != ColorChoice::kAuto)
+    words.insert(words.end(), {"--color", selection.color == ColorChoice::kAlways ? "always" : "never"});
+  return words;
+}
+
+}  // namespace
+
+void add_replay(CommandLine& line, Command& command) {
+  auto options = std::make_shared<Arguments>();
+  Verb verb = line.add_verb("replay", "Calls one recorded operator again: the same bits, and how exact");
+  add_run_argument(verb, options->selection);
+  verb.add_option("KEY", options->key, "A result of the operator").required().type_name("");
+  add_pass_and_rank(verb, options->selection);
+  verb.add_option("--device", options->device, "Where to call it: cpu, cuda").show_default();
+  verb.add_option("--python", options->python,
+                  "The interpreter with PyTorch; by default the one beside the command, else that of the PATH")
+      .type_name("PATH");
+  verb.footer(kHelp);
+  verb.callback([options, &command] {
+    command = {"replay", &options->selection,
+               [options](Output&) { return become_python(options->python, words_of(*options)); }};
+  });
+}
+
+}  // namespace ttap::cli

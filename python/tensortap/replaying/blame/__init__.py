@@ -1,0 +1,1 @@
+"""Which operators are farther from the exact result than rounding explains."""

@@ -1,0 +1,211 @@
+"""`tap.blame`: every operator of a run beside the exact result of its own arguments."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tensortap import _core, reading
+from tensortap.reading import Pass, Rank, Run
+from tensortap.records import EventRecord
+from tensortap.replaying.blame.found import BlamedCall, RefusedCall
+from tensortap.replaying.blame.judged import TensorError, cancels, judge
+from tensortap.replaying.blame.report import Blame
+from tensortap.replaying.blame.settings import contradiction, settings_of
+from tensortap.replaying.bounds.double_call import DoubleCall
+from tensortap.replaying.bounds.rounding import is_bounded
+from tensortap.replaying.call_tensors import BytesMissing, record_of
+from tensortap.replaying.calling import Refused, prepared
+from tensortap.replaying.double import NoDouble
+from tensortap.replaying.operators import OpName, UnknownOperator, find_operator, returns_view
+from tensortap.tensors.dtypes import TORCH_DTYPES
+
+Progress = Callable[[int, int], None]
+_OF_PYTORCH = re.compile(r"^<frozen |/(site|dist)-packages/(torch|tensortap)/|/python/tensortap/")
+
+
+def blame(
+    run: str | os.PathLike[str],
+    *,
+    passes: str | int | Iterable[int] | None = None,
+    ranks: str | int | Iterable[int] | None = None,
+    top: int = 10,
+    device: str | torch.device = "cpu",
+    all: bool = False,
+    progress: Progress | None = None,
+) -> Blame:
+    """Find the operators whose results are farther from the exact ones than rounding explains. No second run is needed.
+
+    Each operator is called again in float64 with the arguments that it was recorded with. What was recorded may differ
+    from that by its rounding bound.
+
+        print(tap.blame("run"))
+
+    Parameters
+    ----------
+    run
+        A run, a rank, a pass, a trace, or where one lies; with operators, at level "full".
+    passes, ranks
+        Only these: `"0,2-5"`, a number, or numbers.
+    top
+        How many calls are listed, whether above the line or not.
+    device
+        Where to call the operators.
+    all
+        The printed text also lists each call that was not made again.
+    progress
+        Called with how many calls are done, of how many.
+
+    Raises
+    ------
+    ValueError
+        When there is no such pass, or none with operators.
+    """
+    opened = reading.open(os.fspath(run))
+    found = Blame(Path(opened.path), show_all=all)
+    chosen = chosen_passes(opened, passes, ranks)
+    done, total = 0, 0
+    for position, (rank, number) in enumerate(chosen):
+        kept = rank.passes[number]
+        events = [(i, event) for i, event in enumerate(kept.events) if event.kind in ("op", "kernel")]
+        total = max(total, done + len(events) * (len(chosen) - position))  # as if the others were alike
+        settings = settings_of(rank.model)
+        for index, event in events:
+            _add(found, _Place(rank, number, index, kept, settings), event, torch.device(device))
+            done += 1
+            if progress is not None:
+                progress(done, total)
+    if done == 0:
+        raise ValueError(f"{opened.path} has no operators: record with ttap run --ops --level full")
+    found.calls.sort(key=_rank_of)
+    found.findings = [one for one in found.calls if one.is_finding]
+    found.cancelling.sort(key=lambda one: -one.error.cancellation)
+    del found.calls[top:]
+    return found
+
+
+def chosen_passes(
+    run: Run, passes: str | int | Iterable[int] | None, ranks: str | int | Iterable[int] | None
+) -> list[tuple[Rank, int]]:
+    """The passes that are asked for, rank by rank. Raises ValueError when there is none."""
+    of_passes, of_ranks = _numbers(passes), _numbers(ranks)
+    chosen = [(rank, n) for rank in run.ranks if rank.number in of_ranks for n in rank.passes if n in of_passes]
+    if not chosen:
+        raise ValueError(f"{run.path} has no such pass: see ttap ls")
+    return chosen
+
+
+class _Place:
+    def __init__(self, rank: Rank, number: int, index: int, kept: Pass, settings: dict[str, dict[str, Any]]) -> None:
+        self.rank, self.number, self.index, self.kept, self.settings = rank.number, number, index, kept, settings
+
+
+def _add(found: Blame, place: _Place, event: EventRecord, device: torch.device) -> None:
+    name = OpName.of(event.name)
+    what = _nothing_to_judge(place.kept, name, event)
+    if what:
+        found.nothing_to_judge[what] += 1
+        return
+    try:
+        worst = worst_error(place.kept, DoubleCall(prepared(event, device)))
+    except (Refused, NoDouble) as error:
+        refused = RefusedCall(name.op, name.scope, place.rank, place.number, place.index, str(error))
+        found.refused.append(refused)
+        return
+    if worst is None:
+        found.nothing_to_judge["without values"] += 1
+        return
+    one = BlamedCall(
+        key=_core.key_text(event.name, event.call, "out", worst.path),
+        op=name.op,
+        module=name.scope,
+        backward=name.backward,
+        rank=place.rank,
+        pass_number=place.number,
+        event=place.index,
+        call=call_text(place.kept, event),
+        line=own_line(event.stack),
+        error=worst,
+        setting=contradiction(name, event.arguments, place.settings.get(name.scope, {})),
+    )
+    found.judged += 1
+    found.calls.append(one)
+    if cancels(worst) and not one.is_finding:
+        found.cancelling.append(one)
+
+
+def _nothing_to_judge(kept: Pass, name: OpName, event: EventRecord) -> str:
+    """Why no result of the call is rounded; empty where one is."""
+    if event.kind != "op" or not event.returned:
+        return ""
+    try:
+        if returns_view(find_operator(name)):
+            return "views"
+    except UnknownOperator:
+        return ""
+    made = [use for use in event.uses if use.role in ("out", "after")]
+    dtypes = [TORCH_DTYPES.get(kept.records[use.record].dtype) for use in made if use.record is not None]
+    if not made or dtypes and not any(dtype is not None and is_bounded(dtype) for dtype in dtypes):
+        return "in float64" if torch.float64 in dtypes else "integer results" if made else "without tensors"
+    return ""
+
+
+def worst_error(kept: Pass, call: DoubleCall) -> TensorError | None:
+    """Of the results of the call the one that is farthest from the exact one."""
+    worst: TensorError | None = None
+    missing = ""
+    for number in call.exact:
+        try:
+            record = record_of(kept, call.call.event.uses[number])
+        except BytesMissing as error:
+            missing = str(error)
+            continue
+        recorded = kept[record.key]
+        if not isinstance(recorded, torch.Tensor):
+            continue
+        error_of = judge(call, number, recorded.to(call.call.device))
+        if error_of is not None and (worst is None or error_of.bounds > worst.bounds):
+            worst = error_of
+    if worst is None and missing:
+        raise Refused(missing)
+    return worst
+
+
+def _rank_of(one: BlamedCall) -> tuple[bool, float, int, int, int]:
+    """What is above the line first, the largest error first, then in the order of the calls."""
+    return (not one.is_finding, -one.error.bounds, one.rank, one.pass_number, one.event)
+
+
+def _numbers(given: str | int | Iterable[int] | None) -> _core.NumberSet:
+    if given is None or given == "":
+        return _core.NumberSet("0-")
+    if isinstance(given, str):
+        return _core.NumberSet(given)
+    return _core.NumberSet(",".join(str(number) for number in ([given] if isinstance(given, int) else given)))
+
+
+def call_text(kept: Pass, event: EventRecord) -> str:
+    """The arguments of a call, with dtype and shape in place of each tensor."""
+
+    def described(found: re.Match[str]) -> str:
+        if found[0] == "%%":
+            return "%"
+        use = event.uses[int(found[1])]
+        if use.record is None:
+            return "?"
+        record = kept.records[use.record]
+        return f"{record.dtype}{list(record.shape)}"
+
+    return re.sub(r"%(?:%|(\d+))", described, event.arguments)
+
+
+def own_line(stack: str) -> str:
+    """The innermost line of a stack that is of the program, not of PyTorch."""
+    frames = [frame for frame in stack.splitlines() if not _OF_PYTORCH.search(frame.partition("\t")[0])]
+    return frames[-1].replace("\t", ": ") if frames else ""
+

@@ -1,0 +1,109 @@
+"""`ttap replay`: one recorded call, made again in its own dtype and in float64."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from tensortap import _core, reading
+from tensortap.reading import Pass
+from tensortap.records import EventRecord
+from tensortap.replaying.blame.blaming import call_text, chosen_passes, worst_error
+from tensortap.replaying.blame.judged import LINE, TensorError
+from tensortap.replaying.blame.report import plain_json
+from tensortap.replaying.blame.text import bounds_text, number_text
+from tensortap.replaying.bounds.double_call import DoubleCall
+from tensortap.replaying.calling import Refused, prepared, replay
+from tensortap.replaying.double import NoDouble
+from tensortap.replaying.results import NotReplayable
+
+
+@dataclass(frozen=True)
+class OneCall:
+    """A call that was made again.
+
+    Attributes
+    ----------
+    same_bits
+        Whether each result has the recorded bits, by its path.
+    error
+        How far what was recorded is from the exact result; None where rounding has no meaning.
+    unjudged
+        Why there is no error, where that is another reason.
+    """
+
+    op: str
+    call: str
+    where: str
+    same_bits: dict[str, bool | None]
+    error: TensorError | None
+    unjudged: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether it gave the recorded bits, and rounding explains their error."""
+        explained = self.error is None or self.error.kind == "rounding"
+        return explained and (self.error is not None or all(same is not False for same in self.same_bits.values()))
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield f"{self.op}({self.call})"
+        yield f"  where     {self.where}"
+        for path, same in self.same_bits.items():
+            words = {True: "the recorded bits", False: "other bits than recorded", None: "not compared: no bytes were kept"}
+            yield f"  {'result ' + path if path else 'result':<9} {words[same]}"
+        if self.error is not None:
+            error = self.error
+            yield (f"  recorded  {bounds_text(error.bounds)} rounding bounds from the exact result"
+                   f" ({'more' if error.bounds > LINE else 'no more'} than rounding explains)")  # fmt: skip
+            yield f"  worst at  {list(error.worst)}: recorded {number_text(error.got)}, exact {number_text(error.exact)}"
+        elif self.unjudged:
+            yield f"  exact     not known: {self.unjudged}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As `ttap replay --json` prints it."""
+        error = None if self.error is None else {name: plain_json(value) for name, value in asdict(self.error).items()}
+        return {"command": "replay", "op": self.op, "call": self.call, "where": self.where, "ok": self.ok,
+                "same_bits": self.same_bits, "error": error, "unjudged": self.unjudged}  # fmt: skip
+
+
+def replay_key(run: str, key: str, passes: str, ranks: str, device: str) -> OneCall:
+    """The call of a key made again, in the first pass that has it. Raises ValueError where it cannot be."""
+    opened = reading.open(os.fspath(run))
+    chosen = chosen_passes(opened, passes, ranks)
+    for rank, number in chosen:
+        kept = rank.passes[number]
+        event = _event_of(kept, key)
+        if event is not None:
+            return _made_again(kept, event, f"rank {rank.number}, pass {number}", torch.device(device))
+    if chosen:
+        _ = chosen[0][0].passes[chosen[0][1]].record(key)  # raises, with keys that are near
+    raise ValueError(f"{key!r} is no operator's, or its call is not in the recording")
+
+
+def _event_of(kept: Pass, key: str) -> EventRecord | None:
+    for event in kept.events:
+        if event.kind == "op" and key == _core.key_text(event.name, event.call, "out", ""):
+            return event
+    if key in kept and (of := kept.record(key).event) is not None and kept.events[of].kind == "op":
+        return kept.events[of]
+    return None
+
+
+def _made_again(kept: Pass, event: EventRecord, where: str, device: torch.device) -> OneCall:
+    again = replay(event, device=device)
+    if isinstance(again, NotReplayable):
+        raise ValueError(f"the call cannot be made again: {again.reason}")
+    error, unjudged = None, ""
+    try:
+        error = worst_error(kept, DoubleCall(prepared(event, device)))
+    except (Refused, NoDouble) as reason:
+        unjudged = str(reason)
+    same = {each.path: each.same_bits for each in again.tensors}
+    return OneCall(again.op, call_text(kept, event), where, same, error, unjudged)

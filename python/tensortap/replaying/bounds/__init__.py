@@ -1,0 +1,1 @@
+"""How large an error rounding alone can explain, for each element of what an operator computed."""

@@ -1,0 +1,67 @@
+"""The rounding bound of each element, from the terms that made it."""
+
+from __future__ import annotations
+
+import torch
+
+from tensortap.replaying.bounds.attention import terms_of_attention
+from tensortap.replaying.bounds.double_call import DoubleCall
+from tensortap.replaying.bounds.elements import terms_of_elements
+from tensortap.replaying.bounds.norms import terms_of_norm
+from tensortap.replaying.bounds.sums import terms_of_sum
+from tensortap.replaying.bounds.terms import Terms
+
+_RULES = (terms_of_sum, terms_of_norm, terms_of_attention)
+_MOST_STEPS = 100.0  # however many terms: they do not all err alike
+_MANTISSA = {
+    torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53,
+    torch.float8_e4m3fn: 4, torch.float8_e5m2: 3,
+}  # fmt: skip
+_COMPLEX = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
+
+
+def real_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Of a complex dtype that of its parts."""
+    return _COMPLEX.get(dtype, dtype)
+
+
+def is_bounded(dtype: torch.dtype) -> bool:
+    """Whether rounding to this dtype is known, and float64 is more exact."""
+    return real_dtype(dtype) in _MANTISSA and real_dtype(dtype) != torch.float64
+
+
+def terms_of(call: DoubleCall, number: int) -> Terms:
+    """What the result of this use was made of."""
+    path = call.call.event.uses[number].path
+    for rule in _RULES:
+        if (terms := rule(call, number, path)) is not None:
+            return terms
+    return terms_of_elements(call, number, path)
+
+
+def step_of(dtype: torch.dtype) -> float:
+    """From 1 to the next value."""
+    return float(2.0 ** (1 - _MANTISSA[real_dtype(dtype)]))
+
+
+def half_steps(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """What rounding each value to the dtype may change it by."""
+    dtype = real_dtype(dtype)
+    least = torch.finfo(dtype).smallest_normal
+    exponent = torch.frexp(exact.abs().clamp(min=least, max=1e300)).exponent
+    ones = torch.ones(exact.shape, dtype=torch.float64, device=exact.device)
+    return torch.ldexp(ones, exponent - 1 - _MANTISSA[dtype])
+
+
+def summing_step(dtype: torch.dtype) -> float:
+    """The step of the dtype in which sums are made: float32 for narrower ones."""
+    return min(step_of(dtype), step_of(torch.float32))
+
+
+def computing_error(terms: Terms, dtype: torch.dtype) -> torch.Tensor:
+    """What computing may add to the one rounding of the result."""
+    steps = min(terms.steps + terms.count**0.5, _MOST_STEPS)
+    error: torch.Tensor = steps * summing_step(dtype) * terms.sizes + terms.absolute
+    if terms.own is not None:
+        error = error + 0.5 * step_of(dtype) * terms.own
+    return error.nan_to_num(nan=0.0, posinf=0.0)

@@ -1,0 +1,155 @@
+"""The arguments of a recorded call: from their text to real ones.
+
+The text has literals as Python writes them, `%N` for the N-th use of a tensor, and PyTorch's own words: `torch.float32`,
+`cuda:0`, `torch.channels_last`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import torch
+
+_WORD = re.compile(r"[A-Za-z_][\w.]*(?::\d+)?")
+_NUMBER = re.compile(r"-?(?:inf|nan)\b|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+_NAME = re.compile(r"([A-Za-z_]\w*)=")
+_COMPLEX = re.compile(r"\((-?(?:inf|nan|[\d.]+(?:e[+-]?\d+)?))([+-](?:inf|nan|[\d.]+(?:e[+-]?\d+)?))j\)")
+_DEVICES = ("cpu", "cuda", "meta", "mps", "xpu", "hpu", "privateuseone")
+_CUT = "…"  # ends what the recorder shortened
+
+
+class UnreadableText(ValueError):
+    """Arguments that cannot be made again from their text; the message says which."""
+
+
+@dataclass(frozen=True)
+class UseAt:
+    """A tensor among the arguments: the number of the use that says which."""
+
+    number: int
+
+
+@dataclass
+class CallArguments:
+    """Positional arguments and those by name; tensors are `UseAt`."""
+
+    args: list[Any] = field(default_factory=list)
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def map(self, change: Callable[[Any], Any]) -> CallArguments:
+        """With every argument that is no list or tuple put through `change`, also those in lists and tuples."""
+        return CallArguments(
+            [_mapped(value, change) for value in self.args],
+            {name: _mapped(value, change) for name, value in self.kwargs.items()},
+        )
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(_mapped(each, change) for each in value)
+    return change(value)
+
+
+def parse_arguments(text: str) -> CallArguments:
+    """What `EventRecord.arguments` says. Raises UnreadableText for what was shortened, and for objects without a text."""
+    return _Parser(text).arguments()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def arguments(self) -> CallArguments:
+        found = CallArguments()
+        while self._at < len(self._text):
+            name = _NAME.match(self._text, self._at)
+            if name is None:
+                found.args.append(self._value())
+            else:
+                self._at = name.end()
+                found.kwargs[name[1]] = self._value()
+            if self._at < len(self._text):
+                self._expect(", ")
+        return found
+
+    def _value(self) -> Any:
+        rest = self._text[self._at : self._at + 1]
+        if rest == "%":
+            return self._use()
+        if rest == "[":
+            return self._items("[", "]")
+        if rest == "'":
+            return self._quoted()
+        if rest == "<":
+            end = self._text.find(">", self._at)
+            self._fail(f"an argument is {self._text[self._at : end + 1] or 'an object'}, which has no text")
+        if (found := _COMPLEX.match(self._text, self._at)) is not None:
+            self._at = found.end()
+            return complex(float(found[1]), float(found[2]))
+        if rest == "(":
+            return tuple(self._items("(", ")"))
+        if (found := _NUMBER.match(self._text, self._at)) is not None:
+            self._at = found.end()
+            return int(found[0]) if re.fullmatch(r"-?\d+", found[0]) else float(found[0])
+        return self._word()
+
+    def _use(self) -> UseAt:
+        found = re.compile(r"%(\d+)").match(self._text, self._at)
+        if found is None:
+            self._fail("an argument is a symbol of torch.compile's")
+        self._at = found.end()
+        return UseAt(int(found[1]))
+
+    def _items(self, opened: str, closed: str) -> list[Any]:
+        self._expect(opened)
+        items: list[Any] = []
+        while not self._text.startswith(closed, self._at):
+            if self._text.startswith(_CUT, self._at):
+                self._fail("an argument is a list that was too long for its text")
+            items.append(self._value())
+            if self._text.startswith(", ", self._at):
+                self._at += 2
+        self._expect(closed)
+        return items
+
+    def _quoted(self) -> str:
+        end = self._at + 1
+        while end < len(self._text) and self._text[end] != "'":
+            end += 2 if self._text[end] == "\\" else 1
+        whole = self._text[self._at : end + 1]
+        self._at = end + 1
+        if whole.endswith(f"{_CUT}'"):
+            self._fail("an argument is a string that was too long for its text")
+        try:
+            return str(ast.literal_eval(whole)).replace("%%", "%")
+        except (ValueError, SyntaxError):
+            self._fail(f"an argument is the string {whole}, which is not as Python writes it")
+
+    def _word(self) -> Any:
+        found = _WORD.match(self._text, self._at)
+        if found is None:
+            self._fail(f"an argument is not understood: {self._text[self._at : self._at + 40]}")
+        self._at = found.end()
+        word = found[0]
+        if word in ("None", "True", "False"):
+            return {"None": None, "True": True, "False": False}[word]
+        if word.startswith("torch.") and isinstance(
+            known := getattr(torch, word[6:], None), torch.dtype | torch.layout | torch.memory_format
+        ):
+            return known
+        if word.partition(":")[0] in _DEVICES:
+            return torch.device(word)
+        self._fail(f"an argument is {word}, which cannot be made again")
+
+    def _expect(self, text: str) -> None:
+        if not self._text.startswith(text, self._at):
+            self._fail(f"an argument is not understood: {self._text[self._at : self._at + 40]}")
+        self._at += len(text)
+
+    def _fail(self, why: str) -> NoReturn:
+        raise UnreadableText(why)

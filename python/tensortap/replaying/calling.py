@@ -1,0 +1,185 @@
+"""`tap.replay`: a recorded call of an operator, made again from the file alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from tensortap.reading import Pass, pass_of
+from tensortap.records import EventRecord
+from tensortap.replaying.call_tensors import BytesMissing, argument_tensors, record_of
+from tensortap.replaying.call_text import CallArguments, UnreadableText, UseAt, parse_arguments
+from tensortap.replaying.double import NoDouble, all_in_double, arguments_in_double
+from tensortap.replaying.double_kernels import Kernel, kernel_in_double
+from tensortap.replaying.operators import (
+    OpName,
+    UnknownOperator,
+    find_operator,
+    is_collective,
+    is_random,
+    leaves_uninitialised,
+    overwrites,
+)
+from tensortap.replaying.results import NotReplayable, Replayed, ReplayedTensor
+from tensortap.torch_glue.dispatch_modes import no_modes
+
+
+class Refused(Exception):
+    """A call that is not made again; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A recorded call that can be made again.
+
+    Attributes
+    ----------
+    arguments
+        With `UseAt` where a tensor stands.
+    tensors
+        The recorded tensors among the arguments, by the number of their use, in the recorded dtype.
+    """
+
+    event: EventRecord
+    recorded: Pass
+    name: OpName
+    op: OpOverload[..., Any]
+    arguments: CallArguments
+    tensors: dict[int, torch.Tensor]
+    device: torch.device
+
+    def made(
+        self, arguments: CallArguments, tensors: dict[int, torch.Tensor], kernel: Kernel | None = None
+    ) -> dict[int, torch.Tensor]:
+        """Call the operator, or a kernel in its place: what it returned and what it wrote to, by the number of the use.
+
+        Raises Refused.
+        """
+
+        def real(value: Any) -> Any:
+            if isinstance(value, UseAt):
+                return tensors[value.number]
+            return self.device if isinstance(value, torch.device) and value.type != "meta" else value
+
+        given = arguments.map(real)
+        try:
+            with no_modes(), torch.no_grad():
+                returned = (kernel or self.op)(*given.args, **given.kwargs)
+        except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError) as error:
+            raise Refused(f"PyTorch refused the call: {_first_line(error)}") from error
+        found = dict(_returned(parse_arguments(self.event.results), returned))
+        for number, use in enumerate(self.event.uses):
+            if use.role == "after":
+                found[number] = tensors[self._argument_at(use.path)]
+        return {number: value for number, value in found.items() if isinstance(value, torch.Tensor)}
+
+    def _argument_at(self, path: str) -> int:
+        return next(i for i, use in enumerate(self.event.uses) if use.role == "in" and use.path == path)
+
+
+def prepared(event: EventRecord, device: torch.device) -> Call:
+    """The call with its tensors. Raises Refused."""
+    recorded = pass_of(event)
+    if event.kind != "op":
+        raise Refused(f"it is a {event.kind}, not an operator of PyTorch's dispatcher")
+    if not event.returned:
+        raise Refused("it did not return")
+    if "dtensor" in event.notes:
+        raise Refused("its arguments are spread over several ranks")
+    name = OpName.of(event.name)
+    if is_collective(name):
+        raise Refused("a collective: its result depends on other ranks")
+    if leaves_uninitialised(name):
+        raise Refused("its result is memory that nothing was written to")
+    try:
+        op = find_operator(name)
+        arguments = parse_arguments(event.arguments)
+        if is_random(op) and not _draws_nothing(op, arguments):
+            raise Refused("it draws random numbers, and the state of the generator is not recorded")
+        tensors = argument_tensors(recorded, event.uses, arguments, device, overwrites(name))
+    except (UnknownOperator, UnreadableText, BytesMissing) as error:
+        raise Refused(str(error)) from error
+    return Call(event, recorded, name, op, arguments, tensors, device)
+
+
+def replay(
+    call: EventRecord, *, dtype: torch.dtype | None = None, device: str | torch.device = "cpu"
+) -> Replayed | NotReplayable:
+    """Make a recorded call of an operator again, from the recording alone.
+
+    The recording needs the bytes of the call's arguments: level "full".
+
+        call = next(each for each in tap.open("run").ranks[0].passes[0].events if each.name.endswith("aten::mm"))
+        tap.replay(call).same_bits
+
+    Parameters
+    ----------
+    call
+        An event of a pass: one of `Pass.events` or `Trace.events`.
+    dtype
+        None: the recorded one, which gives the recorded bits on the device where it was recorded. torch.float64: every
+        floating-point argument in double precision, which gives the exact result.
+    device
+        Where to run it.
+
+    Returns
+    -------
+    Replayed or NotReplayable
+        The results beside the recorded ones; or the reason why there are none.
+    """
+    if dtype not in (None, torch.float64):
+        raise ValueError(f"dtype is {dtype}: a call is replayed in the recorded dtype (None) or in torch.float64")
+    name = OpName.of(event_name := call.name)
+    try:
+        ready = prepared(call, torch.device(device))
+        if dtype is None:
+            made = ready.made(ready.arguments, ready.tensors)
+        else:
+            arguments = arguments_in_double(name, ready.op, ready.arguments, ready.tensors)
+            made = ready.made(arguments, all_in_double(ready.tensors), kernel_in_double(name))
+    except (Refused, NoDouble) as error:
+        return NotReplayable(call, name.op if name.library else event_name, str(error))
+    return Replayed(call, name.op, tuple(_beside_recorded(ready, made)))
+
+
+def _beside_recorded(call: Call, made: dict[int, torch.Tensor]) -> Iterator[ReplayedTensor]:
+    for number, value in sorted(made.items()):
+        use = call.event.uses[number]
+        try:
+            record = record_of(call.recorded, use)
+            recorded = call.recorded[record.key]
+        except BytesMissing:
+            record, recorded = None, None
+        kept = recorded if isinstance(recorded, torch.Tensor) else None
+        yield ReplayedTensor(use.role, use.path, value, kept, record)
+
+
+def _returned(text: CallArguments, value: Any) -> Iterator[tuple[int, Any]]:
+    """The tensors of a result by the uses that its text names."""
+    shown = text.args[0] if len(text.args) == 1 else text.args
+    yield from _paired(shown, value)
+
+
+def _paired(shown: Any, value: Any) -> Iterator[tuple[int, Any]]:
+    if isinstance(shown, UseAt):
+        yield shown.number, value
+    elif isinstance(shown, list | tuple) and isinstance(value, list | tuple) and len(shown) == len(value):
+        for each, part in zip(shown, value, strict=True):
+            yield from _paired(each, part)
+
+
+def _draws_nothing(op: OpOverload[..., Any], arguments: CallArguments) -> bool:
+    """Whether the dropout of this call has a probability of zero."""
+    for place, argument in enumerate(op._schema.arguments):
+        if argument.name in ("dropout_p", "p"):
+            given = arguments.args[place] if place < len(arguments.args) else argument.default_value
+            return bool(arguments.kwargs.get(argument.name, given) == 0)
+    return False
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
