@@ -33,8 +33,8 @@ struct Arguments {
 
 std::vector<std::string> words_of(const Arguments& arguments) {
   const SelectionOptions& selection = arguments.selection;
-  std::vector<std::string> words = {"blame",       selection.path, "--device", arguments.device, "--top",
-                                    fmt::to_string(arguments.top)};
+  std::vector<std::string> words = {"blame",          selection.path, "--device",
+                                    arguments.device, "--top",        fmt::to_string(arguments.top)};
   if (!selection.passes.empty()) words.insert(words.end(), {"--pass", selection.passes});
   if (!selection.ranks.empty()) words.insert(words.end(), {"--rank", selection.ranks});
   if (arguments.all) words.emplace_back("--all");

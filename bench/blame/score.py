@@ -14,9 +14,9 @@ import tensortap as tap
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "verdicts"))
-from architectures import ARCHITECTURES, Architecture, architecture  # noqa: E402
-from table import aligned  # noqa: E402
-from wrong_kernels import FAULTS, Fault, planted  # noqa: E402
+from architectures import ARCHITECTURES, Architecture, architecture
+from table import aligned
+from wrong_kernels import FAULTS, Fault, planted
 
 
 @dataclass
@@ -33,8 +33,9 @@ class Outcome:
     says: str = ""
 
 
-
-def recorded(of: Architecture, dtype: str, seed: int, fault: Fault | None, at: int | None) -> tuple[tap.Trace, bool, int]:
+def recorded(
+    of: Architecture, dtype: str, seed: int, fault: Fault | None, at: int | None
+) -> tuple[tap.Trace, bool, int]:
     """A forward and a backward, whether the fault changed anything, and how often its kernel was called."""
     model, inputs = of.model(seed, dtype), of.sample(seed + 1, dtype)
     with planted(fault, at) as seen, tap.trace(model, level="full") as trace:
@@ -58,11 +59,10 @@ def faulty(of: Architecture, dtype: str, seed: int, fault: Fault) -> Outcome | N
     blamed = tap.blame(trace)
     seconds = time.monotonic() - began
     places = [one.event for one in blamed.findings]
-    # A kernel that others call besides is not counted alike: then the operator counts.
-    right = of_op[at] if len(of_op) == calls else None
-    first = bool(places) and (places[0] == right if right is not None else places[0] in of_op)
-    there = any(place == right if right is not None else place in of_op for place in places)
-    outcome = "first" if first else "found" if there else "missed"
+    if len(of_op) != calls:
+        return None  # other operators call the kernel, too: which call it was is not known
+    first = places[:1] == [of_op[at]]
+    outcome = "first" if first else "found" if of_op[at] in places else "missed"
     says = "" if first else f"{blamed.first.place} {blamed.first.error.bounds:.3g}" if blamed.first else "nothing"
     return Outcome(of.name, dtype, fault.name, outcome, len(trace.events), blamed.judged, seconds, says)
 
@@ -111,10 +111,13 @@ def tables(made: list[Outcome]) -> list[list[str]]:
     rows = [["dtype", "faults", "first", "found", "missed", "sound models", "alarms", "calls judged"]]
     for dtype in sorted({one.dtype for one in made}):
         of = [one for one in made if one.dtype == dtype]
-        count = {what: sum(one.outcome == what for one in of) for what in ("first", "found", "missed", "quiet", "alarm")}
+        count = {
+            what: sum(one.outcome == what for one in of) for what in ("first", "found", "missed", "quiet", "alarm")
+        }
         faults = count["first"] + count["found"] + count["missed"]
-        rows.append([dtype, str(faults), str(count["first"]), str(count["found"]), str(count["missed"]),
-                     str(count["quiet"] + count["alarm"]), str(count["alarm"]), str(sum(one.judged for one in of))])  # fmt: skip
+        models, judged = count["quiet"] + count["alarm"], sum(one.judged for one in of)
+        numbers = (faults, count["first"], count["found"], count["missed"], models, count["alarm"], judged)
+        rows.append([dtype, *map(str, numbers)])
     return rows
 
 

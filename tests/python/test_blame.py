@@ -144,6 +144,23 @@ def test_what_is_not_replayed_is_counted_by_reason():
     assert "aten::rand, event 0" in str(blamed)
 
 
+def test_a_rule_that_fails_costs_one_call(monkeypatch):
+    def failing(*_):
+        raise IndexError("no such axis")
+
+    monkeypatch.setattr("tensortap.replaying.blame.judged.terms_of", failing)
+    blamed, _ = blame_of(lambda: torch.randn(3).exp())
+    assert blamed.judged == 0
+    assert "its rounding bound is not known: no such axis" in blamed.reasons
+
+
+def test_softmax_that_overflows_in_f16_is_not_an_overflow_of_the_exact_result():
+    trace, seen = trained(torch.float16, next(f for f in FAULTS if f.name == "softmax without maximum"), 0)
+    assert seen.changed
+    first = tap.blame(trace).first
+    assert (first.op, first.error.kind) == ("aten::_softmax", "nonfinite")
+
+
 def test_an_epsilon_that_the_module_contradicts_is_pointed_out(tmp_path):
     class Own(nn.LayerNorm):
         def forward(self, x):
@@ -236,7 +253,7 @@ def test_an_error_says_what_and_what_to_do(wrong_run, words, says):
 
 def test_the_interpreter_without_the_package_is_an_error(wrong_run, tmp_path):
     stub = tmp_path / "python"
-    stub.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S \"$@\"\n")
+    stub.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
     stub.chmod(0o755)
     result = command("blame", wrong_run, "--python", stub)
     assert result.returncode == 2

@@ -1,7 +1,7 @@
 """The arguments of a recorded call: from their text to real ones.
 
-The text has literals as Python writes them, `%N` for the N-th use of a tensor, and PyTorch's own words: `torch.float32`,
-`cuda:0`, `torch.channels_last`.
+The text has literals as Python writes them, `%N` for the N-th use of a tensor, and PyTorch's own words:
+`torch.float32`, `cuda:0`, `torch.channels_last`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def parse_arguments(text: str) -> CallArguments:
-    """What `EventRecord.arguments` says. Raises UnreadableText for what was shortened, and for objects without a text."""
+    """What `EventRecord.arguments` says. Raises UnreadableText for what was shortened, and for objects."""
     return _Parser(text).arguments()
 
 

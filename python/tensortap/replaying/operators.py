@@ -96,5 +96,7 @@ def returns_view(op: OpOverload[..., Any]) -> bool:
 def written_arguments(op: OpOverload[..., Any]) -> set[str]:
     """The names of the arguments that it writes to."""
     return {
-        argument.name for argument in op._schema.arguments if argument.alias_info is not None and argument.alias_info.is_write
+        argument.name
+        for argument in op._schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
     }

@@ -150,7 +150,7 @@ def _nothing_to_judge(kept: Pass, name: OpName, event: EventRecord) -> str:
         return ""
     made = [use for use in event.uses if use.role in ("out", "after")]
     dtypes = [TORCH_DTYPES.get(kept.records[use.record].dtype) for use in made if use.record is not None]
-    if not made or dtypes and not any(dtype is not None and is_bounded(dtype) for dtype in dtypes):
+    if not made or (dtypes and not any(dtype is not None and is_bounded(dtype) for dtype in dtypes)):
         return "in float64" if torch.float64 in dtypes else "integer results" if made else "without tensors"
     return ""
 
@@ -168,7 +168,11 @@ def worst_error(kept: Pass, call: DoubleCall) -> TensorError | None:
         recorded = kept[record.key]
         if not isinstance(recorded, torch.Tensor):
             continue
-        error_of = judge(call, number, recorded.to(call.call.device))
+        try:
+            error_of = judge(call, number, recorded.to(call.call.device))
+        except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
+            # Arguments of a kind that its rule does not know: one call that is not judged, and no end of all.
+            raise Refused(f"its rounding bound is not known: {str(error).splitlines()[0][:100]}") from error
         if error_of is not None and (worst is None or error_of.bounds > worst.bounds):
             worst = error_of
     if worst is None and missing:
@@ -208,4 +212,3 @@ def own_line(stack: str) -> str:
     """The innermost line of a stack that is of the program, not of PyTorch."""
     frames = [frame for frame in stack.splitlines() if not _OF_PYTORCH.search(frame.partition("\t")[0])]
     return frames[-1].replace("\t", ": ") if frames else ""
-

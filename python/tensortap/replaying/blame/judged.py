@@ -124,7 +124,11 @@ def _comes_from_mask(call: DoubleCall) -> bool:
     """A number near the dtype's largest stands for "masked", and is added to or multiplied."""
     for number, tensor in call.tensors.items():
         dtype = call.call.tensors[number].dtype
-        if is_bounded(dtype) and tensor.numel() and float(tensor.abs().max()) > _MASK * torch.finfo(real_dtype(dtype)).max:
+        if (
+            is_bounded(dtype)
+            and tensor.numel()
+            and float(tensor.abs().max()) > _MASK * torch.finfo(real_dtype(dtype)).max
+        ):
             return True
     numbers = [v for v in [*call.arguments.args, *call.arguments.kwargs.values()] if isinstance(v, float)]
     return any(abs(each) > 9999 for each in numbers)
@@ -144,7 +148,7 @@ def _in_proportion(
 ) -> float:
     """The error's part in proportion to the values, in units of what rounding may come to.
 
-    Roundings of many values go up and down, and cancel; those that are all cut off, or made with a wrong factor, do not.
+    Roundings of many values go up and down, and cancel; what is cut off, or made with a wrong factor, does not.
     """
     error = (wide - exact).where(sound, 0.0)
     half = half_steps(exact, dtype)

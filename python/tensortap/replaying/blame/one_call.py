@@ -56,13 +56,18 @@ class OneCall:
         yield f"{self.op}({self.call})"
         yield f"  where     {self.where}"
         for path, same in self.same_bits.items():
-            words = {True: "the recorded bits", False: "other bits than recorded", None: "not compared: no bytes were kept"}
+            words = {
+                True: "the recorded bits",
+                False: "other bits than recorded",
+                None: "not compared: no bytes were kept",
+            }
             yield f"  {'result ' + path if path else 'result':<9} {words[same]}"
         if self.error is not None:
             error = self.error
             yield (f"  recorded  {bounds_text(error.bounds)} rounding bounds from the exact result"
                    f" ({'more' if error.bounds > LINE else 'no more'} than rounding explains)")  # fmt: skip
-            yield f"  worst at  {list(error.worst)}: recorded {number_text(error.got)}, exact {number_text(error.exact)}"
+            got, exact = number_text(error.got), number_text(error.exact)
+            yield f"  worst at  {list(error.worst)}: recorded {got}, exact {exact}"
         elif self.unjudged:
             yield f"  exact     not known: {self.unjudged}"
 

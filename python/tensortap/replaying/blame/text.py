@@ -40,7 +40,8 @@ def _story(one: BlamedCall, run: str) -> Iterator[str]:
     yield f"  call       {one.op}({one.call})"
     if one.line:
         yield f"  line       {one.line}"
-    yield f"  look       ttap replay {shlex.quote(run)} {shlex.quote(one.key)} --pass {one.pass_number} --rank {one.rank}"
+    place = f"--pass {one.pass_number} --rank {one.rank}"
+    yield f"  look       ttap replay {shlex.quote(run)} {shlex.quote(one.key)} {place}"
 
 
 def _what(one: BlamedCall) -> str:
@@ -58,8 +59,9 @@ def _table(calls: Sequence[BlamedCall]) -> list[str]:
     rows = [("rank", "pass", "operator", "kind", "bounds", "relative", "dtype", "shape")]
     for one in calls:
         error = one.error
-        rows.append((str(one.rank), str(one.pass_number), one.place, "setting" if one.setting else error.kind,
-                     bounds_text(error.bounds), f"{error.relative:.2g}", error.dtype, str(list(error.shape))))  # fmt: skip
+        kind = "setting" if one.setting else error.kind
+        sizes = (bounds_text(error.bounds), f"{error.relative:.2g}", error.dtype, str(list(error.shape)))
+        rows.append((str(one.rank), str(one.pass_number), one.place, kind, *sizes))
     return _aligned(rows, "rrllrrll")
 
 
@@ -72,8 +74,9 @@ def _cancelling(calls: Sequence[BlamedCall]) -> list[str]:
 
 def _counts(found: Findings) -> Iterator[str]:
     many = sum(found.nothing_to_judge.values())
-    yield (f"{len(found.findings)} of {_count(found.judged, 'call')} above the line; {many} more with nothing to judge"
-           + (": " if many else "") + ", ".join(f"{n} {what}" for what, n in found.nothing_to_judge.most_common()))  # fmt: skip
+    kinds = ", ".join(f"{n} {what}" for what, n in found.nothing_to_judge.most_common())
+    above = f"{len(found.findings)} of {_count(found.judged, 'call')} above the line"
+    yield f"{above}; {many} more with nothing to judge" + (f": {kinds}" if many else "")
     if not found.refused:
         return
     yield f"{_count(len(found.refused), 'call')} not replayed:"
@@ -92,10 +95,12 @@ def _count(number: int, what: str) -> str:
 
 
 def bounds_text(bounds: float) -> str:
+    """`41.3`, or `∞`."""
     return "∞" if math.isinf(bounds) else f"{bounds:.3g}"
 
 
 def number_text(value: complex) -> str:
+    """As many digits as float32 has."""
     return str(value) if isinstance(value, complex) else f"{value:.7g}"
 
 

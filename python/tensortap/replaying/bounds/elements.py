@@ -15,14 +15,15 @@ _SHIFT = 2.0**-20
 
 # Nothing is computed: each element of the result stands in an argument, and is rounded where the dtype is another.
 MOVES_VALUES = frozenset((
-    "_to_copy", "to_copy", "_unsafe_view", "alias_copy", "amax", "amin", "cat", "clone", "constant_pad_nd", "contiguous",
-    "copy", "diag_embed", "diagonal_backward", "embedding", "expand_copy", "fill", "flip", "full", "full_like", "gather",
-    "index", "index_copy", "index_fill", "index_put", "_index_put_impl", "index_select", "lift_fresh", "lift_fresh_copy",
+    "alias_copy", "amax", "amin", "cat", "clone", "constant_pad_nd", "contiguous", "copy", "diag_embed",
+    "diagonal_backward", "embedding", "expand_copy", "fill", "flip", "full", "full_like", "gather", "index",
+    "index_copy", "index_fill", "index_put", "_index_put_impl", "index_select", "lift_fresh", "lift_fresh_copy",
     "masked_fill", "masked_scatter", "masked_select", "max", "max_pool2d_with_indices", "maximum", "median", "min",
-    "minimum", "new_full", "new_ones", "new_zeros", "nonzero", "ones", "ones_like", "pixel_shuffle", "pixel_unshuffle",
-    "repeat", "repeat_interleave", "reshape", "roll", "scalar_tensor", "scatter", "select_backward", "select_scatter",
-    "slice_backward", "slice_scatter", "sort", "split_with_sizes_copy", "stack", "take", "take_along_dim", "topk", "tril",
-    "triu", "where", "zero", "zeros", "zeros_like", "wait_tensor",
+    "minimum", "new_full", "new_ones", "new_zeros", "nonzero", "ones", "ones_like", "pixel_shuffle",
+    "pixel_unshuffle", "repeat", "repeat_interleave", "reshape", "roll", "scalar_tensor", "scatter",
+    "select_backward", "select_scatter", "slice_backward", "slice_scatter", "sort", "split_with_sizes_copy",
+    "stack", "take", "take_along_dim", "_to_copy", "to_copy", "topk", "tril", "triu", "_unsafe_view",
+    "wait_tensor", "where", "zero", "zeros", "zeros_like",
 ))  # fmt: skip
 # One operation of IEEE arithmetic, which is rounded once.
 ROUNDS_ONCE = frozenset((
@@ -61,9 +62,7 @@ def _signs(tensor: torch.Tensor) -> torch.Tensor:
     return torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device).double() * 2 - 1
 
 
-def _followed(
-    call: DoubleCall, number: int, shift: Callable[[torch.Tensor], torch.Tensor | float]
-) -> torch.Tensor:
+def _followed(call: DoubleCall, number: int, shift: Callable[[torch.Tensor], torch.Tensor | float]) -> torch.Tensor:
     """How far the result moves when each argument does, beside the size of that, added up over the arguments."""
     exact = call.exact[number]
     total = torch.zeros(exact.shape, dtype=torch.float64, device=exact.device)

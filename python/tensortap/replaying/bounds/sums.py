@@ -15,7 +15,7 @@ Count = Callable[[DoubleCall, str, torch.Tensor], float]
 def terms_of_sum(call: DoubleCall, number: int, path: str) -> Terms | None:
     """None for an operator that is no sum of products of its arguments."""
     entry = _SUMS.get(call.name)
-    if entry is None or call.name in _NEED_ACCUMULATE and not call.argument("accumulate"):
+    if entry is None or (call.name in _NEED_ACCUMULATE and not call.argument("accumulate")):
         return None
     sizes = call.of_magnitudes[number].abs()
     count = most(entry(call, path, sizes))
