@@ -7,8 +7,10 @@ import json
 import sys
 import time
 import warnings
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import tensortap as tap
 import torch
@@ -107,17 +109,23 @@ def outcomes(options: argparse.Namespace) -> list[Outcome]:
     return made
 
 
-def tables(made: list[Outcome]) -> list[list[str]]:
-    rows = [["dtype", "faults", "first", "found", "missed", "sound models", "alarms", "calls judged"]]
+def table(made: list[Outcome]) -> list[dict[str, Any]]:
+    rows = []
     for dtype in sorted({one.dtype for one in made}):
         of = [one for one in made if one.dtype == dtype]
-        count = {
-            what: sum(one.outcome == what for one in of) for what in ("first", "found", "missed", "quiet", "alarm")
-        }
-        faults = count["first"] + count["found"] + count["missed"]
-        models, judged = count["quiet"] + count["alarm"], sum(one.judged for one in of)
-        numbers = (faults, count["first"], count["found"], count["missed"], models, count["alarm"], judged)
-        rows.append([dtype, *map(str, numbers)])
+        count = Counter(one.outcome for one in of)
+        rows.append(
+            {
+                "dtype": dtype,
+                "faults": count["first"] + count["found"] + count["missed"],
+                "first": count["first"],
+                "found": count["found"],
+                "missed": count["missed"],
+                "sound models": count["quiet"] + count["alarm"],
+                "alarms": count["alarm"],
+                "calls judged": sum(one.judged for one in of),
+            }
+        )
     return rows
 
 
@@ -126,7 +134,7 @@ def main() -> int:
     options = arguments()
     torch.set_num_threads(options.threads)
     made = outcomes(options)
-    print(aligned(tables(made)))
+    print(aligned(table(made)))
     if options.json:
         options.json.write_text(json.dumps([asdict(one) for one in made], indent=1))
     return 0

@@ -102,6 +102,15 @@ def blame_of(work, **options):
     return tap.blame(trace, **options), trace
 
 
+def test_a_value_beside_the_mean_is_granted_the_rounding_of_the_mean():
+    """Of many values some lie at the mean: what is left of them is as exact as the mean is, and no more."""
+    torch.manual_seed(5)
+    x = torch.randn(8, 64, 384)
+    blamed, _ = blame_of(lambda: nn.functional.layer_norm(x, [384], eps=1e-12))
+    assert blamed.ok, blamed.first.error
+    assert blamed.judged == 1
+
+
 def test_overflow_of_a_dtype_is_told_and_that_of_a_mask_is_not():
     x = torch.full((4, 4), 300.0, dtype=torch.float16)
     blamed, _ = blame_of(lambda: x @ x)

@@ -82,14 +82,18 @@ def judge(call: DoubleCall, number: int, recorded: torch.Tensor) -> TensorError 
     wide = recorded.to(exact.dtype)
     sound = exact.isfinite() & wide.isfinite()
     error = (wide - exact).abs().where(sound, 0.0)
-    bound = half_steps(exact.where(sound, 0.0), recorded.dtype) + computing_error(terms, recorded.dtype)
+    half = half_steps(exact.where(sound, 0.0), recorded.dtype)
+    bound = half + computing_error(terms, recorded.dtype)
     ratio = error / bound
     kind: BlameKind = "rounding"
     broken = _broken(wide, exact, recorded.dtype)
     overflowed = broken & (exact.abs() > torch.finfo(real_dtype(recorded.dtype)).max)
     bounds, factor = float(ratio.max()), 0.0
     if not recorded.is_complex():
-        bounds = max(bounds, _in_proportion(wide, exact.where(sound, 0.0), terms, recorded.dtype, sound))
+        bounds = max(
+            bounds,
+            _in_proportion((wide - exact).where(sound, 0.0), exact.where(sound, 0.0), half, terms, recorded.dtype),
+        )
         factor = _factor((wide - exact).where(sound, 0.0), exact.where(sound, 0.0))
     if bounds > LINE:
         kind = "error"
@@ -144,14 +148,12 @@ def _cancellation(terms: Terms, exact: torch.Tensor) -> float:
 
 
 def _in_proportion(
-    wide: torch.Tensor, exact: torch.Tensor, terms: Terms, dtype: torch.dtype, sound: torch.Tensor
+    error: torch.Tensor, exact: torch.Tensor, half: torch.Tensor, terms: Terms, dtype: torch.dtype
 ) -> float:
     """The error's part in proportion to the values, in units of what rounding may come to.
 
     Roundings of many values go up and down, and cancel; what is cut off, or made with a wrong factor, does not.
     """
-    error = (wide - exact).where(sound, 0.0)
-    half = half_steps(exact, dtype)
     # Beside its own rounding each value counts as much, however large it is.
     weights = 1 / half.square()
     power = float((weights * exact.square()).sum())

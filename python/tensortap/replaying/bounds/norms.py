@@ -9,6 +9,8 @@ import torch
 from tensortap.replaying.bounds.double_call import DoubleCall
 from tensortap.replaying.bounds.terms import Terms, most
 
+_STEPS_PER_MEAN = 8.0  # Terms.steps, of which the mean has one
+
 
 def terms_of_norm(call: DoubleCall, number: int, path: str) -> Terms | None:
     """None for an operator that is none of these."""
@@ -27,9 +29,15 @@ def _shaped(tensor: torch.Tensor | None, like: torch.Tensor, axis: int) -> torch
     return tensor.abs().reshape([-1 if i == axis else 1 for i in range(like.dim())])
 
 
-def _normalized(x: torch.Tensor, mean: torch.Tensor, spread: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """The terms of (x - mean) · spread · weight; the spread itself is taken from x - mean."""
-    beside_mean = (x.abs() + mean.abs()) * spread * weight
+def _normalized(
+    x: torch.Tensor, mean: torch.Tensor, spread: torch.Tensor, weight: torch.Tensor, axes: Sequence[int]
+) -> torch.Tensor:
+    """The terms of (x - mean) · spread · weight; the spread itself is taken from x - mean.
+
+    The mean is off by a step of what it is the mean of, which counts where x is small beside the others.
+    """
+    of_mean = x.abs().mean(tuple(axes), keepdim=True) / _STEPS_PER_MEAN
+    beside_mean = (x.abs() + mean.abs() + of_mean) * spread * weight
     return beside_mean + (x - mean).abs() * spread * weight * (1 + mean.abs() * spread)
 
 
@@ -40,7 +48,8 @@ def _layer_norm(call: DoubleCall, number: int, path: str) -> Terms | None:
         return None
     sizes = _of_statistics(path, x, mean, spread)
     if sizes is None:
-        sizes = _normalized(x, mean, spread, _magnitude(weight)) + (0 if bias is None else bias.abs())
+        axes = range(x.dim() - len(call.argument("normalized_shape")), x.dim())
+        sizes = _normalized(x, mean, spread, _magnitude(weight), axes) + (0 if bias is None else bias.abs())
     return Terms(sizes)
 
 
@@ -67,7 +76,7 @@ def _batch_norm(call: DoubleCall, number: int, path: str) -> Terms | None:
         sizes = _of_batch_statistics(path, x, axes, mean, variance, call.argument("eps"))
         return None if sizes is None else Terms(sizes, most(x.numel() / x.shape[1]))
     spread = (variance + call.argument("eps")).rsqrt()
-    sizes = _normalized(x, _shaped_signed(mean, x), _shaped(spread, x, 1), _shaped(weight, x, 1))
+    sizes = _normalized(x, _shaped_signed(mean, x), _shaped(spread, x, 1), _shaped(weight, x, 1), axes)
     return Terms(sizes + (0 if bias is None else _shaped(bias, x, 1)))
 
 
