@@ -127,6 +127,20 @@ TEST(OpKernel, OpsThatAreGivenTheSameInAnotherOrderAreFoundByWhatTheyMade) {
                           "aten::mm::call3 op aten::mm"}));
 }
 
+TEST(OpKernel, WhatRoundingMovedByAHundredthIsFoundByWhatItMadeInAnotherOrder) {
+  // As the backward of attention, computed from 16 bits. B did not see what its products were given.
+  OpSide a, b;
+  const auto product = [](OpSide& side, int number, bool rounded) {
+    const Value given = rounded ? side.unrecorded() : side.outside(50 + number, {4, 8});
+    side.op("aten::bmm", {given},
+            {.bits = 20 + number + (rounded ? 100 : 0), .shape = {4, 8}, .size = (1 << number) * (rounded ? 1.01 : 1)});
+  };
+  for (const int number : {0, 1, 2}) product(a, number, false);
+  for (const int number : {1, 0, 2}) product(b, number, true);
+  EXPECT_EQ(kernels_made(a, b), (Lines{"aten::bmm op aten::bmm::call2", "aten::bmm::call2 op aten::bmm",
+                                       "aten::bmm::call3 op aten::bmm::call3"}));
+}
+
 TEST(OpKernel, WithoutNearnessTheOrderTells) {
   for (const bool recorded : {true, false}) {
     OpSide a, b;

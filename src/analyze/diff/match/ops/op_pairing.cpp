@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMostInGroup = 64;      // ops with the same key that are held against each other
 constexpr uint64_t kFewest = 16;         // elements by which a value is known
-constexpr double kNearlySame = 1e-3;     // by the statistics of both
+constexpr double kNearlySame = 0.1;      // by the statistics of both: results of 16 bits are off by hundredths
 constexpr double kMuchNearer = 16;       // times, than any other
 constexpr double kLeastDistance = 1e-8;  // what is nearer is as near as this
 
