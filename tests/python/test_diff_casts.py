@@ -52,3 +52,30 @@ def test_an_op_before_a_cast_that_only_one_side_has_is_named(tmp_path, layer):
     found = tap.diff(tmp_path / "f32", tmp_path / "bf16")
     assert found.sentence.startswith(f"diverged: {layer}.mixer"), found
     assert "project" not in found.first.key, found
+
+
+def one_element_off(made):
+    """Written in place: the operator that did it says nothing of the values around."""
+    made = made.clone()
+    made.view(-1)[70] += 2 * made.float().std().to(made.dtype)
+    return made
+
+
+@pytest.mark.parametrize("ops", [False, True], ids=["modules", "ops"])
+@pytest.mark.parametrize("module", ["1", "1.mixer", "1.mixer.project"])
+def test_one_element_that_a_module_moved_is_named_though_the_error_of_all_is_small(tmp_path, module, ops):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(*(Layer() for _ in range(4))), torch.randn(4, 40, 32)
+    wrong = copy.deepcopy(model).bfloat16()
+    spoiled = wrong.get_submodule(module)
+    spoiled.forward = lambda *args, forward=spoiled.forward: one_element_off(forward(*args))
+    for name, each, given in (("f32", model, x), ("bf16", wrong, x.bfloat16())):
+        with (
+            tap.record(each, tmp_path / name, roles=["in", "out"], modules="all", ops=ops, level="full", report=False),
+            torch.no_grad(),
+        ):
+            each(given)
+    found = tap.diff(tmp_path / "f32", tmp_path / "bf16")
+    first = found.to_json()["passes"][0]["tensors"][found.first.order - 1]
+    named = first["name"] if first["event_kind"] == "module" else first["parent"]
+    assert (found.verdict, named) == ("diverged", module), found.sentence

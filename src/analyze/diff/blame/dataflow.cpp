@@ -43,8 +43,11 @@ Dataflow::Dataflow(const Side& a, const Side& b, std::span<const TensorDiff> ten
         of->bits.insert(record.fingerprint.hash);
         const bool outside = is_from_outside(*of, record);
         if (const uint64_t content = outside ? content_of(record) : 0; content != 0) of->given.insert(content);
-        if (!outside && record.event < of->side.event_count() && of->side.event(record.event).kind == "kernel")
-          of->made_by_kernels.emplace(record.fingerprint.hash, static_cast<uint32_t>(i));
+        if (outside || record.event >= of->side.event_count()) continue;
+        const std::string_view kind = of->side.event(record.event).kind;
+        if (kind == "kernel") of->made_by_kernels.emplace(record.fingerprint.hash, static_cast<uint32_t>(i));
+        if (kind == "module" && is_paired(of->position_of[i]))
+          of->of_modules.emplace(record.fingerprint.hash, of->position_of[i]);
       }
 }
 
@@ -229,6 +232,17 @@ bool Dataflow::has_same_bits(const Argument& x, const Argument& y) const {
          tensors_[position].verdict == Verdict::kIdentical;
 }
 
+// The result of a module that one of the two is, bit for bit, and that differs: code of the module wrote it, and as an
+// argument it seems to come from outside.
+uint32_t Dataflow::differing_result(const Argument& x, const Argument& y) const {
+  for (const auto& [of, record] : {std::pair(&a_, x.record), std::pair(&b_, y.record)}) {
+    const TensorRecord given = of->side.tensor(record);
+    const auto found = given.has_fingerprint ? of->of_modules.find(given.fingerprint.hash) : of->of_modules.end();
+    if (found != of->of_modules.end() && differs(tensors_[found->second])) return found->second;
+  }
+  return kNoTensor;
+}
+
 // One argument of both sides.
 void Dataflow::compare(const Argument& x, const Argument& y, bool others_agree, Inputs& inputs) const {
   if (are_one(x, y)) {
@@ -252,7 +266,8 @@ void Dataflow::compare(const Argument& x, const Argument& y, bool others_agree, 
     const TensorRecord a = a_.side.tensor(x.record), b = b_.side.tensor(y.record);
     const bool replaced = is_replaced(a_, x.record, b_, y.record, both, others_agree) ||
                           is_replaced(b_, y.record, a_, x.record, both, others_agree);
-    if (!replaced && is_rounded(a, b)) {
+    const uint32_t result = differing_result(x, y);
+    if (!replaced && result == kNoTensor && is_rounded(a, b)) {
       ++(strict_ ? inputs.unknown : inputs.within);
       return;
     }
@@ -262,7 +277,11 @@ void Dataflow::compare(const Argument& x, const Argument& y, bool others_agree, 
         return replaced ? first_only_maker(of, record) : only_maker(of, record);
       };
       const uint32_t only_b = maker(b_, y.record);
-      inputs.other = Other{x.path, x.record, y.record, only_b != kNoTensor ? only_b : maker(a_, x.record), replaced};
+      const uint32_t only = only_b != kNoTensor ? only_b : maker(a_, x.record);
+      if (only == kNoTensor && result != kNoTensor)
+        inputs.found.push_back(result);
+      else
+        inputs.other = Other{x.path, x.record, y.record, only, replaced};
       return;
     }
   }

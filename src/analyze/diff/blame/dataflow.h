@@ -53,6 +53,7 @@ class Dataflow {
     std::unordered_set<Hash128> bits = {};                       // of all its values
     std::unordered_set<uint64_t> given = {};                     // content_of() what came from outside
     std::unordered_map<Hash128, uint32_t> made_by_kernels = {};  // records
+    std::unordered_map<Hash128, uint32_t> of_modules = {};       // positions of what both sides' modules returned
   };
   // One argument of a call.
   struct Argument {
@@ -76,6 +77,7 @@ class Dataflow {
   bool is_replaced(const Values& of, uint32_t given, const Values& other, uint32_t in_place, const Inputs& made_of,
                    bool others_agree) const;
   bool has_same_bits(const Argument& x, const Argument& y) const;
+  uint32_t differing_result(const Argument& x, const Argument& y) const;
   uint32_t only_maker(const Values& of, uint32_t record) const;
   uint32_t first_only_maker(const Values& of, uint32_t record) const;
   static std::vector<uint32_t> part_records(const Values& of, uint32_t record);

@@ -72,23 +72,21 @@ class FalseMatches {
     bool disagrees = false;  // likewise; or the program ends with it
   };
 
-  // Whether one side only views a value that agrees with another one there: what the other side's operator made of it
-  // is another thing, and only that can be wrong.
+  // Whether one side only views a value that agrees with another one there: what the other side's operator or kernel
+  // made of it, or code that was not recorded, is another thing, and only that can be wrong.
   bool shows_what_agrees(const Program& one, uint32_t tensor, const Program& other, uint32_t with,
                          const TensorDiff& pair) const {
     if (pair.match.by == MatchedBy::kMap || pair.match.by == MatchedBy::kDeclared) return false;
-    const uint32_t x = one.list.op_of(tensor), y = other.list.op_of(with);
-    if (x == kNoOp || y == kNoOp || one.list.position_of(tensor) == kNoTensor ||
-        other.list.position_of(with) == kNoTensor)
-      return false;
-    const Op &viewing = one.list.ops()[x], &making = other.list.ops()[y];
-    if (making.kernel || !is_view_op(operator_of(one.side.event(viewing.event))) ||
-        is_view_op(operator_of(other.side.event(making.event))))
-      return false;
-    const std::span<const uint32_t> viewed = one.list.inputs(viewing);
+    if (!is_view(one, tensor) || other.list.op_of(with) == kNoOp || is_view(other, with)) return false;
+    const std::span<const uint32_t> viewed = one.list.inputs(one.list.ops()[one.list.op_of(tensor)]);
     const uint32_t position = viewed.empty() || viewed[0] == kNoTensor ? kNoTensor : one.position_of[viewed[0]];
     return position != kNoTensor && has_partner(tensors_[position]) && !disagree(tensors_[position]) &&
            tensors_[position].evidence != Evidence::kNothing;
+  }
+  static bool is_view(const Program& program, uint32_t tensor) {
+    const uint32_t op = program.list.op_of(tensor);
+    return op != kNoOp && program.list.position_of(tensor) != kNoTensor &&
+           is_view_op(operator_of(program.side.event(program.list.ops()[op].event)));
   }
 
   // Whether the two were given the same, as far as is known: then what they made is to be the same, whatever becomes of
@@ -104,8 +102,7 @@ class FalseMatches {
     const Op &one = a_.list.ops()[x], &other = b_.list.ops()[y];
     if (one.kernel || other.kernel) return false;
     // A view shows what it was given, and is as right as that.
-    if (is_view_op(operator_of(a_.side.event(one.event))) && is_view_op(operator_of(b_.side.event(other.event))))
-      return false;
+    if (is_view(a_, pair.match.a) && is_view(b_, pair.match.b)) return false;
     const bool in_doubt = pair.match.by == MatchedBy::kPlace;
     if (in_doubt && one.input_count != other.input_count) return false;
     const std::span<const uint32_t> inputs_a = a_.list.inputs(one), inputs_b = b_.list.inputs(other);

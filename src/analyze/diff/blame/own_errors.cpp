@@ -281,9 +281,13 @@ bool OwnErrors::judge(uint32_t i) {
   TensorDiff& tensor = tensors_[i];
   if (tensor.verdict != Verdict::kIdentical && tensor.match.a != kNoTensor && tensor.match.b != kNoTensor)
     nothing_unequal_ = nothing_unequal_ && is_from_outside(i);
-  if (tensor.verdict != Verdict::kWithin || tensor.judge == nullptr || tensor.judge->predicate) return false;
+  if (tensor.judge == nullptr || tensor.judge->predicate) return false;
   // What the user asked for is what counts; beside a mask, and beside what was summed, other scales do.
   if (!std::isfinite(tensor.judge->most_relative) || tensor.judge->scale == tensor.judge->scale) return false;
+  // What is out of tolerance may have grown from what came in, or not.
+  if (tensor.verdict == Verdict::kDiverged)
+    return is_measured(tensor) && is_rounded_once(i) && beyond_inputs(i).verdict == Verdict::kDiverged;
+  if (tensor.verdict != Verdict::kWithin) return false;
   if (is_of_question(i)) {
     judge_by_rounding(i);
     return false;
