@@ -27,6 +27,8 @@ LINE = 1.5
 _CANCELLATION = 16.0
 # Steps of the dtype of sums, in proportion to the result, that rounding of one direction may come to.
 _STEPS_IN_PROPORTION = 16.0
+# Where few factors are multiplied with many values, as in a rotary embedding, roundings hang together.
+_SPREADS = 12.0
 _FEW = 32  # values, too few to tell a factor from rounding
 _SAMPLE = 1 << 16
 _MASK = 0.9  # of the largest number: a mask is near it
@@ -161,7 +163,7 @@ def _in_proportion(
         return 0.0
     factor = float((weights * error * exact).sum()) / power
     systematic = float((weights * exact.abs() * _of_one_direction(terms, dtype)).sum()) / power
-    independent = 6 / math.sqrt(3) * math.sqrt(float((weights * exact.square()).sum())) / power
+    independent = _SPREADS / math.sqrt(3) * math.sqrt(float((weights * exact.square()).sum())) / power
     share = abs(factor) / (systematic + independent)
     if share > LINE:
         # The same value is rounded alike wherever it stands: it counts once.
