@@ -10,6 +10,8 @@ namespace ttap {
 namespace {
 
 constexpr int kMostRounds = 4;
+constexpr double kNearlySame = 1e-3;
+constexpr double kNear = 0.1;  // results of 16 bits are off by hundredths
 
 // Whatever the order. What is found helps to find what it was made into.
 void match_by_evidence(OpPairing& ops) {
@@ -21,13 +23,15 @@ void match_by_evidence(OpPairing& ops) {
     any |= ops.join_equal(keys_a.outside, keys_b.outside, MatchedBy::kOp);
     any |= ops.join_equal(keys_a.weights, keys_b.weights, MatchedBy::kOp, true);
     // Before arguments, of which a sum may have others in the same places.
-    if (ops.nearness) any |= ops.join_near();
+    if (ops.nearness) any |= ops.join_near(kNearlySame);
     if (!any || ops.is_complete()) return;
     match_arguments(ops);
   }
 }
 
 void match_by_order(OpPairing& ops) {
+  // Compiled code has them in another order. Those that are found leave fewer to take for the others.
+  for (int round = 0; ops.nearness && round < kMostRounds && ops.join_near(kNear); ++round) match_arguments(ops);
   if (ops.is_done()) return;
   const OpKeys keys_a = ops.keys_a(), keys_b = ops.keys_b();
   const auto symbols_of = [](const OpList& list, const OpKeys& keys, std::span<const uint32_t> wanted) {

@@ -14,7 +14,6 @@ namespace {
 
 constexpr size_t kMostInGroup = 64;      // ops with the same key that are held against each other
 constexpr uint64_t kFewest = 16;         // elements by which a value is known
-constexpr double kNearlySame = 0.1;      // by the statistics of both: results of 16 bits are off by hundredths
 constexpr double kMuchNearer = 16;       // times, than any other
 constexpr double kLeastDistance = 1e-8;  // what is nearer is as near as this
 
@@ -30,8 +29,8 @@ bool is_undefined(const Side& side, const OpList& list, uint32_t tensor) {
   return is_for_results(side.tensor(tensor).path);
 }
 
-bool is_telling(const Nearest& nearest) {
-  return nearest.distance <= kNearlySame && nearest.next > kMuchNearer * std::max(nearest.distance, kLeastDistance);
+bool is_telling(const Nearest& nearest, double most) {
+  return nearest.distance <= most && nearest.next > kMuchNearer * std::max(nearest.distance, kLeastDistance);
 }
 
 bool by_key(const Keyed& x, const Keyed& y) { return x.key != y.key ? x.key < y.key : x.index < y.index; }
@@ -219,7 +218,7 @@ bool OpPairing::join_group(std::vector<uint32_t>& ops_a, std::vector<uint32_t>& 
   return any || !ops_a.empty();
 }
 
-bool OpPairing::join_near() {
+bool OpPairing::join_near(double most) {
   const auto free_of = [](const OpList& list, const std::vector<uint32_t>& partner) {
     std::vector<Keyed> free;
     for (uint32_t i = 0; i < partner.size(); ++i) {
@@ -248,7 +247,7 @@ bool OpPairing::join_near() {
       }
     }
     for (uint32_t i = 0; i < in_a.size(); ++i)
-      if (is_telling(of_a[i]) && is_telling(of_b[of_a[i].index]) && of_b[of_a[i].index].index == i)
+      if (is_telling(of_a[i], most) && is_telling(of_b[of_a[i].index], most) && of_b[of_a[i].index].index == i)
         found.emplace_back(in_a[i].index, in_b[of_a[i].index].index);
   });
   for (const auto& [x, y] : found) join(x, y, MatchedBy::kOp);

@@ -57,8 +57,9 @@ class OpPairing {
   bool join_equal(std::span<const uint64_t> keys_a, std::span<const uint64_t> keys_b, MatchedBy by, bool alone = false);
 
   // Joins ops without a partner, of the same operator and shapes, that made the same but for rounding, where each is by
-  // far the nearest to the other: compiled code has them in another order. Whether there were any.
-  bool join_near();
+  // far the nearest to the other and no further than `most`, by the statistics of both: compiled code has them in
+  // another order. Whether there were any.
+  bool join_near(double most);
 
   // A stretch of a stream: positions in OpStreams, between values that are matched in the same order on both sides.
   struct Gap {
