@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from tensortap.replaying.bounds.double_call import DoubleCall
-from tensortap.replaying.bounds.terms import Terms, most
+from tensortap.replaying.bounds.terms import Terms, most, rounded_sums
 
 _STEPS_PER_MEAN = 8.0  # Terms.steps, of which the mean has one
 
@@ -123,7 +123,7 @@ def _layer_norm_backward(call: DoubleCall, number: int, path: str) -> Terms | No
 
 def _summed_by_rows(sizes: torch.Tensor, count: float) -> Terms:
     """On a CPU, PyTorch adds up the gradients of weight and bias row by row in their own dtype."""
-    return Terms(sizes, most(count), own=sizes * most((count / 3) ** 0.5))
+    return Terms(sizes, most(count), own=rounded_sums(sizes, count))
 
 
 def _batch_norm_backward(call: DoubleCall, number: int, path: str) -> Terms | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from tensortap.replaying.bounds.double_call import DoubleCall
-from tensortap.replaying.bounds.terms import Terms, most
+from tensortap.replaying.bounds.terms import Terms, most, rounded_sums
 
 Count = Callable[[DoubleCall, str, torch.Tensor], float]
 
@@ -26,7 +26,7 @@ def terms_of_sum(call: DoubleCall, number: int, path: str) -> Terms | None:
 def _rounded_on_the_way(call: DoubleCall, path: str, sizes: torch.Tensor, count: float) -> torch.Tensor | None:
     """Some kernels of the CPU add in the dtype of the result, term by term or sample by sample."""
     if call.name in _ADD_IN_OWN_DTYPE:
-        return 2 * sizes * most((count / 3) ** 0.5)
+        return rounded_sums(sizes, count)
     if call.name == "convolution_backward" and path in ("/0", "/1"):
         return sizes
     return None
