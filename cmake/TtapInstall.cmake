@@ -12,7 +12,8 @@ if(TARGET ttap_cli)
   # What `ttap run` puts in front of PYTHONPATH; `package-path` says where the Python package is.
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/package-path CONTENT "${PROJECT_SOURCE_DIR}/python\n")
   install(FILES ${PROJECT_SOURCE_DIR}/python/tensortap/launch/sitecustomize.py
-    ${PROJECT_SOURCE_DIR}/python/tensortap/launch/about.py ${PROJECT_SOURCE_DIR}/python/tensortap/launch/command.py
+    ${PROJECT_SOURCE_DIR}/python/tensortap/launch/tensortap_about.py
+    ${PROJECT_SOURCE_DIR}/python/tensortap/launch/tensortap_command.py ${PROJECT_SOURCE_DIR}/python/tensortap/launch/tensortap_path.py
     ${PROJECT_BINARY_DIR}/package-path DESTINATION share/ttap/launch COMPONENT runtime)
   # Tells engines of their adapters, while this folder is on PYTHONPATH.
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/tensortap/launch/tensortap_launch-0.dist-info DESTINATION share/ttap/launch

@@ -26,7 +26,7 @@ std::string text_at(const Json& json, const char* name) {
 
 Result<PythonFacts> ask_python(const std::string& python, const std::filesystem::path& launch_folder) {
   const std::string command =
-      fmt::format("{} {} 2>/dev/null", quoted(python), quoted((launch_folder / "about.py").string()));
+      fmt::format("{} {} 2>/dev/null", quoted(python), quoted((launch_folder / "tensortap_about.py").string()));
   std::string answer;
   int status = 0;
   {

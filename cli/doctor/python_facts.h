@@ -7,7 +7,7 @@
 
 namespace ttap::cli {
 
-// What a Python interpreter has of what recording needs; launch/about.py answers.
+// What a Python interpreter has of what recording needs; launch/tensortap_about.py answers.
 struct PythonFacts {
   std::string executable;
   std::string version;
@@ -20,7 +20,7 @@ struct PythonFacts {
   std::string operators;  // how, or why not
 };
 
-// Asks `python`, a path or a name on the PATH, by running the launcher's about.py with it.
+// Asks `python`, a path or a name on the PATH, by running the launcher's tensortap_about.py with it.
 Result<PythonFacts> ask_python(const std::string& python, const std::filesystem::path& launch_folder);
 
 }  // namespace ttap::cli

@@ -25,7 +25,7 @@ std::string usual_python() {
 
 Result<ExitCode> become_python(const std::string& python, const std::vector<std::string>& words) {
   TTAP_ASSIGN(const fs::path launch, launch_folder());
-  std::vector<std::string> all = {python.empty() ? usual_python() : python, (launch / "command.py").string()};
+  std::vector<std::string> all = {python.empty() ? usual_python() : python, (launch / "tensortap_command.py").string()};
   all.insert(all.end(), words.begin(), words.end());
   std::vector<char*> given;
   given.reserve(all.size() + 1);

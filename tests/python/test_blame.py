@@ -269,6 +269,16 @@ def test_the_interpreter_without_the_package_is_an_error(wrong_run, tmp_path):
     assert "cannot import" in result.stderr
 
 
+def test_an_interpreter_that_leaves_out_the_folder_of_a_script_will_do(wrong_run):
+    result = subprocess.run(
+        [TTAP, "blame", wrong_run, "--python", sys.executable],
+        env={**os.environ, "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert (result.returncode, result.stderr) == (1, "")
+
+
 def test_output_that_is_cut_short_is_no_error(wrong_run):
     words = f"{TTAP} blame {wrong_run} --python {sys.executable} | head -1"
     result = subprocess.run(["sh", "-c", words], capture_output=True, text=True)

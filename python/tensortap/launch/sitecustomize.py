@@ -10,6 +10,8 @@ import importlib.util
 import os
 import sys
 
+from tensortap_path import package_path
+
 _HERE = os.path.dirname(os.path.abspath(__file__))
 # Modules, and the function of tensortap.launch that is called when one has been imported.
 _AWAITED = {"torch.nn.modules.module": "await_first_call"}
@@ -23,7 +25,7 @@ def _start(function):
             from tensortap import launch  # not before PyTorch is imported
         except ImportError:
             # The program's interpreter need not have the package installed.
-            sys.path.append(_package_path())
+            sys.path.append(package_path())
             from tensortap import launch  # is there now
         getattr(launch, function)()
     except Exception as error:
@@ -34,15 +36,6 @@ def _start(function):
                 f"ttap run: install TensorTap for that interpreter: {sys.executable} -m pip install tensortap",
                 file=sys.stderr,
             )
-
-
-def _package_path():
-    """Where the package lies: as it was installed beside the command, or around this file."""
-    try:
-        with open(os.path.join(_HERE, "package-path")) as file:
-            return file.read().strip()
-    except OSError:
-        return os.path.dirname(os.path.dirname(_HERE))
 
 
 class _StartAfter(importlib.abc.Loader):

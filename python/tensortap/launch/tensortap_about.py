@@ -4,25 +4,18 @@ import json
 import os
 import sys
 
-sys.path.pop(0)  # this folder, whose sitecustomize.py is not for us
+_HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, _HERE)  # where it is not already, as with python -P
 
+from tensortap_path import import_package  # noqa: E402
 
-def _package_path():
-    here = os.path.dirname(os.path.abspath(__file__))
-    try:
-        with open(os.path.join(here, "package-path")) as file:  # beside an installed command
-            return file.read().strip()
-    except OSError:
-        return os.path.dirname(os.path.dirname(here))
+# The sitecustomize.py in here is not for us.
+sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
 
 
 def _about_package(facts):
     try:
-        try:
-            import tensortap  # may not be there
-        except ModuleNotFoundError:
-            sys.path.append(_package_path())  # as `ttap run` does
-            import tensortap  # is there now
+        tensortap = import_package()
         facts["package"] = f"tensortap {tensortap.__version__}, {os.path.dirname(tensortap.__file__)}"
     except Exception as error:
         facts["package_error"] = str(error)
