@@ -88,7 +88,7 @@ def judge(call: DoubleCall, number: int, recorded: torch.Tensor) -> TensorError 
     bound = half + computing_error(terms, recorded.dtype)
     ratio = error / bound
     kind: BlameKind = "rounding"
-    broken = _broken(wide, exact, recorded.dtype)
+    broken = _broken(wide, exact)
     overflowed = broken & (exact.abs() > torch.finfo(real_dtype(recorded.dtype)).max)
     bounds, factor = float(ratio.max()), 0.0
     if not recorded.is_complex():
@@ -121,7 +121,7 @@ def judge(call: DoubleCall, number: int, recorded: torch.Tensor) -> TensorError 
     )
 
 
-def _broken(wide: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def _broken(wide: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
     """NaN or Inf where the exact value is neither."""
     return exact.isfinite() & ~wide.isfinite()
 
@@ -180,8 +180,7 @@ def _factor(error: torch.Tensor, exact: torch.Tensor) -> float:
 
 def _of_one_direction(terms: Terms, dtype: torch.dtype) -> torch.Tensor:
     """For each value the error that many may have in one direction."""
-    steps = _STEPS_IN_PROPORTION if terms.steps >= 0 else 0.0
-    most: torch.Tensor = steps * summing_step(dtype) * terms.sizes + terms.absolute
+    most: torch.Tensor = _STEPS_IN_PROPORTION * summing_step(dtype) * terms.sizes + terms.absolute
     if terms.own is not None:
         most = most + 0.5 * step_of(dtype) * terms.own
     return most.nan_to_num(nan=0.0, posinf=0.0)

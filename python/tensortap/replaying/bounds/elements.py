@@ -41,7 +41,7 @@ def terms_of_elements(call: DoubleCall, number: int, path: str) -> Terms:
     """By how the result follows its arguments: what rounding one of these does to it."""
     exact = call.exact[number]
     if moves_values(call):
-        return Terms(torch.zeros_like(exact, dtype=torch.float64), steps=-1.0)
+        return Terms(torch.zeros_like(exact, dtype=torch.float64))
     if is_pointwise(call.call.op) or call.call.name.name.startswith(("_foreach_", "_fused_adam", "_fused_sgd")):
         sizes = exact.abs() + _followed(call, number, lambda tensor: 1.0)
         extra = _INSIDE.get(call.name)
