@@ -1,5 +1,5 @@
-# Given an installed TensorTap and nothing else of this checkout, the examples and the program in README.md configure,
-# build and run, and the example that README.md looks at prints what it says.
+# Given an installed TensorTap and nothing else of this checkout, the examples and the program in docs/cpp.md configure,
+# build and run, and the example that it looks at prints what it says.
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT code STREQUAL "0")
@@ -13,25 +13,25 @@ set(prefix ${SCRATCH}/prefix)
 file(REMOVE_RECURSE ${SCRATCH})
 # Copied, so that no path into the checkout can help.
 file(COPY ${EXAMPLES}/ DESTINATION ${SCRATCH}/source)
-file(READ ${README} readme)
+file(READ ${DOCUMENT} document)
 
-# The block of README.md that begins with this line, without the line.
-function(readme_block first)
-  string(FIND "${readme}" "${first}\n" begin)
+# The block of docs/cpp.md that begins with this line, without the line.
+function(document_block first)
+  string(FIND "${document}" "${first}\n" begin)
   if(begin EQUAL -1)
-    message(FATAL_ERROR "README.md has no block with ${first}")
+    message(FATAL_ERROR "docs/cpp.md has no block with ${first}")
   endif()
   string(LENGTH "${first}\n" length)
   math(EXPR begin "${begin} + ${length}")
-  string(SUBSTRING "${readme}" ${begin} -1 rest)
+  string(SUBSTRING "${document}" ${begin} -1 rest)
   string(FIND "${rest}" "```" length)
   string(SUBSTRING "${rest}" 0 ${length} block)
   set(block "${block}" PARENT_SCOPE)
 endfunction()
 
-file(MAKE_DIRECTORY ${SCRATCH}/readme)
-readme_block("#include <ttap/recorder.h>")
-file(WRITE ${SCRATCH}/readme/engine.cpp "#include <ttap/recorder.h>
+file(MAKE_DIRECTORY ${SCRATCH}/document)
+document_block("#include <ttap/recorder.h>")
+file(WRITE ${SCRATCH}/document/engine.cpp "#include <ttap/recorder.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -46,8 +46,8 @@ static const std::vector<std::vector<uint16_t>> batches = {{1, 2, 3, 4}, {5, 6}}
 int main() {
 ${block}}
 ")
-readme_block("find_package(ttap REQUIRED)")
-file(WRITE ${SCRATCH}/readme/CMakeLists.txt "cmake_minimum_required(VERSION 3.25)
+document_block("find_package(ttap REQUIRED)")
+file(WRITE ${SCRATCH}/document/CMakeLists.txt "cmake_minimum_required(VERSION 3.25)
 project(engine LANGUAGES CXX)
 add_compile_options(-Wall -Wextra -Werror)
 add_executable(engine engine.cpp)
@@ -60,7 +60,7 @@ if(SANITIZE)
 endif()
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
-foreach(folder source readme)
+foreach(folder source document)
   set(build ${SCRATCH}/build_${folder})
   run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SCRATCH}/${folder} -B ${build} -DCMAKE_PREFIX_PATH=${prefix}
     -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} ${sanitize})
@@ -87,9 +87,9 @@ foreach(program IN LISTS programs)
   message(STATUS "${name}:\n${output}")
 endforeach()
 
-run(${CMAKE_COMMAND} -E chdir ${SCRATCH} ${SCRATCH}/build_readme/engine)
+run(${CMAKE_COMMAND} -E chdir ${SCRATCH} ${SCRATCH}/build_document/engine)
 if(NOT output MATCHES "^2 tensors .* in 2 passes")
-  message(FATAL_ERROR "the program in README.md recorded something else:\n${output}")
+  message(FATAL_ERROR "the program in docs/cpp.md recorded something else:\n${output}")
 endif()
 
 # Numbers, and the widths of columns, are another machine's.
@@ -104,8 +104,8 @@ execute_process(COMMAND ${prefix}/bin/ttap check out_record_demo WORKING_DIRECTO
 string(REPLACE "out_record_demo" "run/" output "${output}")
 without_numbers("${output}")
 set(printed "${text}")
-readme_block("$ ttap check run/")
+document_block("$ ttap check run/")
 without_numbers("${block}")
 if(NOT code EQUAL 1 OR NOT printed STREQUAL text)
-  message(FATAL_ERROR "README.md shows another answer of ttap check:\n${printed}\n${text}")
+  message(FATAL_ERROR "docs/cpp.md shows another answer of ttap check:\n${printed}\n${text}")
 endif()

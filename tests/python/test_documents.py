@@ -64,9 +64,9 @@ RUN_BY = {
     **{path: {"python", "console"} for path in RUN_DOCUMENTS},
     **{path: {"console"} for path in DOCUMENTS},
     ROOT / "docs/serving.md": {"python", "console"},  # test_serving.py
+    ROOT / "docs/cpp.md": {"cpp", "cmake"},  # tests/install
     ROOT / "bench/verdicts/README.md": {"python"},  # test_verdicts.py
 }
-RUN_BY[ROOT / "README.md"] |= {"cpp", "cmake"}  # tests/install
 BLOCK = re.compile(r"^(<!-- [^\n]*-->\n)?```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 REASON = re.compile(r"<!-- (not run: \w.*|needs a GPU) -->\n")
 
