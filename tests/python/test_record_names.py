@@ -141,6 +141,31 @@ def test_the_report_says_what_was_not_seen(tmp_path, capsys):
     assert f"ttap ls --coverage {tmp_path}" in told
 
 
+def test_a_module_that_only_holds_weights_for_others_is_not_said_to_be_unused(tmp_path):
+    class Head(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(2, 2))
+
+        def forward(self, x):
+            del x
+            raise RuntimeError("the weights are used where logits are computed")
+
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head, self.unused = nn.Linear(2, 2), Head(), nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.body(x) @ self.head.weight
+
+    with tap.record(model := Tied(), tmp_path, report=False) as recording:
+        model(torch.ones(1, 2))
+    why = {item["name"]: item["why"] for item in recording.coverage["never_called"]}
+    assert why["head"] == "its forward only raises: others use its parameters"
+    assert why["unused"].startswith("never called")
+
+
 def test_modules_in_a_compiled_region_are_said_to_be_there(tmp_path):
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
     compiled = torch.compile(model, backend="eager")

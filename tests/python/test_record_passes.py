@@ -6,6 +6,7 @@ import pytest
 import tensortap as tap
 import torch
 from small_models import Block, Model, passes_of
+from tensortap.engines.engine_step import EngineStep
 from torch import nn
 
 
@@ -31,6 +32,18 @@ def test_a_part_called_on_its_own_is_a_pass_too(tmp_path):
     assert [list(recorded) for recorded in passes.values()][:4] == parts * 2
     assert len(passes[4]) == 5 and len(passes) == 5
     assert {recorded.ending for recorded in passes.values()} == {"complete"}
+
+
+def test_a_model_is_counted_once_in_each_step_of_an_engine_that_calls_it(tmp_path):
+    model = Model()
+    with tap.record(model, tmp_path, report=False) as recording:
+        for calls in (1, 2, 0):
+            with EngineStep():
+                for _ in range(calls):
+                    model(torch.randn(2, 4))
+        model(torch.randn(2, 4))
+    assert len(passes_of(tmp_path)) == 4
+    assert recording.coverage["roots"][0]["passes"] == 3
 
 
 def test_a_step_that_raises_leaves_an_aborted_pass_and_a_clean_next_one(tmp_path):

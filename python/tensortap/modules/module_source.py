@@ -212,8 +212,12 @@ class ModuleSource:
         """A root is about to be called."""
         owns_pass = self.tracker.enter(module)
         root = self._scoped.get(module)
-        if root is not None and owns_pass:
-            root.passes += 1
+        if root is None:
+            return
+        number, is_outermost = self.tracker.thread.number, len(self.tracker.thread.scopes) == 1
+        if owns_pass or (is_outermost and number not in (None, root.last_pass)):  # once in each step of the program
+            root.passes, root.last_pass = root.passes + 1, number
+        if owns_pass:
             batch = self.tracker.thread.batch or self._transformers.of_call(module, args, kwargs)
             if batch is not None:
                 root.says_tokens = True
@@ -381,7 +385,7 @@ class ModuleSource:
     def after_fork(self) -> None:
         """In a child: nothing was called yet."""
         for root in self._roots:
-            root.passes, root.inherited = 0, True
+            root.passes, root.last_pass, root.inherited = 0, None, True
             for tap in (*root.taps, *root.attention):
                 tap.called_below.clear()
                 tap.counts.clear()

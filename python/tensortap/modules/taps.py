@@ -65,7 +65,8 @@ class Root:
     attention: list[Tap] = field(default_factory=list)  # calls of a function, in some of its modules
     says_tokens: bool = False  # a pass of it has said which tokens it computes
     scripted: list[ModuleDescription] = field(default_factory=list)  # modules that take no hooks
-    passes: int = 0
+    passes: int = 0  # in which it was called
+    last_pass: int | None = None
     inherited: bool = False  # it was called before this process was forked, and need not be called here
 
     def kept(self) -> list[Tap]:

@@ -27,6 +27,7 @@ class ModuleDescription:
     owners: tuple[type, ...]  # the classes of the modules above it, nearest first
     scripted: bool
     compiled: bool
+    only_raises: bool = False  # its forward: a module that holds parameters for others
 
     @classmethod
     def of(cls, entry: NamedModule, parents: dict[int, list[nn.Module]]) -> ModuleDescription:
@@ -37,6 +38,7 @@ class ModuleDescription:
             owners=tuple(dict.fromkeys(type(module) for module in above[1:])),
             scripted=any(isinstance(module, torch.jit.ScriptModule) for module in above),
             compiled=any(_is_compiled(module) for module in above),
+            only_raises=_only_raises(type(entry.module)),
         )
 
 
@@ -59,6 +61,8 @@ def explain_unseen(described: ModuleDescription, module: nn.Module | None, seen_
         return "inside a compiled region" if seen_compiled is None else _NOT_REPORTED
     if described.owners and issubclass(described.owners[0], nn.MultiheadAttention):
         return "its parent uses its parameters without calling it"
+    if described.only_raises:
+        return "its forward only raises: others use its parameters"
     step = described.name.rpartition(".")[2]
     for owner in described.owners:
         if where := direct_forward(owner, step):
@@ -74,6 +78,20 @@ def _compiled_something() -> bool:
 
 def _is_compiled(module: nn.Module) -> bool:
     return module._compiled_call_impl is not None or "_orig_mod" in module._modules
+
+
+@cache
+def _only_raises(owner: type) -> bool:
+    """Whether the forward of this class returns nothing, and ends in an exception of its own."""
+    forward = owner.__dict__.get("forward")
+    if owner.__module__.startswith("torch.nn.modules") or forward is None:
+        return False
+    try:
+        (function,) = ast.parse(textwrap.dedent(inspect.getsource(forward))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return False
+    returns = any(isinstance(node, ast.Return) for node in ast.walk(function))
+    return isinstance(function, ast.FunctionDef) and isinstance(function.body[-1], ast.Raise) and not returns
 
 
 def direct_forward(owner: type, child: str) -> str | None:
