@@ -80,7 +80,8 @@ class Recording(Session):
         try:
             for prefix, model in models.items():
                 self._source.attach(model, prefix)
-            self._source.say_what_matches_nothing()
+            if not options.ops:
+                self._source.say_what_matches_nothing()
         except BaseException:
             self._source.detach()
             self._stop_ops()
@@ -108,7 +109,8 @@ class Recording(Session):
         self._source.cover()
         # Those that came too late are counted apart.
         self._coverage.missing_gradients = max(0, self.tracker.missing_gradients - self._coverage.late_gradients)
-        if self._finder is not None:
+        # Until the end it is not known which models and operators there are.
+        if self._finder is not None or self.options.ops:
             self._source.say_what_matches_nothing()
         self._say_what_was_left_out()
         self._release()

@@ -183,7 +183,12 @@ void Observer::end(const at::RecordFunction& function, ThreadState& thread, std:
     for (const Frame::Written& written : frame.rare().written) tensors_.written(written.tensor);
   if (frame.has_children && options_.ids && options_.view != OpView::kDispatch)
     forget_results(frame, results_of(function, *frame.op));
-  if (!frame.logged || (options_.view == OpView::kLeaf && frame.has_children)) return;
+  if (!frame.logged) {
+    // The backward of a call belongs to its module, recorded or not.
+    if (function.seqNr() >= 0) remember_forward(function, {kNoEvent, frame.scope, pass_here(thread, frame.backward)});
+    return;
+  }
+  if (options_.view == OpView::kLeaf && frame.has_children) return;
   frame.call.end_ns = ticks_.now_ns();
   if (function.seqNr() >= 0) remember_forward(function, {frame.call.number, frame.scope, frame.call.pass});
   const auto results = results_of(function, *frame.op);
@@ -229,7 +234,8 @@ void Observer::remember_forward(const at::RecordFunction& function, const Forwar
   if (number < forwards.first) return;
   const uint64_t index = number - forwards.first;
   if (index >= forwards.by_number.size()) forwards.by_number.resize(index + 1, Forward{kNoEvent, 0, -1});
-  forwards.by_number[index] = forward;
+  Forward& kept = forwards.by_number[index];
+  if (forward.event != kNoEvent || kept.event == kNoEvent) kept = forward;  // of a call and those in it, a recorded one
   if (forwards.by_number.size() > kMostForwards) {  // nobody keeps a graph that long
     forwards.by_number.erase(forwards.by_number.begin(), forwards.by_number.begin() + kMostForwards / 2);
     forwards.first += kMostForwards / 2;

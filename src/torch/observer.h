@@ -234,6 +234,7 @@ class Observer {
   uint64_t find_scope(Call& call, const ThreadState& thread, uint64_t number);
   void set_head(OpHead& head, const ThreadState& thread, const Frame* parent, bool backward);
   int64_t own_or_shared(int64_t pass) const;
+  int64_t pass_here(const ThreadState& thread, bool backward) const;
   const Name* place_call(Frame& frame, const ThreadState& thread, const std::string& operation, uint64_t number,
                          std::unique_lock<SpinLock>& lock);
   bool begin_call(Frame& frame, const ThreadState& thread, const Frame* parent, OpKind kind, const Name& name,

@@ -42,9 +42,13 @@ inline int64_t Observer::own_or_shared(int64_t pass) const {
   return pass == -1 ? pass_of_others_.load(std::memory_order_relaxed) : pass;
 }
 
+inline int64_t Observer::pass_here(const ThreadState& thread, bool backward) const {
+  return own_or_shared(backward && thread.pass < 0 && !thread.nodes.empty() ? thread.nodes.back().pass : thread.pass);
+}
+
 inline void Observer::set_head(OpHead& head, const ThreadState& thread, const Frame* parent, bool backward) {
   head.thread = thread.thread;
-  head.pass = own_or_shared(backward && thread.pass < 0 ? thread.nodes.back().pass : thread.pass);
+  head.pass = pass_here(thread, backward);
   head.forward = backward && thread.nodes.back().pass == head.pass ? thread.nodes.back().forward : kNoEvent;
   head.parent = parent != nullptr && parent->logged ? parent->call.number
                 : thread.scopes.empty()             ? kNoEvent

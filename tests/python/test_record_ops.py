@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 
 import pytest
 import tensortap as tap
@@ -123,6 +124,16 @@ def test_every_pass_holds_what_it_used(model, tmp_path):
         (weight,) = (record for record in recorded.records if record.key == "up:aten::t@in/0")
         hashes.append(weight.hash)
     assert len(set(hashes)) == 1
+
+
+def test_a_backward_has_its_module_also_where_the_filter_leaves_out_the_forward(model, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of patterns that match nothing
+        with tap.record(model, tmp_path, ops=True, filter="^down:backward:aten::(mm|sum)", report=False):
+            model(torch.ones(3, 4)).sum().backward()
+    (recorded,) = passes_of(tmp_path)
+    assert {event.name for event in ops(recorded)} == {"down:backward:aten::mm", "down:backward:aten::sum.dim_IntList"}
+    assert {event.forward for event in recorded.events} == {None}
 
 
 def test_filter_and_level_count_for_operators(model, tmp_path):

@@ -323,7 +323,8 @@ class ModuleSource:
         of_attention = {name for root in self._roots for tap in root.attention for name in tap.names}
         names = sorted({name for root in self._roots for name in root.names} | of_attention)
         notes = self.options.filter.unmatched(names)
-        if names and not notes and not any(root.kept() or root.attention for root in self._roots):
+        selects_modules = any(root.kept() or root.attention for root in self._roots)
+        if names and not notes and not selects_modules and not self.options.filter.selected_operators:
             notes = [f"the filter selects none of the {len(names)} modules"]
         for note in notes:
             self._session._warn(note)

@@ -55,6 +55,11 @@ class NameFilter:
         self._of_operators.update(found)
         return bool(found)
 
+    @property
+    def selected_operators(self) -> bool:
+        """Whether it has selected an operator so far."""
+        return bool(self._of_operators)
+
     def unmatched(self, names: Sequence[str]) -> list[str]:
         """A line for each pattern that none of the names has, with the names nearest to it; and no operator so far."""
         lines = []
