@@ -52,6 +52,7 @@ PYTHON_USES = {
     "replaying": ["reading", "torch_glue"],
     "replaying.bounds": ["replaying"],
     "replaying.blame": ["replaying.bounds"],
+    "programs": [],
     "launch": ["recording", "replaying.blame"],
     "engines": ["recording"],
 }
