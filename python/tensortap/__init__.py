@@ -33,6 +33,9 @@ from tensortap.records import EventRecord, TensorRecord, Use
 from tensortap.scoring import RolloutMismatch, ScoredToken, mismatch
 
 if TYPE_CHECKING:
+    from tensortap.grafting.grafting import Graft, graft
+    from tensortap.grafting.removed import removed_error
+    from tensortap.grafting.report import GraftedKey
     from tensortap.graph.backend import GraphBackend, graph_backend
     from tensortap.graph.check.difference import SearchLimits, Tolerance
     from tensortap.graph.check.mismatch import GraphMismatch, Mismatch
@@ -54,6 +57,9 @@ else:
     __getattr__ = importer(
         "tensortap",
         {
+            "tensortap.grafting.grafting": ("Graft", "graft"),
+            "tensortap.grafting.removed": ("removed_error",),
+            "tensortap.grafting.report": ("GraftedKey",),
             "tensortap.graph.backend": ("GraphBackend", "graph_backend"),
             "tensortap.graph.check.difference": ("SearchLimits", "Tolerance"),
             "tensortap.graph.check.mismatch": ("GraphMismatch", "Mismatch"),
@@ -89,6 +95,8 @@ __all__ = [
     "ExportedPass",
     "FirstNonfinite",
     "FormatError",
+    "Graft",
+    "GraftedKey",
     "GraphBackend",
     "GraphMismatch",
     "GraphSeen",
@@ -127,6 +135,7 @@ __all__ = [
     "diff",
     "drain_records",
     "export",
+    "graft",
     "graph_backend",
     "literals",
     "load_pass",
@@ -136,6 +145,7 @@ __all__ = [
     "quant",
     "record",
     "recover",
+    "removed_error",
     "replay",
     "runs",
     "trace",

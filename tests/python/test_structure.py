@@ -54,6 +54,8 @@ PYTHON_USES = {
     "replaying.blame": ["replaying.bounds"],
     "programs": [],
     "launch": ["recording", "replaying.blame"],
+    "grafting": ["modules", "comparing", "replaying"],
+    "launch": ["recording", "replaying.blame", "grafting"],
     "engines": ["recording"],
 }
 FOR_ALL = {"literals", "typed_dicts", "lazy_import", "html_table"}

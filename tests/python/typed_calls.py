@@ -271,6 +271,18 @@ def read_mismatch(rollout: Path) -> None:
     found.write_plot(rollout / "plot.svg")
 
 
+def graft_calls() -> None:
+    with tap.graft(model, "good", ["fc1", "fc2@in/0"], names_of=tap.open("bad")) as grafted, grafted.step():
+        model(x)
+    assert_type(grafted, tap.Graft)
+    assert_type(grafted.ok, bool)
+    for key in grafted.keys:
+        assert_type(key, tap.GraftedKey)
+        assert_type((key.key, key.placed, key.unmet), tuple[str, int, str])
+    assert_type(tap.removed_error("good", Path("bad"), tap.open("grafted"), key="head"), float)
+    tap.removed_error(x, x, x)
+
+
 def replay_calls(recorded: tap.Pass) -> None:
     made = tap.replay(recorded.events[0], dtype=torch.float64, device="cpu")
     assert_type(made, tap.Replayed | tap.NotReplayable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -25,6 +25,19 @@ from tensortap.torch_glue.shared_hook import SharedHandle, SharedHook
 _LOOKS_AT_HOOKS = (nn.TransformerEncoderLayer,)
 
 
+class Changes(Protocol):
+    """What hooks return in place of what they are given, when their work is done; None: nothing is changed."""
+
+    def begin(self) -> None:
+        """A hook is called, whose work comes next."""
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Of a call that begins."""
+
+    def result(self, args: tuple[Any, ...], output: Any) -> Any:
+        """Of a call that ends."""
+
+
 class Hook:
     """A hook that copies of the model do not inherit: a copy and a pickle get one that does nothing."""
 
@@ -34,11 +47,15 @@ class Hook:
         work: Callable[..., None] | None = None,
         module: nn.Module | None = None,
         compiled: tuple[compiled_calls.Stage, str] | None = None,
+        changes: Changes | None = None,
+        answer: Callable[..., Any] | None = None,
     ) -> None:
         self._guarded = guarded
         self._work = work
         self._module = weakref.ref(module) if module is not None else None
         self._compiled = compiled  # what it reports from inside compiled code; None: nothing
+        self._changes = changes
+        self._answer = answer  # of the changes: gives what the hook returns
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Hook:
         return Hook()
@@ -49,25 +66,36 @@ class Hook:
 
     # Dynamo follows hooks into compiled regions. Unless calls in there are recorded it sees nothing behind
     # is_compiling(), so a model compiles to the same code as without them.
-    def __call__(self, module: nn.Module, *arguments: Any) -> None:
+    def __call__(self, module: nn.Module, *arguments: Any) -> Any:
         if torch.compiler.is_compiling():
             if self._compiled is not None:
                 compiled_calls.report_hook(*self._compiled, arguments)
-            return
-        if self._module is not None and self._module() is module:
+            return None
+        if self._module is None or self._module() is not module:
+            return None
+        if self._changes is None or self._answer is None:
             self._guarded(self._work, *arguments)  # type: ignore[misc]
+            return None
+        self._changes.begin()
+        self._guarded(self._work, *arguments)  # type: ignore[misc]
+        return self._answer(*arguments)
 
 
 class HookSet:
-    """The hooks of one recording. What they do, `guarded` runs."""
+    """The hooks of one recording. What they do, `guarded` runs.
 
-    def __init__(self, guarded: _core.Guard) -> None:
+    With `changes` they may change what a module is given and returns; recordings, whenever they began, see it changed.
+    """
+
+    def __init__(self, guarded: _core.Guard, changes: Changes | None = None) -> None:
         self._guarded = guarded
+        self._changes = changes
         self._handles: list[RemovableHandle | SharedHandle] = []
         self._global: list[RemovableHandle | SharedHandle] = []
         self._before: ModuleMap[list[Hook]] = ModuleMap()  # of modules that are served from the global hooks
         self._after: ModuleMap[list[Hook]] = ModuleMap()
         self._served: ModuleMap[bool] = ModuleMap()
+        self._first: ModuleMap[int] = ModuleMap()  # the hook to be called before all others of a module
         _hide_hooks_from_script()
 
     def serve_globally(self, modules: Iterable[nn.Module]) -> None:
@@ -89,11 +117,18 @@ class HookSet:
 
         `compiled`: what the hook reports when it is inside compiled code, the stage and the module's name.
         """
-        hook = Hook(self._guarded, work, module, compiled)
+        changes = self._changes
+        hook = Hook(self._guarded, work, module, compiled, changes, changes.arguments if changes is not None else None)
         if module in self._served:
             self._add_global(self._before, module, hook, first=first)
         else:
-            self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True, prepend=first))
+            prepend = first or changes is not None
+            handle = module.register_forward_pre_hook(hook, with_kwargs=True, prepend=prepend)
+            self._handles.append(handle)
+            if first:
+                self._first[module] = handle.id
+            elif (entering := self._first.get(module)) is not None and prepend:
+                module._forward_pre_hooks.move_to_end(entering, last=False)
 
     def after(
         self,
@@ -104,11 +139,13 @@ class HookSet:
         compiled: tuple[compiled_calls.Stage, str] | None = None,
     ) -> None:
         """Calls work(output) after each call; `always`: also after one that has raised."""
-        hook = Hook(self._guarded, lambda args, output: work(output), module, compiled)
+        changes = self._changes
+        answer = changes.result if changes is not None else None
+        hook = Hook(self._guarded, lambda args, output: work(output), module, compiled, changes, answer)
         if module in self._served:
             self._add_global(self._after, module, hook)
         elif compiled is None:
-            self._handles.append(shared_hook.add_to_module(module, hook, always=always))
+            self._handles.append(shared_hook.add_to_module(module, hook, always=always, changes=changes is not None))
         else:  # Dynamo follows it, and would compile again whenever a shared one changes
             self._handles.append(module.register_forward_hook(hook, always_call=always))
 
@@ -132,24 +169,30 @@ class HookSet:
             ignore_warning_of_global_hooks()
             self._global = [
                 torch_module.register_module_forward_pre_hook(self._before_any),
-                shared_hook.add_to_all_modules(self._after_any),
+                shared_hook.add_to_all_modules(self._after_any, changes=self._changes is not None),
             ]
 
-    def _before_any(self, module: nn.Module, args: Any) -> None:
+    def _before_any(self, module: nn.Module, args: Any) -> Any:
         if torch.compiler.is_compiling():
-            return
+            return None
         hooks = self._before.get(module)
         if not hooks:
-            return
-        keywords = keywords_of_call(module)
+            return None
+        keywords, changed = keywords_of_call(module), None
         for hook in hooks:
-            hook(module, args, keywords)
+            if (answer := hook(module, args, keywords)) is not None:
+                args = changed = answer[0]
+                keywords.update(answer[1])  # a global hook returns no keywords: these are the call's own
+        return changed
 
-    def _after_any(self, module: nn.Module, args: Any, output: Any) -> None:
+    def _after_any(self, module: nn.Module, args: Any, output: Any) -> Any:
         if torch.compiler.is_compiling():
-            return
+            return None
+        changed = None
         for hook in self._after.get(module) or ():
-            hook(module, args, output)
+            if (answer := hook(module, args, output)) is not None:
+                output = changed = answer
+        return changed
 
     def remove(self) -> None:
         for handle in self._handles + self._global:

@@ -12,7 +12,7 @@ from torch.optim.optimizer import Optimizer
 
 from tensortap import _core
 from tensortap.modules.attention_calls import AttentionCalls
-from tensortap.modules.hooks import HookSet
+from tensortap.modules.hooks import Changes, HookSet
 from tensortap.modules.taps import Place, Root, Tap
 from tensortap.modules.token_batch import Batch, record_batch
 from tensortap.modules.transformers_batch import TransformersBatches
@@ -53,6 +53,8 @@ class ModuleSource:
             [dict[str, Any]], None
         ],  # is given what is known of a new model, or of new parts of one
         optimizer_stepped: Callable[[dict[str, Any]], None],  # is given the settings of a new optimizer
+        capture: TensorCapture | None = None,  # takes the tensors; None: they go to the session's recorder
+        changes: Changes | None = None,  # what hooks return
     ) -> None:
         options = session.options
         self._session = session
@@ -67,9 +69,9 @@ class ModuleSource:
         self.ops = ops
         self.uses_before = options.modules == "all" or options.ops or bool(options.roles & {"in", "grad_in", "param"})
         self.options = options
-        self.capture = TensorCapture(session)
+        self.capture = capture if capture is not None else TensorCapture(session)
         self.guarded = session.guarded
-        self._hooks = HookSet(session.guarded)
+        self._hooks = HookSet(session.guarded, changes)
         watched = options.ops or "param" in options.roles
         self._optimizers = OptimizerWatch(session.guarded, self._describe_optimizer) if watched else None
         self._roots: list[Root] = []

@@ -54,15 +54,15 @@ class _Walk:
             return
         self._above.append(value)
         try:
-            for step, item in _items_of(value):
+            for step, item in items_of(value):
                 self._items += 1
                 if self._items > _MOST_ITEMS:
                     self._count("structures of more than 100,000 items")
                     return
                 if isinstance(item, torch.Tensor):
-                    yield _core.append_path(path, _text(step)), item
+                    yield _core.append_path(path, text_of_step(step)), item
                 elif not isinstance(item, _PLAIN) and not any(item is known for known in self._above):
-                    yield from self.tensors(item, _core.append_path(path, _text(step)))
+                    yield from self.tensors(item, _core.append_path(path, text_of_step(step)))
         except _Opaque:
             self._count(type(value).__name__)
         except Exception as error:  # somebody else's __getattr__, property or iterator
@@ -79,11 +79,13 @@ class _Opaque(Exception):
     """A value of which nothing is known."""
 
 
-def _text(step: Any) -> str:
+def text_of_step(step: Any) -> str:
+    """A step of a path: a position, name or key."""
     return storable(step if isinstance(step, str) else repr(step))
 
 
-def _items_of(value: Any) -> Iterator[tuple[Any, Any]]:
+def items_of(value: Any) -> Iterator[tuple[Any, Any]]:
+    """What a structure holds, each with the step to it."""
     if isinstance(value, Mapping):
         yield from value.items()
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
