@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "cli/arguments/command.h"
 #include "cli/arguments/command_line.h"
 #include "cli/python/python_program.h"
@@ -15,6 +17,7 @@ there (docs/blame.md).
 Examples:
   ttap replay out/run 'encoder.layer.0.dense:aten::addmm'
   ttap replay out/run 'aten::mm::call2' --pass 3 --device cuda
+  ttap replay out/run 'aten::mm' --dtype bf16     what bf16 would lose here
   ttap replay out/run 'aten::mm' --json
 
 Exit codes: 0 the recorded bits, or an error that rounding explains; 1 other bits and an
@@ -24,6 +27,7 @@ struct Arguments {
   SelectionOptions selection;
   std::string key;
   std::string device = "cpu";
+  std::optional<std::string> dtype;
   std::string python;
 };
 
@@ -32,6 +36,7 @@ std::vector<std::string> words_of(const Arguments& arguments) {
   std::vector<std::string> words = {"replay", selection.path, arguments.key, "--device", arguments.device};
   if (!selection.passes.empty()) words.insert(words.end(), {"--pass", selection.passes});
   if (!selection.ranks.empty()) words.insert(words.end(), {"--rank", selection.ranks});
+  if (arguments.dtype) words.insert(words.end(), {"--dtype", *arguments.dtype});
   if (selection.json) words.emplace_back("--json");
   if (selection.color != ColorChoice::kAuto)
     words.insert(words.end(), {"--color", selection.color == ColorChoice::kAlways ? "always" : "never"});
@@ -47,6 +52,9 @@ void add_replay(CommandLine& line, Command& command) {
   verb.add_option("KEY", options->key, "A result of the operator").required().type_name("");
   add_pass_and_rank(verb, options->selection);
   verb.add_option("--device", options->device, "Where to call it: cpu, cuda").show_default();
+  verb.add_option("--dtype", options->dtype, "Also with its arguments in this dtype, and how far that is from exact")
+      .type_name("DTYPE")
+      .one_of({"f64", "f32", "bf16", "f16"});
   verb.add_option("--python", options->python,
                   "The interpreter with PyTorch; by default the one beside the command, else that of the PATH")
       .type_name("PATH");

@@ -9,7 +9,7 @@ import pytest
 import tensortap as tap
 import torch
 from tensortap.replaying.call_text import UnreadableText, UseAt, parse_arguments
-from ttap_command import ROOT
+from ttap_command import ROOT, read_json, run
 
 sys.path.insert(0, str(ROOT / "bench/verdicts"))
 with warnings.catch_warnings():
@@ -223,11 +223,79 @@ def test_an_event_knows_its_pass_and_is_still_a_plain_row():
         tap.replay(copy)
 
 
-def test_another_dtype_is_refused():
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_a_call_is_made_in_another_dtype(dtype):
+    a, b = torch.randn(8, 8), torch.randn(8, 8).bfloat16()
+    with tap.trace(level="full") as trace:
+        a.bfloat16() @ b
+        torch.nn.functional.layer_norm(a, [8], eps=1e-3)
+        torch.zeros(2, dtype=torch.float32) + torch.arange(2)
+        torch.softmax(b, -1, dtype=torch.float32)
+    (made,) = tap.replay(only(trace, "aten::mm"), dtype=dtype).tensors
+    assert torch.equal(made.value, a.bfloat16().to(dtype) @ b.to(dtype))
+    (norm, *_) = tap.replay(only(trace, "aten::native_layer_norm"), dtype=dtype).tensors
+    assert torch.equal(norm.value, torch.nn.functional.layer_norm(a.to(dtype), [8], eps=1e-3))
+    for op in ("aten::zeros", "aten::add.Tensor", "aten::_softmax"):
+        (tensor,) = tap.replay(only(trace, op), dtype=dtype).tensors
+        assert tensor.value.dtype == dtype
+    (cast,) = tap.replay(next(e for e in trace.events if e.name == "aten::_to_copy"), dtype=dtype).tensors
+    assert torch.equal(cast.value, a.to(dtype))  # the cast is the identity
+
+
+def test_complex_numbers_follow_the_dtype_that_is_asked_for():
+    x = torch.randn(4, dtype=torch.complex64)
+    with tap.trace(level="full") as trace:
+        x * 2
+    call = only(trace, "aten::mul.Tensor")
+    assert tap.replay(call, dtype=torch.float64).tensors[0].value.dtype == torch.complex128
+    assert "no complex numbers of bfloat16" in tap.replay(call, dtype=torch.bfloat16).reason
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.complex64, torch.float8_e4m3fn])
+def test_a_dtype_that_no_operator_computes_in_is_refused(dtype):
     with tap.trace(level="full") as trace:
         torch.ones(3) * 2
-    with pytest.raises(ValueError, match="float64"):
-        tap.replay(only(trace, "aten::mul.Tensor"), dtype=torch.float16)
+    with pytest.raises(ValueError, match=r"float64, torch\.float32, torch\.bfloat16, torch\.float16"):
+        tap.replay(only(trace, "aten::mul.Tensor"), dtype=dtype)
+
+
+def test_the_command_says_what_another_dtype_would_lose(tmp_path):
+    torch.manual_seed(7)
+    a, b = torch.randn(16, 16), torch.randn(16, 16)
+    with tap.trace(level="full") as trace:
+        a @ b
+    trace.save(tmp_path / "run")
+    exact = a.double() @ b.double()
+    error = (a.bfloat16() @ b.bfloat16()).double() - exact
+
+    def size(tensor):
+        return float(tensor.square().mean().sqrt())
+
+    document, code = read_json("replay", tmp_path / "run", "aten::mm", "--dtype", "bf16", "--python", sys.executable)
+    (one,) = document["in_precision"]
+    assert code == 0
+    assert (one["dtype"], one["path"]) == ("bf16", "")
+    assert one["relative"] == pytest.approx(size(error) / size(exact), rel=1e-12)
+    assert one["recorded"] == pytest.approx(size((a @ b).double() - exact) / size(exact), rel=1e-12)
+    assert one["worst"] == list(divmod(int(error.abs().argmax()), 16))
+    assert one["exact"] == exact[tuple(one["worst"])].item()
+    text = run("replay", tmp_path / "run", "aten::mm", "--dtype", "bf16", "--python", sys.executable).stdout
+    assert f"  in bf16   {one['relative']:.3g} of its size from the exact result, what was recorded" in text
+    plain, _ = read_json("replay", tmp_path / "run", "aten::mm", "--python", sys.executable)
+    assert plain["in_precision"] == []
+    wrong = run("replay", tmp_path / "run", "aten::mm", "--dtype", "i8")
+    assert (wrong.returncode, "bf16" in wrong.stderr) == (2, True)
+
+
+def test_an_overflow_of_another_dtype_is_an_infinite_distance(tmp_path):
+    with tap.trace(level="full") as trace:
+        torch.full((4,), 300.0) * torch.full((4,), 300.0)
+    trace.save(tmp_path / "run")
+    document, _ = read_json(
+        "replay", tmp_path / "run", "aten::mul.Tensor", "--dtype", "f16", "--python", sys.executable
+    )
+    assert document["in_precision"][0]["relative"] == "inf"
+    assert document["in_precision"][0]["got"] == "inf"
 
 
 # ---- models ----

@@ -13,7 +13,6 @@ from tensortap.reading import Pass, pass_of
 from tensortap.records import EventRecord
 from tensortap.replaying.call_tensors import BytesMissing, argument_tensors, record_of
 from tensortap.replaying.call_text import CallArguments, UnreadableText, UseAt, parse_arguments
-from tensortap.replaying.double import NoDouble, all_in_double, arguments_in_double
 from tensortap.replaying.double_kernels import Kernel, kernel_in_double
 from tensortap.replaying.operators import (
     OpName,
@@ -24,6 +23,7 @@ from tensortap.replaying.operators import (
     leaves_uninitialised,
     overwrites,
 )
+from tensortap.replaying.precision import PRECISIONS, NoSuchPrecision, all_in_precision, arguments_in_precision
 from tensortap.replaying.results import NotReplayable, Replayed, ReplayedTensor
 from tensortap.torch_glue.dispatch_modes import no_modes
 
@@ -53,11 +53,15 @@ class Call:
     device: torch.device
 
     def made(
-        self, arguments: CallArguments, tensors: dict[int, torch.Tensor], kernel: Kernel | None = None
+        self,
+        arguments: CallArguments,
+        tensors: dict[int, torch.Tensor],
+        kernel: Kernel | None = None,
+        differentiable: bool = False,
     ) -> dict[int, torch.Tensor]:
         """Call the operator, or a kernel in its place: what it returned and what it wrote to, by the number of the use.
 
-        Raises Refused.
+        With `differentiable` autograd follows it. Raises Refused.
         """
 
         def real(value: Any) -> Any:
@@ -67,7 +71,7 @@ class Call:
 
         given = arguments.map(real)
         try:
-            with no_modes(), torch.no_grad():
+            with no_modes(), torch.set_grad_enabled(differentiable):
                 returned = (kernel or self.op)(*given.args, **given.kwargs)
         except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError) as error:
             raise Refused(f"PyTorch refused the call: {_first_line(error)}") from error
@@ -122,7 +126,8 @@ def replay(
         An event of a pass: one of `Pass.events` or `Trace.events`.
     dtype
         None: the recorded one, which gives the recorded bits on the device where it was recorded. torch.float64: every
-        floating-point argument in double precision, which gives the exact result.
+        floating-point argument in double precision, which gives the exact result. torch.float32, bfloat16 or float16:
+        likewise, which shows what the operator would lose or gain in it.
     device
         Where to run it.
 
@@ -131,17 +136,19 @@ def replay(
     Replayed or NotReplayable
         The results beside the recorded ones; or the reason why there are none.
     """
-    if dtype not in (None, torch.float64):
-        raise ValueError(f"dtype is {dtype}: a call is replayed in the recorded dtype (None) or in torch.float64")
+    if dtype is not None and dtype not in PRECISIONS:
+        known = ", ".join(str(each) for each in PRECISIONS)
+        raise ValueError(f"dtype is {dtype}: a call is replayed in the recorded dtype (None), or in {known}")
     name = OpName.of(event_name := call.name)
     try:
         ready = prepared(call, torch.device(device))
         if dtype is None:
             made = ready.made(ready.arguments, ready.tensors)
         else:
-            arguments = arguments_in_double(name, ready.op, ready.arguments, ready.tensors)
-            made = ready.made(arguments, all_in_double(ready.tensors), kernel_in_double(name))
-    except (Refused, NoDouble) as error:
+            arguments = arguments_in_precision(name, ready.op, ready.arguments, ready.tensors, dtype)
+            kernel = kernel_in_double(name) if dtype == torch.float64 else None
+            made = ready.made(arguments, all_in_precision(ready.tensors, dtype), kernel)
+    except (Refused, NoSuchPrecision) as error:
         return NotReplayable(call, name.op if name.library else event_name, str(error))
     return Replayed(call, name.op, tuple(_beside_recorded(ready, made)))
 

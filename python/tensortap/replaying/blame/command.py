@@ -7,12 +7,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from tensortap.reading import FormatError
 from tensortap.replaying.blame.blaming import blame
 from tensortap.replaying.blame.one_call import replay_key
+from tensortap.tensors.dtypes import TORCH_DTYPES
 
 _FINE, _FINDING, _ERROR = 0, 1, 2
 _WAIT = 0.5  # seconds before work is long, and between two lines of progress
@@ -21,15 +22,20 @@ _WAIT = 0.5  # seconds before work is long, and between two lines of progress
 def main(words: Sequence[str]) -> int:
     """Run the command with these words; its exit code."""
     options = _options(words)
+    return answered(options.command, lambda: _blame(options) if options.command == "blame" else _replay(options))
+
+
+def answered(command: str, run: Callable[[], int]) -> int:
+    """The exit code of a command: what `run` gives, or that of an error, which is printed."""
     try:
-        code = _blame(options) if options.command == "blame" else _replay(options)
+        code = run()
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # `ttap blame RUN | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _FINE
     except (ValueError, LookupError, OSError, FormatError) as error:
-        _fail(options.command, str(error.args[0]) if error.args else str(error))
+        _fail(command, str(error.args[0]) if error.args else str(error))
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
@@ -46,11 +52,12 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     of_blame.add_argument("--top", type=int, default=10)
     of_blame.add_argument("--all", action="store_true")
     of_replay.add_argument("key")
+    of_replay.add_argument("--dtype", default="")
     return parser.parse_args(words)
 
 
 def _blame(options: argparse.Namespace) -> int:
-    progress = _Progress("replaying")
+    progress = Progress("replaying")
     found = blame(
         options.run,
         passes=options.passes,
@@ -64,17 +71,19 @@ def _blame(options: argparse.Namespace) -> int:
     if found.judged == 0:
         reasons = found.reasons.most_common(1)
         _fail("blame", f"no operator could be judged: {reasons[0][0] if reasons else 'none makes a number'}")
-    _print(found.to_json() if options.json else str(found), options.color)
+    print_answer(found.to_json() if options.json else str(found), options.color)
     return _FINE if found.ok else _FINDING
 
 
 def _replay(options: argparse.Namespace) -> int:
-    found = replay_key(options.run, options.key, options.passes, options.ranks, options.device)
-    _print(found.to_json() if options.json else str(found), options.color)
+    precision = TORCH_DTYPES[options.dtype] if options.dtype else None
+    found = replay_key(options.run, options.key, options.passes, options.ranks, options.device, precision)
+    print_answer(found.to_json() if options.json else str(found), options.color)
     return _FINE if found.ok else _FINDING
 
 
-def _print(what: object, color: str) -> None:
+def print_answer(what: object, color: str) -> None:
+    """A text as it is, anything else as JSON."""
     if not isinstance(what, str):
         print(json.dumps(what, indent=1))
         return
@@ -87,7 +96,7 @@ def _fail(command: str, what: str) -> NoReturn:
     sys.exit(_ERROR)
 
 
-class _Progress:
+class Progress:
     """One line on a terminal, only once the work has taken a while, and wiped away at the end."""
 
     def __init__(self, label: str) -> None:
@@ -97,10 +106,12 @@ class _Progress:
         self._drawn = False
 
     def show(self, done: int, total: int) -> None:
+        """So many calls are done."""
         if self._terminal and (now := time.monotonic()) >= self._next:
             self._next, self._drawn = now + _WAIT, True
             print(f"\r\x1b[K{self._label} {done} of {total} calls", end="", file=sys.stderr, flush=True)
 
     def wipe(self) -> None:
+        """The work is done."""
         if self._drawn:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -62,24 +62,24 @@ def _table(calls: Sequence[BlamedCall]) -> list[str]:
         kind = "setting" if one.setting else error.kind
         sizes = (bounds_text(error.bounds), f"{error.relative:.2g}", error.dtype, str(list(error.shape)))
         rows.append((str(one.rank), str(one.pass_number), one.place, kind, *sizes))
-    return _aligned(rows, "rrllrrll")
+    return aligned(rows, "rrllrrll")
 
 
 def _cancelling(calls: Sequence[BlamedCall]) -> list[str]:
     rows = [(one.place, f"{one.error.cancellation:.0f}", one.error.dtype) for one in calls[:3]]
     more = f" (the first 3 of {len(calls)})" if len(calls) > 3 else ""
     title = f"terms cancel here, which is no mistake, but where precision is lost{more}:"
-    return [title, *("  " + line for line in _aligned([("operator", "times", "dtype"), *rows], "lrl"))]
+    return [title, *("  " + line for line in aligned([("operator", "times", "dtype"), *rows], "lrl"))]
 
 
 def _counts(found: Findings) -> Iterator[str]:
     many = sum(found.nothing_to_judge.values())
     kinds = ", ".join(f"{n} {what}" for what, n in found.nothing_to_judge.most_common())
-    above = f"{len(found.findings)} of {_count(found.judged, 'call')} above the line"
+    above = f"{len(found.findings)} of {count_text(found.judged, 'call')} above the line"
     yield f"{above}; {many} more with nothing to judge" + (f": {kinds}" if many else "")
     if not found.refused:
         return
-    yield f"{_count(len(found.refused), 'call')} not replayed:"
+    yield f"{count_text(len(found.refused), 'call')} not replayed:"
     reasons = found.reasons.most_common(None if found.show_all else _REASONS_SHOWN)
     for reason, count in reasons:
         yield f"  {count:>4}  {reason}"
@@ -90,7 +90,8 @@ def _counts(found: Findings) -> Iterator[str]:
         yield f"  and {len(found.reasons) - len(reasons)} more reasons: --all"
 
 
-def _count(number: int, what: str) -> str:
+def count_text(number: int, what: str) -> str:
+    """`1 call`, `3 calls`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
@@ -104,7 +105,8 @@ def number_text(value: complex) -> str:
     return str(value) if isinstance(value, complex) else f"{value:.7g}"
 
 
-def _aligned(rows: Iterable[Sequence[str]], sides: str) -> list[str]:
+def aligned(rows: Iterable[Sequence[str]], sides: str) -> list[str]:
+    """The lines of a table; `sides` has `l` or `r` for each column."""
     cut = [[cell if len(cell) <= _LONGEST else cell[: _LONGEST - 1] + "…" for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cut) for column in range(len(sides))]
 
