@@ -1,9 +1,15 @@
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 
 #include "cli/arguments/command.h"
 #include "cli/arguments/command_line.h"
 #include "cli/messages/error_text.h"
 #include "cli/messages/progress.h"
+#include "cli/python/python_program.h"
 #include "report/diff/diff_report.h"
 #include "report/text/output_file.h"
 
@@ -26,6 +32,7 @@ Examples:
   ttap diff out/eager out/engine --map names.yaml --pass 0:3
   ttap diff out/fp32 out/fp8 --tol 'mlp=cos>=0.999' --tol '.*=0.05,0.01'
   ttap diff out/good out/bad --noise out/good2    tolerance measured, not guessed
+  ttap diff out/good out/bad --replay             which side is wrong (docs/blame.md)
   ttap diff out/tp1 out/tp2 --shards shards.yaml
   ttap diff out/modules out/graphs                eager modules, and the graphs of torch.compile
   ttap diff ref.safetensors mine.pt --json | jq .sentence
@@ -49,7 +56,46 @@ struct Arguments {
   std::vector<std::string> fail_on;
   bool keys_only = false;
   bool by_token = false, by_pass = false;
+  bool replay = false;
+  std::string device = "cpu", python;  // of the replay
 };
+
+Error not_handed_over(const char* what) {
+  return {.code = ErrorCode::kIo, .message = fmt::format("the diff cannot be handed to Python: {}", what)};
+}
+
+// The answer as JSON in a file without a name, which the process that this one becomes can read: its path.
+Result<std::string> hand_over(const DiffReport& report) {
+  const int file = ::memfd_create("ttap-diff", 0);
+  if (file < 0) return not_handed_over(std::strerror(errno));
+  Output json(file, {});
+  write_diff_json(report, json);
+  TTAP_TRY(json.finish());
+  return fmt::format("/proc/self/fd/{}", file);
+}
+
+// Becomes Python, which calls both sides of what was found again.
+Result<ExitCode> become_replay(const Arguments& arguments, const DiffReport& report, ExitCode code) {
+  TTAP_ASSIGN(const std::string file, hand_over(report));
+  std::vector<std::string> words = {
+      "diff", file, "--exit-code", fmt::to_string(static_cast<int>(code)), "--device", arguments.device};
+  if (arguments.selection.json) words.emplace_back("--json");
+  return become_python(arguments.python, words);
+}
+
+bool is_op_with_bytes(const Side& side, uint32_t tensor) {
+  if (tensor == kNoTensor) return false;
+  const TensorRecord record = side.tensor(tensor);
+  return record.has_bytes && record.event < side.event_count() && side.event(record.event).kind == "op";
+}
+
+// Whether a replay would tell something of the operator that is named.
+bool can_replay(const DiffReport& report) {
+  if (report.introduced.empty() || !report.first()) return false;
+  const PassDiff& pass = report.passes[report.first()->pass];
+  const Match& match = report.at(*report.first()).match;
+  return is_op_with_bytes(*pass.a, match.a) || is_op_with_bytes(*pass.b, match.b);
+}
 
 Result<ExitCode> run_diff(Arguments& arguments, Output& out) {
   TTAP_ASSIGN(const FailOn fail_on, FailOn::parse(arguments.fail_on));
@@ -59,7 +105,13 @@ Result<ExitCode> run_diff(Arguments& arguments, Output& out) {
   arguments.diff.progress = [&](uint64_t done, uint64_t total) { progress.set(done, total); };
   TTAP_ASSIGN(DiffReport report, diff(arguments.a, arguments.b, arguments.diff));
   progress.wipe();
-  arguments.selection.json ? write_diff_json(report, out) : draw_diff(report, arguments.draw, out);
+  const bool replay = arguments.replay && report.first();
+  if (!arguments.selection.json) {
+    draw_diff(report, arguments.draw, out);
+    if (!arguments.replay && can_replay(report)) out.write("which side is wrong: the same command with --replay\n");
+  } else if (!replay) {
+    write_diff_json(report, out);
+  }
   out.flush();
   // The answer first: a file that cannot be written does not cost it.
   if (!arguments.csv.empty()) {
@@ -75,7 +127,10 @@ Result<ExitCode> run_diff(Arguments& arguments, Output& out) {
     if (!written.ok()) return as_unwritable(written.error(), arguments.html);
     if (!arguments.selection.json) out.print("page: {}\n", arguments.html);
   }
-  return is_same(report, fail_on) ? kFine : kFinding;
+  const ExitCode code = is_same(report, fail_on) ? kFine : kFinding;
+  if (!replay) return code;
+  TTAP_TRY(out.finish());
+  return become_replay(arguments, report, code);
 }
 
 }  // namespace
@@ -128,6 +183,15 @@ void add_diff(CommandLine& line, Command& command) {
   verb.add_option("--html", options->html, "Also write a page that needs nothing else").type_name("FILE");
   verb.add_option("--details", options->details, "How many tensors get charts in the page").show_default();
   verb.add_option("--threads", options->diff.threads, "Threads to compare with; 0: one per core").show_default();
+  verb.add_flag(
+      "--replay", options->replay,
+      "Which side is wrong: call both again in float64, where the bytes are there; needs Python with PyTorch");
+  verb.add_option("--device", options->device, "With --replay, where to call the operators: cpu, cuda").show_default();
+  verb.add_option(
+          "--python", options->python,
+          "With --replay, the interpreter with PyTorch; by default the one beside the command, else that of the "
+          "PATH")
+      .type_name("PATH");
   add_output_options(verb, options->selection);
   verb.footer(kHelp);
   verb.callback([options, &command] {

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from tensortap.replaying.blame.report import Blame
     from tensortap.replaying.calling import replay
     from tensortap.replaying.results import NotReplayable, Replayed, ReplayedTensor
+    from tensortap.replaying.right.report import ReplayedSide, Suspect, WhoIsRight
+    from tensortap.replaying.right.who_is_right import who_is_right
     from tensortap.tracing import Trace, trace
 else:
     __getattr__ = importer(
@@ -74,6 +76,8 @@ else:
             "tensortap.replaying.blame.found": ("BlamedCall", "RefusedCall"),
             "tensortap.replaying.blame.judged": ("TensorError",),
             "tensortap.replaying.blame.report": ("Blame",),
+            "tensortap.replaying.right.report": ("ReplayedSide", "Suspect", "WhoIsRight"),
+            "tensortap.replaying.right.who_is_right": ("who_is_right",),
             "tensortap.replaying.calling": ("replay",),
             "tensortap.replaying.results": ("NotReplayable", "Replayed", "ReplayedTensor"),
             "tensortap.tracing": ("Trace", "trace"),
@@ -109,18 +113,21 @@ __all__ = [
     "Probe",
     "Rank",
     "RecordAction",
+    "ReplayedSide",
     "Recording",
     "RecoveredPass",
     "RefusedCall",
     "Replayed",
     "ReplayedTensor",
     "RolloutMismatch",
+    "Suspect",
     "Run",
     "ScoredToken",
     "SearchLimits",
     "Snapshot",
     "Spread",
     "TensorDiff",
+    "WhoIsRight",
     "TensorError",
     "TensorRecord",
     "Tolerance",
@@ -141,6 +148,7 @@ __all__ = [
     "load_pass",
     "logprobs",
     "mismatch",
+    "who_is_right",
     "open",
     "quant",
     "record",

@@ -136,8 +136,9 @@ class Diff:
     warnings : list of str
     """
 
-    def __init__(self, core: _core.Diff) -> None:
+    def __init__(self, core: _core.Diff, sides: Sequence[os.PathLike[str]] = ()) -> None:
         self._core = core
+        self._sides = sides  # a trace lies in a directory that goes with it
         self._json: dict[str, Any] = json.loads(core.json(), object_hook=_numbers)
         passes = [[_tensor(one) for one in each["tensors"]] for each in self._json["passes"]]
 
@@ -280,7 +281,8 @@ def diff(
                 strict=strict,
                 by_token=by_token,
                 threads=threads,
-            )
+            ),
+            [side for side in (a, b) if isinstance(side, os.PathLike)],
         )
 
 

@@ -59,6 +59,7 @@ MatchedBy = Literal["", "key", "map", "declared", "structure", "values", "op", "
 # ---- where NaN and Inf come from ----
 
 BlameKind = Literal["error", "nonfinite", "overflow", "rounding"]
+WhoIsWrong = Literal["a", "b", "both", "neither", "unknown"]
 Origin = Literal["made", "nan_from_inf", "came_in", "unknown", "uninitialised", "on_purpose", "from_rank"]
 
 # ---- quantized formats ----

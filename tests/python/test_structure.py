@@ -56,6 +56,8 @@ PYTHON_USES = {
     "launch": ["recording", "replaying.blame"],
     "grafting": ["modules", "comparing", "replaying"],
     "launch": ["recording", "replaying.blame", "grafting"],
+    "replaying.right": ["replaying.blame", "comparing"],
+    "launch": ["recording", "replaying.right"],
     "engines": ["recording"],
 }
 FOR_ALL = {"literals", "typed_dicts", "lazy_import", "html_table"}

@@ -296,6 +296,18 @@ def replay_calls(recorded: tap.Pass) -> None:
             assert_type((tensor.role, tensor.path), tuple[tap.literals.UseRole, str])
 
 
+def right_calls(found: tap.Diff) -> None:
+    right = tap.who_is_right(found, top=3, device="cpu")
+    assert_type(right, tap.WhoIsRight)
+    assert_type((right.suspects, right.left_out), tuple[list[tap.Suspect], int])
+    if right.first is not None:
+        assert_type((right.first.wrong, right.first.sentence), tuple[tap.literals.WhoIsWrong, str])
+        assert_type(right.first.a, tap.ReplayedSide)
+        assert_type((right.first.b.call, right.first.b.is_wrong), tuple[tap.BlamedCall | None, bool | None])
+        assert_type((right.first.b.reason, right.first.b.record), tuple[str, str])
+    assert_type(right.to_json(), list[dict[str, Any]])
+
+
 def blame_calls(run: tap.Run, trace: tap.Trace) -> None:
     found = tap.blame(run, passes="0-2", ranks=0, top=3, device="cpu", all=True, progress=lambda done, total: None)
     assert_type(found, tap.Blame)

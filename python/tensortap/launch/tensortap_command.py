@@ -1,5 +1,6 @@
-"""`ttap blame` and `ttap replay` run this with an interpreter that has PyTorch."""
+"""`ttap blame`, `ttap replay` and `ttap diff --replay` run this with an interpreter that has PyTorch."""
 
+import importlib
 import os
 import sys
 
@@ -17,13 +18,19 @@ def _fail(what, hint):
     sys.exit(2)
 
 
+def _module(words):
+    if words[0] == "diff":
+        return "tensortap.replaying.right.command"
+    return "tensortap.replaying.blame.command"
+
+
 def main():
     try:
         import_package()
-        from tensortap.replaying.blame.command import main as run  # imports PyTorch, which may not be there
+        command = importlib.import_module(_module(sys.argv[1:]))  # imports PyTorch, which may not be there
     except ImportError as error:
         _fail(f"{sys.executable} cannot import it: {error}", "name an interpreter with PyTorch: --python PATH")
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(command.main(sys.argv[1:]))
 
 
 main()

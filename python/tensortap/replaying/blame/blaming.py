@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def blame(
         total = max(total, done + len(events) * (len(chosen) - position))  # as if the others were alike
         settings = settings_of(rank.model)
         for index, event in events:
-            _add(found, _Place(rank, number, index, kept, settings), event, torch.device(device))
+            _add(found, Place(rank, number, index, kept, settings), event, torch.device(device))
             done += 1
             if progress is not None:
                 progress(done, total)
@@ -100,32 +101,47 @@ def chosen_passes(
     return chosen
 
 
-class _Place:
-    def __init__(self, rank: Rank, number: int, index: int, kept: Pass, settings: dict[str, dict[str, Any]]) -> None:
-        self.rank, self.number, self.index, self.kept, self.settings = rank.number, number, index, kept, settings
+@dataclass(frozen=True)
+class Place:
+    """Where a call is, and what is known of the modules there."""
+
+    rank: Rank
+    number: int
+    index: int
+    kept: Pass
+    settings: dict[str, dict[str, Any]]
 
 
-def _add(found: Blame, place: _Place, event: EventRecord, device: torch.device) -> None:
+def _add(found: Blame, place: Place, event: EventRecord, device: torch.device) -> None:
+    one = judged_call(place, event, device)
+    if isinstance(one, str):
+        found.nothing_to_judge[one] += 1
+    elif isinstance(one, RefusedCall):
+        found.refused.append(one)
+    else:
+        found.judged += 1
+        found.calls.append(one)
+        if cancels(one.error) and not one.is_finding:
+            found.cancelling.append(one)
+
+
+def judged_call(place: Place, event: EventRecord, device: torch.device) -> BlamedCall | RefusedCall | str:
+    """The call beside its exact result; or why it was not made again; or in a word why there is nothing to judge."""
     name = OpName.of(event.name)
-    what = _nothing_to_judge(place.kept, name, event)
-    if what:
-        found.nothing_to_judge[what] += 1
-        return
+    if what := _nothing_to_judge(place.kept, name, event):
+        return what
     try:
         worst = worst_error(place.kept, DoubleCall(prepared(event, device)))
     except (Refused, NoDouble) as error:
-        refused = RefusedCall(name.op, name.scope, place.rank, place.number, place.index, str(error))
-        found.refused.append(refused)
-        return
+        return RefusedCall(name.op, name.scope, place.rank.number, place.number, place.index, str(error))
     if worst is None:
-        found.nothing_to_judge["without values"] += 1
-        return
-    one = BlamedCall(
+        return "without values"
+    return BlamedCall(
         key=_core.key_text(event.name, event.call, "out", worst.path),
         op=name.op,
         module=name.scope,
         backward=name.backward,
-        rank=place.rank,
+        rank=place.rank.number,
         pass_number=place.number,
         event=place.index,
         call=call_text(place.kept, event),
@@ -133,10 +149,6 @@ def _add(found: Blame, place: _Place, event: EventRecord, device: torch.device) 
         error=worst,
         setting=contradiction(name, event.arguments, place.settings.get(name.scope, {})),
     )
-    found.judged += 1
-    found.calls.append(one)
-    if cancels(worst) and not one.is_finding:
-        found.cancelling.append(one)
 
 
 def _nothing_to_judge(kept: Pass, name: OpName, event: EventRecord) -> str:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tensortap.html_table import ROWS_SHOWN, html_table
-from tensortap.replaying.blame.found import BlamedCall, Findings
+from tensortap.replaying.blame.found import BlamedCall, Findings, RefusedCall
 from tensortap.replaying.blame.text import blame_text
 
 
@@ -34,19 +34,25 @@ class Blame(Findings):
             "path": str(self.path),
             "ok": self.ok,
             "judged": self.judged,
-            "findings": [_call_json(one) for one in self.findings],
-            "calls": [_call_json(one) for one in self.calls],
-            "cancelling": [_call_json(one) for one in self.cancelling],
+            "findings": [call_json(one) for one in self.findings],
+            "calls": [call_json(one) for one in self.calls],
+            "cancelling": [call_json(one) for one in self.cancelling],
             "nothing_to_judge": dict(self.nothing_to_judge),
             "not_replayed": dict(self.reasons),
-            "refused": [_with_pass(asdict(one)) for one in self.refused],
+            "refused": [refused_json(one) for one in self.refused],
         }
 
 
-def _call_json(one: BlamedCall) -> dict[str, Any]:
+def call_json(one: BlamedCall) -> dict[str, Any]:
+    """A call that was judged, as JSON has it."""
     made = _with_pass(asdict(one))
     made["error"] = {name: plain_json(value) for name, value in made["error"].items()}
     return made
+
+
+def refused_json(one: RefusedCall) -> dict[str, Any]:
+    """A call that was not made again, as JSON has it."""
+    return _with_pass(asdict(one))
 
 
 def _with_pass(known: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Which side of a difference is wrong: both are called again."""

@@ -1,0 +1,33 @@
+"""What `ttap diff --replay` adds to the answer that the command gave."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from tensortap.replaying.blame.command import answered, print_answer
+from tensortap.replaying.right.who_is_right import who_is_right_in
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command with these words; its exit code, which is that of the diff unless this fails."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command")
+    parser.add_argument("report", help="where the diff's JSON is")
+    parser.add_argument("--exit-code", type=int, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--color", default="auto")
+    options = parser.parse_args(words)
+    return answered("diff", lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
+    document = json.loads(Path(options.report).read_text())
+    found = who_is_right_in(document, 3, torch.device(options.device))
+    print_answer({**document, "replayed": found.to_json()} if options.json else f"\n{found}", options.color)
+    return int(options.exit_code)
