@@ -20,21 +20,29 @@ Examples:
   ttap blame out/run --device cuda
   ttap blame out/run --all               also each call that was not made again
   ttap blame out/run --json | jq .findings
+  ttap blame out/run --sensitivity --output lm_head:aten::mm
+
+--sensitivity asks another question: how much of the error of one result each operator
+explains, so which of them to keep in a wider dtype. It ends with 0.
 
 Exit codes: 0 rounding explains every call that was judged; 1 it does not; 2 an error.)";
 
 struct Arguments {
   SelectionOptions selection;
   std::string device = "cpu";
+  std::string output;
   std::string python;
   uint32_t top = 10;
   bool all = false;
+  bool sensitivity = false;
 };
 
 std::vector<std::string> words_of(const Arguments& arguments) {
   const SelectionOptions& selection = arguments.selection;
-  std::vector<std::string> words = {"blame",          selection.path, "--device",
-                                    arguments.device, "--top",        fmt::to_string(arguments.top)};
+  std::vector<std::string> words = {"blame"};
+  if (arguments.sensitivity) words.emplace_back("--sensitivity");  // the first: it says what is to be run
+  words.insert(words.end(), {selection.path, "--device", arguments.device, "--top", fmt::to_string(arguments.top)});
+  if (!arguments.output.empty()) words.insert(words.end(), {"--output", arguments.output});
   if (!selection.passes.empty()) words.insert(words.end(), {"--pass", selection.passes});
   if (!selection.ranks.empty()) words.insert(words.end(), {"--rank", selection.ranks});
   if (arguments.all) words.emplace_back("--all");
@@ -53,6 +61,12 @@ void add_blame(CommandLine& line, Command& command) {
   add_pass_and_rank(verb, options->selection);
   verb.add_option("--top", options->top, "How many calls to list").show_default();
   verb.add_flag("--all", options->all, "Also list each call that was not made again, with the reason");
+  verb.add_flag("--sensitivity", options->sensitivity,
+                "How much of a result's error each operator explains: which to keep in a wider dtype")
+      .excludes({"--all"});
+  verb.add_option("--output", options->output, "Of --sensitivity, the result; by default the last of the forward")
+      .type_name("KEY")
+      .needs("--sensitivity");
   verb.add_option("--device", options->device, "Where to call the operators: cpu, cuda").show_default();
   verb.add_option("--python", options->python,
                   "The interpreter with PyTorch; by default the one beside the command, else that of the PATH")

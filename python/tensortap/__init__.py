@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from tensortap.replaying.results import NotReplayable, Replayed, ReplayedTensor
     from tensortap.replaying.right.report import ReplayedSide, Suspect, WhoIsRight
     from tensortap.replaying.right.who_is_right import who_is_right
+    from tensortap.replaying.sensitivity.report import CallShare, Sensitivity
+    from tensortap.replaying.sensitivity.shares import sensitivity
     from tensortap.tracing import Trace, trace
 else:
     __getattr__ = importer(
@@ -76,10 +78,12 @@ else:
             "tensortap.replaying.blame.found": ("BlamedCall", "RefusedCall"),
             "tensortap.replaying.blame.judged": ("TensorError",),
             "tensortap.replaying.blame.report": ("Blame",),
-            "tensortap.replaying.right.report": ("ReplayedSide", "Suspect", "WhoIsRight"),
-            "tensortap.replaying.right.who_is_right": ("who_is_right",),
             "tensortap.replaying.calling": ("replay",),
             "tensortap.replaying.results": ("NotReplayable", "Replayed", "ReplayedTensor"),
+            "tensortap.replaying.right.report": ("ReplayedSide", "Suspect", "WhoIsRight"),
+            "tensortap.replaying.right.who_is_right": ("who_is_right",),
+            "tensortap.replaying.sensitivity.report": ("CallShare", "Sensitivity"),
+            "tensortap.replaying.sensitivity.shares": ("sensitivity",),
             "tensortap.tracing": ("Trace", "trace"),
         },
     )
@@ -89,6 +93,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Blame",
     "BlamedCall",
+    "CallShare",
     "Check",
     "Collective",
     "Compare",
@@ -113,27 +118,28 @@ __all__ = [
     "Probe",
     "Rank",
     "RecordAction",
-    "ReplayedSide",
     "Recording",
     "RecoveredPass",
     "RefusedCall",
     "Replayed",
+    "ReplayedSide",
     "ReplayedTensor",
     "RolloutMismatch",
-    "Suspect",
     "Run",
     "ScoredToken",
     "SearchLimits",
+    "Sensitivity",
     "Snapshot",
     "Spread",
+    "Suspect",
     "TensorDiff",
-    "WhoIsRight",
     "TensorError",
     "TensorRecord",
     "Tolerance",
     "Trace",
     "Unjudged",
     "Use",
+    "WhoIsRight",
     "__version__",
     "batch",
     "blame",
@@ -148,7 +154,6 @@ __all__ = [
     "load_pass",
     "logprobs",
     "mismatch",
-    "who_is_right",
     "open",
     "quant",
     "record",
@@ -156,7 +161,9 @@ __all__ = [
     "removed_error",
     "replay",
     "runs",
+    "sensitivity",
     "trace",
+    "who_is_right",
 ]
 
 

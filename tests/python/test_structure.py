@@ -57,7 +57,8 @@ PYTHON_USES = {
     "grafting": ["modules", "comparing", "replaying"],
     "launch": ["recording", "replaying.blame", "grafting"],
     "replaying.right": ["replaying.blame", "comparing"],
-    "launch": ["recording", "replaying.right"],
+    "replaying.sensitivity": ["replaying.blame"],
+    "launch": ["recording", "replaying.right", "replaying.sensitivity"],
     "engines": ["recording"],
 }
 FOR_ALL = {"literals", "typed_dicts", "lazy_import", "html_table"}

@@ -308,6 +308,20 @@ def right_calls(found: tap.Diff) -> None:
     assert_type(right.to_json(), list[dict[str, Any]])
 
 
+def sensitivity_calls(run: tap.Run, trace: tap.Trace) -> None:
+    found = tap.sensitivity(
+        run, output="head:aten::mm", passes=0, ranks=0, top=3, device="cpu", progress=lambda done, total: None
+    )
+    assert_type(found, tap.Sensitivity)
+    tap.sensitivity(trace)
+    assert_type((found.relative, found.explained, found.count), tuple[float, float, int])
+    assert_type((found.calls, found.modules), tuple[list[tap.CallShare], dict[str, float]])
+    if found.first is not None:
+        assert_type((found.first.share, found.first.place), tuple[float, str])
+    assert_type((found.cut, found.lost), tuple[list[tap.RefusedCall], int])
+    assert_type(found.to_json(), dict[str, Any])
+
+
 def blame_calls(run: tap.Run, trace: tap.Trace) -> None:
     found = tap.blame(run, passes="0-2", ranks=0, top=3, device="cpu", all=True, progress=lambda done, total: None)
     assert_type(found, tap.Blame)

@@ -21,6 +21,8 @@ def _fail(what, hint):
 def _module(words):
     if words[0] == "diff":
         return "tensortap.replaying.right.command"
+    if words[1:2] == ["--sensitivity"]:
+        return "tensortap.replaying.sensitivity.command"
     return "tensortap.replaying.blame.command"
 
 
