@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from tensortap.probe.probe import Probe, drain_records
     from tensortap.probe.snapshot import CompareFailed, Snapshot
     from tensortap.recording import Recording, record
+    from tensortap.repeating.comparing import same_bits
+    from tensortap.repeating.found import UnequalCall
+    from tensortap.repeating.report import SameBits
     from tensortap.replaying.blame.blaming import blame
     from tensortap.replaying.blame.found import BlamedCall, RefusedCall
     from tensortap.replaying.blame.judged import TensorError
@@ -74,6 +77,9 @@ else:
             "tensortap.probe.probe": ("Probe", "drain_records"),
             "tensortap.probe.snapshot": ("CompareFailed", "Snapshot"),
             "tensortap.recording": ("Recording", "record"),
+            "tensortap.repeating.comparing": ("same_bits",),
+            "tensortap.repeating.found": ("UnequalCall",),
+            "tensortap.repeating.report": ("SameBits",),
             "tensortap.replaying.blame.blaming": ("blame",),
             "tensortap.replaying.blame.found": ("BlamedCall", "RefusedCall"),
             "tensortap.replaying.blame.judged": ("TensorError",),
@@ -126,6 +132,7 @@ __all__ = [
     "ReplayedTensor",
     "RolloutMismatch",
     "Run",
+    "SameBits",
     "ScoredToken",
     "SearchLimits",
     "Sensitivity",
@@ -137,6 +144,7 @@ __all__ = [
     "TensorRecord",
     "Tolerance",
     "Trace",
+    "UnequalCall",
     "Unjudged",
     "Use",
     "WhoIsRight",
@@ -162,6 +170,7 @@ __all__ = [
     "replay",
     "runs",
     "sensitivity",
+    "same_bits",
     "trace",
     "who_is_right",
 ]

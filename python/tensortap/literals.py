@@ -62,6 +62,10 @@ BlameKind = Literal["error", "nonfinite", "overflow", "rounding"]
 WhoIsWrong = Literal["a", "b", "both", "neither", "unknown"]
 Origin = Literal["made", "nan_from_inf", "came_in", "unknown", "uninitialised", "on_purpose", "from_rank"]
 
+# ---- where two runs of a program differ ----
+
+RepeatKind = Literal["draw", "uninitialised", "race", "rounding", "kernel", "argument", "data", "order", "calls"]
+
 # ---- quantized formats ----
 
 QuantElement = Literal[

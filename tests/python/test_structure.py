@@ -59,6 +59,8 @@ PYTHON_USES = {
     "replaying.right": ["replaying.blame", "comparing"],
     "replaying.sensitivity": ["replaying.blame"],
     "launch": ["recording", "replaying.right", "replaying.sensitivity"],
+    "repeating": ["programs", "replaying.blame"],
+    "launch": ["recording", "repeating"],
     "engines": ["recording"],
 }
 FOR_ALL = {"literals", "typed_dicts", "lazy_import", "html_table"}

@@ -319,6 +319,16 @@ def sensitivity_calls(run: tap.Run, trace: tap.Trace) -> None:
     if found.first is not None:
         assert_type((found.first.share, found.first.place), tuple[float, str])
     assert_type((found.cut, found.lost), tuple[list[tap.RefusedCall], int])
+def same_bits_calls(run: tap.Run, trace: tap.Trace) -> None:
+    found = tap.same_bits(run, trace, passes="0-2", ranks=0, progress=lambda done, total: None)
+    assert_type(found, tap.SameBits)
+    assert_type((found.ok, found.identical, found.received), tuple[bool, int, int])
+    assert_type((found.first, found.firsts), tuple[tap.UnequalCall | None, dict[int, tap.UnequalCall]])
+    assert_type((found.received_from, found.notes), tuple[dict[int, int], list[str]])
+    for one in found.of_kind("draw", "order"):
+        assert_type((one.kind, one.same_inputs), tuple[tap.literals.RepeatKind, bool])
+        assert_type((one.place, one.line, one.what, one.hint), tuple[str, str, str, str])
+        assert_type((one.event_a, one.relative), tuple[int | None, float | None])
     assert_type(found.to_json(), dict[str, Any])
 
 
