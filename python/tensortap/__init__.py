@@ -169,8 +169,8 @@ __all__ = [
     "removed_error",
     "replay",
     "runs",
-    "sensitivity",
     "same_bits",
+    "sensitivity",
     "trace",
     "who_is_right",
 ]

@@ -53,14 +53,11 @@ PYTHON_USES = {
     "replaying.bounds": ["replaying"],
     "replaying.blame": ["replaying.bounds"],
     "programs": [],
-    "launch": ["recording", "replaying.blame"],
     "grafting": ["modules", "comparing", "replaying"],
-    "launch": ["recording", "replaying.blame", "grafting"],
     "replaying.right": ["replaying.blame", "comparing"],
     "replaying.sensitivity": ["replaying.blame"],
-    "launch": ["recording", "replaying.right", "replaying.sensitivity"],
     "repeating": ["programs", "replaying.blame"],
-    "launch": ["recording", "repeating"],
+    "launch": ["recording", "replaying.right", "replaying.sensitivity", "repeating", "grafting"],
     "engines": ["recording"],
 }
 FOR_ALL = {"literals", "typed_dicts", "lazy_import", "html_table"}

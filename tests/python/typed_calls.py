@@ -319,6 +319,8 @@ def sensitivity_calls(run: tap.Run, trace: tap.Trace) -> None:
     if found.first is not None:
         assert_type((found.first.share, found.first.place), tuple[float, str])
     assert_type((found.cut, found.lost), tuple[list[tap.RefusedCall], int])
+
+
 def same_bits_calls(run: tap.Run, trace: tap.Trace) -> None:
     found = tap.same_bits(run, trace, passes="0-2", ranks=0, progress=lambda done, total: None)
     assert_type(found, tap.SameBits)

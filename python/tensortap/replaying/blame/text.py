@@ -106,7 +106,6 @@ def number_text(value: complex) -> str:
 
 
 def aligned(rows: Iterable[Sequence[str]], sides: str) -> list[str]:
-    """The lines of a table; `sides` has `l` or `r` for each column."""
     """The lines of a table; `sides` says of each column whether it stands left or right: "rl"."""
     cut = [[cell if len(cell) <= _LONGEST else cell[: _LONGEST - 1] + "…" for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cut) for column in range(len(sides))]
