@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from tensortap.graph.check.difference import SearchLimits, Tolerance
     from tensortap.graph.check.mismatch import GraphMismatch, Mismatch
     from tensortap.graph.graph_session import GraphSeen
+    from tensortap.hunting.hunt import hunt
+    from tensortap.hunting.result import Hunt
+    from tensortap.hunting.suspects import CallPlace
+    from tensortap.hunting.verdicts import HuntedSuspect
     from tensortap.modules.quant_pieces import capture_quantized
     from tensortap.modules.token_batch import batch, logprobs
     from tensortap.probe.actions import Compare, Print, RecordAction
@@ -71,6 +75,10 @@ else:
             "tensortap.graph.check.difference": ("SearchLimits", "Tolerance"),
             "tensortap.graph.check.mismatch": ("GraphMismatch", "Mismatch"),
             "tensortap.graph.graph_session": ("GraphSeen",),
+            "tensortap.hunting.hunt": ("hunt",),
+            "tensortap.hunting.result": ("Hunt",),
+            "tensortap.hunting.suspects": ("CallPlace",),
+            "tensortap.hunting.verdicts": ("HuntedSuspect",),
             "tensortap.modules.quant_pieces": ("capture_quantized",),
             "tensortap.modules.token_batch": ("batch", "logprobs"),
             "tensortap.probe.actions": ("Compare", "Print", "RecordAction"),
@@ -99,6 +107,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Blame",
     "BlamedCall",
+    "CallPlace",
     "CallShare",
     "Check",
     "Collective",
@@ -115,6 +124,8 @@ __all__ = [
     "GraphBackend",
     "GraphMismatch",
     "GraphSeen",
+    "Hunt",
+    "HuntedSuspect",
     "Mismatch",
     "NonfiniteTensor",
     "NotReplayable",
@@ -158,6 +169,7 @@ __all__ = [
     "export",
     "graft",
     "graph_backend",
+    "hunt",
     "literals",
     "load_pass",
     "logprobs",

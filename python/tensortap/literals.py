@@ -62,7 +62,11 @@ BlameKind = Literal["error", "nonfinite", "overflow", "rounding"]
 WhoIsWrong = Literal["a", "b", "both", "neither", "unknown"]
 Origin = Literal["made", "nan_from_inf", "came_in", "unknown", "uninitialised", "on_purpose", "from_rank"]
 
-# ---- where two runs of a program differ ----
+# ---- where two programs, or two runs of one, differ ----
+
+HuntVerdict = Literal[
+    "a is wrong", "b is wrong", "both are wrong", "other arguments", "only in a", "only in b", "rounding", "not known"
+]
 
 RepeatKind = Literal["draw", "uninitialised", "race", "rounding", "kernel", "argument", "data", "order", "calls"]
 

@@ -57,7 +57,8 @@ PYTHON_USES = {
     "replaying.right": ["replaying.blame", "comparing"],
     "replaying.sensitivity": ["replaying.blame"],
     "repeating": ["programs", "replaying.blame"],
-    "launch": ["recording", "replaying.right", "replaying.sensitivity", "repeating", "grafting"],
+    "hunting": ["programs", "replaying.right"],
+    "launch": ["recording", "replaying.right", "replaying.sensitivity", "repeating", "grafting", "hunting"],
     "engines": ["recording"],
 }
 FOR_ALL = {"literals", "typed_dicts", "lazy_import", "html_table"}

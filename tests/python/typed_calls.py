@@ -304,6 +304,8 @@ def right_calls(found: tap.Diff) -> None:
         assert_type((right.first.wrong, right.first.sentence), tuple[tap.literals.WhoIsWrong, str])
         assert_type(right.first.a, tap.ReplayedSide)
         assert_type((right.first.b.call, right.first.b.is_wrong), tuple[tap.BlamedCall | None, bool | None])
+        if right.first.a.call is not None:
+            assert_type(right.first.a.call.error.bounds, float)
         assert_type((right.first.b.reason, right.first.b.record), tuple[str, str])
     assert_type(right.to_json(), list[dict[str, Any]])
 
@@ -331,6 +333,25 @@ def same_bits_calls(run: tap.Run, trace: tap.Trace) -> None:
         assert_type((one.kind, one.same_inputs), tuple[tap.literals.RepeatKind, bool])
         assert_type((one.place, one.line, one.what, one.hint), tuple[str, str, str, str])
         assert_type((one.event_a, one.relative), tuple[int | None, float | None])
+    assert_type(found.to_json(), dict[str, Any])
+
+
+def hunt_calls() -> None:
+    found = tap.hunt(["python", "a.py"], ["python", "b.py"], "hunt", options=["--steps", "0"], suspects=2, device="cpu",
+                     progress=print)  # fmt: skip
+    assert_type(found, tap.Hunt)
+    assert_type((found.same, found.sentence, found.path, found.diff), tuple[bool, str, Path, tap.Diff])
+    assert_type((found.a.path, found.b.status), tuple[Path, int])
+    for one in found.suspects:
+        assert_type(one, tap.HuntedSuspect)
+        assert_type((one.suspect, one.key, one.verdict), tuple[tap.Suspect, str, tap.literals.HuntVerdict])
+        assert_type((one.reason, one.sentence, one.script, one.no_script), tuple[str, str, str, str])
+        assert_type((one.arguments, one.apart, one.path), tuple[tuple[str, ...], float | None, str])
+        assert_type(one.places, tuple[tap.CallPlace | None, tap.CallPlace | None])
+        if (place := one.places[1]) is not None:
+            assert_type((place.key, place.call, place.kind), tuple[str, str, tap.literals.EventKind])
+            assert_type((place.rank, place.pass_number, place.event), tuple[int, int, int])
+    assert_type(found.first, tap.HuntedSuspect | None)
     assert_type(found.to_json(), dict[str, Any])
 
 

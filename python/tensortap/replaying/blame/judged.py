@@ -85,8 +85,7 @@ def judge(call: DoubleCall, number: int, recorded: torch.Tensor) -> TensorError 
     sound = exact.isfinite() & wide.isfinite()
     error = (wide - exact).abs().where(sound, 0.0)
     half = half_steps(exact.where(sound, 0.0), recorded.dtype)
-    bound = half + computing_error(terms, recorded.dtype)
-    ratio = error / bound
+    ratio = error / (half + computing_error(terms, recorded.dtype))
     kind: BlameKind = "rounding"
     broken = _broken(wide, exact)
     overflowed = broken & (exact.abs() > torch.finfo(real_dtype(recorded.dtype)).max)
@@ -119,6 +118,12 @@ def judge(call: DoubleCall, number: int, recorded: torch.Tensor) -> TensorError 
         unequal=int((ratio > 1).sum()),
         count=recorded.numel(),
     )
+
+
+def rounding_bound(call: DoubleCall, number: int, dtype: torch.dtype) -> torch.Tensor:
+    """What rounding may do to each element of a result of this dtype."""
+    exact = call.exact[number]
+    return half_steps(exact.where(exact.isfinite(), 0.0), dtype) + computing_error(terms_of(call, number), dtype)
 
 
 def _broken(wide: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:

@@ -53,16 +53,21 @@ def who_is_right(diff: Diff, *, top: int = 3, device: str | torch.device = "cpu"
 def who_is_right_in(document: dict[str, Any], top: int, device: torch.device) -> WhoIsRight:
     """The same for what `ttap diff --json` printed."""
     chosen: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}  # each key once, where it is the first
-    for place in [document["first"], *document["introduced"]]:
-        if place is not None:
-            compared = document["passes"][place["pass"]]
-            tensor = compared["tensors"][place["tensor"]]
-            chosen.setdefault(tensor["key"], (compared, tensor))
+    for compared, tensor in introduced(document):
+        chosen.setdefault(tensor["key"], (compared, tensor))
     suspects = []
     for key, (compared, tensor) in list(chosen.items())[:top]:
         a, b = (_replayed(document[side]["path"], compared[side], tensor, side, device) for side in ("a", "b"))
         suspects.append(Suspect(key, a, b))
     return WhoIsRight(suspects, len(chosen) - len(suspects))
+
+
+def introduced(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """What operators made different, in execution order: the pair of passes, and the tensor."""
+    for place in [document["first"], *document["introduced"]]:
+        if place is not None:
+            compared = document["passes"][place["pass"]]
+            yield compared, compared["tensors"][place["tensor"]]
 
 
 def _replayed(run: str, place: str, tensor: dict[str, Any], side: str, device: torch.device) -> ReplayedSide:
@@ -82,6 +87,12 @@ def _replayed(run: str, place: str, tensor: dict[str, Any], side: str, device: t
         rank, kept, record = _find(run, int(found[1]), number, key)
     except (LookupError, OSError, FormatError) as error:
         return ReplayedSide(key, reason=str(error.args[0] if error.args else error))
+    return replayed_side(rank, number, kept, record, device)
+
+
+def replayed_side(rank: Rank, number: int, kept: Pass, record: TensorRecord, device: torch.device) -> ReplayedSide:
+    """The call that made a tensor, made again; of a module the worst of its operators."""
+    key = record.key
     if record.event is None:
         return ReplayedSide(key, reason=_NO_CALLS)
     event = kept.events[record.event]

@@ -1,0 +1,105 @@
+"""A call of the second run in float64, with its recorded results and what rounding may do to them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+
+from tensortap import reading
+from tensortap.hunting.suspects import CallPlace
+from tensortap.reading import FormatError, Pass, Rank
+from tensortap.records import EventRecord
+from tensortap.replaying.blame.found import BlamedCall
+from tensortap.replaying.blame.judged import rounding_bound
+from tensortap.replaying.bounds.double_call import DoubleCall
+from tensortap.replaying.bounds.rounding import is_bounded
+from tensortap.replaying.call_tensors import BytesMissing, record_of
+from tensortap.replaying.calling import Refused, prepared
+from tensortap.replaying.double import NoDouble
+from tensortap.replaying.right.report import ReplayedSide
+from tensortap.replaying.right.who_is_right import replayed_side
+
+
+@dataclass(frozen=True)
+class Result:
+    """A recorded result: the number of its use, its values, and what rounding may do to each."""
+
+    number: int
+    recorded: torch.Tensor
+    bound: torch.Tensor
+
+
+@dataclass(frozen=True)
+class CallAgain:
+    """A call made again in float64, and the pass that it was recorded in."""
+
+    kept: Pass
+    double: DoubleCall
+
+    @property
+    def event(self) -> EventRecord:
+        """The recorded call."""
+        return self.double.call.event
+
+    @property
+    def paths(self) -> list[str]:
+        """Of its results."""
+        return [self.event.uses[number].path for number in self.double.exact]
+
+    def result(self, path: str) -> Result | None:
+        """The result of a path; None where there is none, its bytes were not kept, or nothing of it is rounded."""
+        number = next((n for n in self.double.exact if self.event.uses[n].path == path), None)
+        if number is None:
+            return None
+        try:
+            recorded = self.kept[record_of(self.kept, self.event.uses[number]).key]
+        except BytesMissing:
+            return None
+        if not isinstance(recorded, torch.Tensor) or not is_bounded(recorded.dtype):
+            return None
+        try:
+            bound = rounding_bound(self.double, number, recorded.dtype)
+        except (
+            RuntimeError,
+            ValueError,
+            IndexError,
+            TypeError,
+            AttributeError,
+        ):  # arguments that its rule does not know
+            return None
+        return Result(number, recorded.to(bound.device), bound)
+
+
+def side_of(run: str | os.PathLike[str], place: CallPlace | None, device: torch.device) -> ReplayedSide:
+    """The call of a place in a run that kept its bytes, held against the exact result of its arguments."""
+    if place is None:
+        return ReplayedSide("", reason="it has no such call")
+    found = _pass(run, place)
+    if found is None or place.key not in found[1]:
+        where = f"rank {place.rank}, pass {place.pass_number}"
+        return ReplayedSide(place.key, reason=f"the second run has no {place.key} in {where}")
+    rank, kept = found
+    return replayed_side(rank, place.pass_number, kept, kept.record(place.key), device)
+
+
+def call_again(run: str | os.PathLike[str], place: CallPlace | None, call: BlamedCall | None, device: torch.device
+               ) -> CallAgain | None:  # fmt: skip
+    """The call that was judged; None where none was."""
+    if place is None or call is None or (found := _pass(run, place)) is None:
+        return None
+    try:
+        return CallAgain(found[1], DoubleCall(prepared(found[1].events[call.event], device)))
+    except (Refused, NoDouble):
+        return None
+
+
+def _pass(run: str | os.PathLike[str], place: CallPlace) -> tuple[Rank, Pass] | None:
+    try:
+        for rank in reading.open(run).ranks:
+            if rank.number == place.rank and place.pass_number in rank.passes:
+                return rank, rank.passes[place.pass_number]
+    except (OSError, FormatError):
+        pass
+    return None

@@ -1,0 +1,28 @@
+"""What of the second run is kept: the calls that are followed up, with all that they are made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tensortap.hunting.suspects import CallPlace
+
+
+def options_that_keep(places: Iterable[CallPlace]) -> list[str]:
+    """The options of `ttap run` with which a run holds the bytes of these calls, and no others.
+
+    The arguments of a call are kept with it where their makers are left out. Of a module, all operators in it are kept:
+    it has no arithmetic of its own.
+    """
+    places = list(places)
+    words = ["--ops", "--stacks", "--level", "full"]
+    for pattern in sorted({_pattern(place) for place in places}):
+        words += ["--filter", pattern]
+    passes, ranks = ({getattr(place, name) for place in places} for name in ("pass_number", "rank"))
+    return [*words, "--steps", ",".join(map(str, sorted(passes))), "--ranks", ",".join(map(str, sorted(ranks)))]
+
+
+def _pattern(place: CallPlace) -> str:
+    if place.kind == "module":
+        return rf"^{re.escape(place.call)}(\.|:|$)"
+    return rf"^{re.escape(place.call)}$"

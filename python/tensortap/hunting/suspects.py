@@ -1,0 +1,93 @@
+"""Which tensors of a diff are followed up, and where their calls are in either run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tensortap.comparing import Diff
+from tensortap.literals import EventKind
+from tensortap.reading import Pass, Run
+from tensortap.replaying.right.who_is_right import introduced
+
+_PLACE = re.compile(r"^ranks? (\d+).*, pass (\d+)$")
+
+
+@dataclass(frozen=True)
+class CallPlace:
+    """A tensor of one run, and where the call is that made it.
+
+    Attributes
+    ----------
+    key
+        Of the tensor.
+    call, kind
+        The name of the call, `encoder.layer.0:aten::addmm` or a module's, and its kind.
+    rank, pass_number, event
+        Where in the run it is; `event` counts those of the pass.
+    """
+
+    key: str
+    call: str
+    kind: EventKind
+    rank: int
+    pass_number: int
+    event: int
+
+
+@dataclass(frozen=True)
+class Lead:
+    """A tensor that an operator is suspected to have made different.
+
+    Attributes
+    ----------
+    key
+        As the diff has it.
+    a, b
+        It in either run; None where that run has no such call.
+    reason
+        What the diff says of it.
+    """
+
+    key: str
+    a: CallPlace | None
+    b: CallPlace | None
+    reason: str
+
+
+def leads_of(diff: Diff, a: Run, b: Run, most: int) -> list[Lead]:
+    """What operators introduced, in the order of the runs; each pair of calls once."""
+    found: dict[tuple[object, object], Lead] = {}
+    for compared, tensor in introduced(diff.to_json()):
+        key = tensor["key"]
+        at_a = _place(a, compared["a"], key) if tensor["verdict"] != "extra" else None
+        at_b = _place(b, compared["b"], tensor.get("key_b", key)) if tensor["verdict"] != "missing" else None
+        if at_a is not None or at_b is not None:
+            found.setdefault((_call(at_a), _call(at_b)), Lead(key, at_a, at_b, tensor["reason"]))
+        if len(found) == most:
+            break
+    return list(found.values())
+
+
+def _call(place: CallPlace | None) -> tuple[int, int, int] | None:
+    return None if place is None else (place.rank, place.pass_number, place.event)
+
+
+def _place(run: Run, where: str, key: str) -> CallPlace | None:
+    for rank, number, kept in _passes(run, where):
+        if key in kept and (event := kept.record(key).event) is not None:
+            made_by = kept.events[event]
+            return CallPlace(key, made_by.name, made_by.kind, rank, number, event)
+    return None
+
+
+def _passes(run: Run, where: str) -> Iterator[tuple[int, int, Pass]]:
+    """The pass that a diff means by `rank 0, pass 3`; every one where it compared many as one."""
+    known = _PLACE.match(where)
+    for rank in run.ranks:
+        if known is not None and rank.number != int(known[1]):
+            continue
+        for number in rank.passes:
+            if known is None or number == int(known[2]):
+                yield rank.number, number, rank.passes[number]

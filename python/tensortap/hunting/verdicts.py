@@ -1,0 +1,124 @@
+"""What both sides of a suspect say: which is wrong, or in what they were asked for different things."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+
+from tensortap.hunting.arguments import differing_arguments
+from tensortap.hunting.call_again import CallAgain, call_again, side_of
+from tensortap.hunting.suspects import CallPlace, Lead
+from tensortap.literals import HuntVerdict, WhoIsWrong
+from tensortap.replaying.blame.judged import LINE
+from tensortap.replaying.double import in_double
+from tensortap.replaying.right.report import Suspect
+
+_OF_WRONG: dict[WhoIsWrong, HuntVerdict] = {"a": "a is wrong", "b": "b is wrong", "both": "both are wrong"}
+
+
+@dataclass(frozen=True)
+class HuntedSuspect:
+    """A suspect, and both of its calls beside the exact results of their own arguments.
+
+    Attributes
+    ----------
+    suspect
+        Both sides, called again.
+    verdict
+        `other arguments`: both compute what they are asked for, and are asked for different things; `only in a`, `only
+        in b`: the other side has no such call; `rounding`: what is between them is no more than rounding.
+    reason
+        What the diff says of it.
+    places
+        Where the call is in A and in B; None where that side has no such call.
+    arguments
+        In what the arguments differ.
+    apart
+        How far the recorded results are apart, in rounding bounds; None where that is not known.
+    path
+        Which result the verdict is of.
+    script
+        The program that shows it; empty where there is none, and then `no_script` says why.
+    """
+
+    suspect: Suspect
+    verdict: HuntVerdict
+    reason: str
+    places: tuple[CallPlace | None, CallPlace | None]
+    arguments: tuple[str, ...] = ()
+    apart: float | None = None
+    path: str = ""
+    script: str = ""
+    no_script: str = ""
+
+    @property
+    def key(self) -> str:
+        """Of the tensor, as the diff has it."""
+        return self.suspect.key
+
+    @property
+    def is_found(self) -> bool:
+        """Whether it explains a difference that rounding does not."""
+        return self.verdict not in ("rounding", "not known")
+
+    @property
+    def sentence(self) -> str:
+        """`B is wrong: 3,100 rounding bounds from the exact result of its own inputs; A is 0.6`."""
+        if self.verdict == "other arguments":
+            return f"both compute what they are asked for, and their arguments differ: {'; '.join(self.arguments)}"
+        if self.verdict in ("only in a", "only in b"):
+            has, lacks = ("A", "B") if self.verdict == "only in a" else ("B", "A")
+            return f"{has} makes a call that {lacks} does not"
+        return self.suspect.sentence
+
+
+@dataclass(frozen=True)
+class JudgedLead:
+    """The verdict on a lead, and the calls that a program is written of."""
+
+    found: HuntedSuspect
+    a: CallAgain | None
+    b: CallAgain | None
+
+
+def judged(
+    lead: Lead, run_a: str | os.PathLike[str], run_b: str | os.PathLike[str], device: torch.device
+) -> JudgedLead:
+    """Both calls of a lead made again, in runs that kept their bytes."""
+    side_a, side_b = side_of(run_a, lead.a, device), side_of(run_b, lead.b, device)
+    a, b = call_again(run_a, lead.a, side_a.call, device), call_again(run_b, lead.b, side_b.call, device)
+    suspect = Suspect(lead.key, side_a, side_b)
+    apart, path = _apart(a, b)
+    for side in (side_a, side_b):
+        if side.call is not None and side.is_wrong:
+            path = side.call.error.path
+    arguments = [] if a is None or b is None else differing_arguments(a.double.call, b.double.call)
+    verdict = _verdict(lead, suspect, apart, bool(arguments))
+    found = HuntedSuspect(suspect, verdict, lead.reason, (lead.a, lead.b), tuple(arguments), apart, path)
+    return JudgedLead(found, a, b)
+
+
+def _verdict(lead: Lead, suspect: Suspect, apart: float | None, arguments_differ: bool) -> HuntVerdict:
+    if (wrong := _OF_WRONG.get(suspect.wrong)) is not None:
+        return wrong
+    if lead.a is None or lead.b is None:
+        return "only in b" if lead.a is None else "only in a"
+    if suspect.wrong == "unknown":
+        return "not known"
+    return "other arguments" if arguments_differ and (apart is None or apart > LINE) else "rounding"
+
+
+def _apart(a: CallAgain | None, b: CallAgain | None) -> tuple[float | None, str]:
+    """How far the results are apart in what rounding may do to both, and which result is farthest."""
+    found: list[tuple[float, str]] = []
+    for path in a.paths if a is not None and b is not None else []:
+        assert a is not None
+        assert b is not None
+        at_a, at_b = a.result(path), b.result(path)
+        if at_a is None or at_b is None or at_a.recorded.shape != at_b.recorded.shape or not at_a.recorded.numel():
+            continue
+        apart = (in_double(at_a.recorded) - in_double(at_b.recorded)).abs() / (at_a.bound + at_b.bound)
+        found.append((float(torch.nan_to_num(apart, nan=float("inf")).max()), path))
+    return max(found, default=(None, ""), key=lambda one: one[0])

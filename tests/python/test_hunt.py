@@ -1,0 +1,123 @@
+"""The operator that makes one program differ from another: both run twice, suspects replayed, a program for each."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+import tensortap as tap
+from tensortap.programs.recorded_program import ProgramNotRecorded
+from ttap_command import TTAP
+
+MODEL = """
+import sys
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, eps=1e-5):
+        super().__init__()
+        self.up, self.norm, self.down = nn.Linear(32, 64), nn.LayerNorm(64, eps=eps), nn.Linear(64, 32)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.norm(self.up(x))))
+
+
+torch.manual_seed(0)
+"""
+STEPS = """
+for _ in range(3):
+    model(torch.randn(4, 32))
+"""
+GOOD = MODEL + "model = Model()\n" + STEPS
+OTHER_EPSILON = MODEL + "model = Model(eps=0.1)\n" + STEPS
+WRONG_KERNEL = (
+    MODEL
+    + """
+def forgetful(bias, x, weight, *, beta=1, alpha=1):
+    return bias + (x[:, :-4, None] * weight[None, :-4]).sum(1)
+
+
+library = torch.library.Library("aten", "IMPL")
+library.impl("addmm", forgetful, "CPU", allow_override=True)
+model = Model()
+"""
+    + STEPS
+)
+
+
+@pytest.fixture
+def programs(tmp_path):
+    def written(**texts):
+        for name, text in texts.items():
+            (tmp_path / f"{name}.py").write_text(text)
+        return [[sys.executable, str(tmp_path / f"{name}.py")] for name in texts]
+
+    return written
+
+
+def hunted(a, b, folder, **options):
+    return tap.hunt(a, b, folder, ttap=TTAP, **options)
+
+
+def test_a_wrong_kernel_is_told_from_a_right_one(programs, tmp_path):
+    good, bad = programs(good=GOOD, bad=WRONG_KERNEL)
+    found = hunted(good, bad, tmp_path / "hunt")
+    assert not found.same
+    first = found.first
+    assert first.verdict == "b is wrong"
+    assert first.key == "up:aten::addmm"
+    assert first.places[1].pass_number == 0
+    assert first.suspect.b.call.error.bounds > 1000
+    assert first.suspect.a.call.error.bounds <= 1
+    assert "B is wrong" in found.sentence
+
+
+def test_each_suspect_has_a_program_that_shows_it_by_itself(programs, tmp_path):
+    good, bad = programs(good=GOOD, bad=WRONG_KERNEL)
+    found = hunted(good, bad, tmp_path / "hunt")
+    script = subprocess.run([sys.executable, "-I", found.first.script], capture_output=True, text=True)
+    assert script.returncode == 1, script.stderr
+    shown = dict(re.findall(r"^(.+?) +(\S+) times what rounding explains$", script.stdout, re.M))
+    assert float(shown["A as recorded"]) <= 1.5
+    assert float(shown["B as recorded"]) == pytest.approx(found.first.suspect.b.call.error.bounds, rel=0.01)
+    assert float(shown["B with this PyTorch"]) <= 1.5
+    assert float(shown["A and B as recorded"]) > 1000
+
+
+def test_arguments_that_differ_are_no_mistake_of_the_operator(programs, tmp_path):
+    good, bad = programs(good=GOOD, bad=OTHER_EPSILON)
+    first = hunted(good, bad, tmp_path / "hunt").first
+    assert first.verdict == "other arguments"
+    assert first.places[1].call == "norm:aten::native_layer_norm"
+    assert first.arguments == ("eps: 1e-05 in A, 0.1 in B",)
+    assert subprocess.run([sys.executable, first.script], capture_output=True).returncode == 1
+
+
+def test_programs_that_agree_are_not_run_again(programs, tmp_path):
+    good, same = programs(good=GOOD, same=GOOD)
+    found = hunted(good, same, tmp_path / "hunt")
+    assert found.same
+    assert found.suspects == []
+    assert sorted(path.name for path in (tmp_path / "hunt").iterdir()) == ["a", "b"]
+
+
+def test_the_second_run_keeps_the_suspects_alone(programs, tmp_path):
+    good, bad = programs(good=GOOD, bad=WRONG_KERNEL)
+    found = hunted(good, bad, tmp_path / "hunt", suspects=1)
+    assert len(found.suspects) == 1
+    run = tap.open(tmp_path / "hunt/b.suspects")
+    (kept,) = run.ranks[0].passes.values()
+    assert {record.name for record in kept.records} == {"up:aten::addmm"}
+    assert kept.number == 0
+    assert all(record.has_bytes for record in kept.records)
+
+
+def test_what_cannot_be_hunted_is_said(programs, tmp_path):
+    good, nothing = programs(good=GOOD, nothing="print('no PyTorch here')")
+    with pytest.raises(ProgramNotRecorded, match="nothing was recorded"):
+        hunted(good, nothing, tmp_path / "hunt")
+    with pytest.raises(ValueError, match="is not empty"):
+        hunted(good, good, tmp_path / "hunt")
