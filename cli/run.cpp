@@ -9,6 +9,7 @@
 #include "capture/place/choose_run.h"
 #include "cli/arguments/command.h"
 #include "cli/arguments/command_line.h"
+#include "cli/arguments/program_words.h"
 #include "cli/messages/error_text.h"
 #include "cli/run/child_process.h"
 #include "cli/run/environment.h"
@@ -49,24 +50,6 @@ struct RunOptions {
   Program program;                           // its environment is not made yet
   std::vector<std::string> program_in_help;  // for the help alone: take_program() has it before the parser does
 };
-
-// Takes the program and its words off `start`: they are not ours to understand. Null when there is none.
-char* const* take_program(const Verb& verb, Start& start) {
-  if (start.argc < 2 || std::string_view(start.argv[1]) != "run") return nullptr;
-  int at = 2;
-  for (; at < start.argc; ++at) {
-    const std::string_view word = start.argv[at];
-    if (word == "--" || word == "-" || !word.starts_with('-')) break;
-    const bool more = at + 1 < start.argc && std::string_view(start.argv[at + 1]) != "--";
-    const bool value_inside = word.find('=') != std::string_view::npos;
-    if (more && !value_inside && verb.takes_value(std::string(word))) ++at;
-  }
-  const bool marked = at < start.argc && std::string_view(start.argv[at]) == "--";
-  const int first = marked ? at + 1 : at;
-  char* const* program = first < start.argc ? start.argv + first : nullptr;
-  start.argc = at;
-  return program;
-}
 
 struct Destination {
   fs::path path;      // absolute
@@ -225,7 +208,7 @@ void add_run(CommandLine& line, Command& command, Start& start) {
   verb.add_flag("--quiet", recording.quiet, "No report at the end, and no warning that the recording grows fast");
   verb.footer(kHelp);
 
-  options->program = {.words = take_program(verb, start), .sigpipe = start.sigpipe};
+  options->program = {.words = take_program("run", verb, start), .sigpipe = start.sigpipe};
   verb.callback([options, &command] { command = {"run", nullptr, [options](Output&) { return run(*options); }}; });
 }
 

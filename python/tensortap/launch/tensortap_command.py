@@ -1,4 +1,4 @@
-"""`ttap blame`, `ttap replay` and `ttap diff --replay` run this with an interpreter that has PyTorch."""
+"""The commands that Python does: `ttap` runs this with an interpreter that has PyTorch."""
 
 import importlib
 import os
@@ -13,23 +13,26 @@ from tensortap_path import import_package  # noqa: E402
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
 
 
+# Which module has the main() of a command; all of them import PyTorch.
+_MODULES = {
+    "blame": "tensortap.replaying.blame.command",
+    "blame --sensitivity": "tensortap.replaying.sensitivity.command",
+    "diff": "tensortap.replaying.right.command",
+    "replay": "tensortap.replaying.blame.command",
+    "twice": "tensortap.repeating.command",
+}
+
+
 def _fail(what, hint):
     print(f"ttap {sys.argv[1]}: error: {what}\n  what to do: {hint}", file=sys.stderr)
     sys.exit(2)
 
 
-def _module(words):
-    if words[0] == "diff":
-        return "tensortap.replaying.right.command"
-    if words[1:2] == ["--sensitivity"]:
-        return "tensortap.replaying.sensitivity.command"
-    return "tensortap.replaying.blame.command"
-
-
 def main():
+    name = _MODULES.get(" ".join(sys.argv[1:3])) or _MODULES[sys.argv[1]]
     try:
         import_package()
-        command = importlib.import_module(_module(sys.argv[1:]))  # imports PyTorch, which may not be there
+        command = importlib.import_module(name)
     except ImportError as error:
         _fail(f"{sys.executable} cannot import it: {error}", "name an interpreter with PyTorch: --python PATH")
     sys.exit(command.main(sys.argv[1:]))
