@@ -28,7 +28,7 @@ class OpSource:
         decide: Callable[[str], int | None] | None,
         describe: Callable[[torch.Tensor], tuple[str, str, bool]] | None,
         take_apart: Callable[[torch.Tensor], list[tuple[str, torch.Tensor, str, str, bool]]] | None,
-        hook: Callable[[str, tuple[object, ...], dict[str, object], object], str] | None,
+        hook: Callable[[str, tuple[object, ...], dict[str, object], object, str], str] | None,
         limit_bytes: int,
         recorder: int | None,
         padded: int = -1,

@@ -75,9 +75,9 @@ struct PythonSide {
     bool are_values = false;
   };
   std::function<std::vector<Part>(const at::Tensor& tensor)> take_apart;
-  // The user's: JSON to be kept, or nothing.
-  std::function<std::string(const std::string& op, c10::ArrayRef<const c10::IValue> arguments, const Operator& schema,
-                            c10::ArrayRef<const c10::IValue> results)>
+  // The user's: JSON to be kept, or nothing. `name` is that of the call, with the module that it runs in.
+  std::function<std::string(const std::string& op, const std::string& name, c10::ArrayRef<const c10::IValue> arguments,
+                            const Operator& schema, c10::ArrayRef<const c10::IValue> results)>
       hook;
 };
 

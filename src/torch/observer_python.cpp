@@ -36,11 +36,12 @@ bool Observer::describe_subclasses(Frame& frame, bool results, std::unique_lock<
 
 bool Observer::call_hook(Frame& frame, c10::ArrayRef<const c10::IValue> results, std::unique_lock<SpinLock>& lock) {
   const std::shared_ptr<Link> link = link_;
+  const std::string name(texts_.text(frame.call.name));
   std::string json;
   {
     const Unlocked unlocked(*link, lock);
     const std::vector<c10::IValue>& arguments = frame.rare().arguments;
-    json = python_.hook(frame.op->full_name, c10::ArrayRef<const c10::IValue>(arguments.data(), arguments.size()),
+    json = python_.hook(frame.op->full_name, name, c10::ArrayRef<const c10::IValue>(arguments.data(), arguments.size()),
                         *frame.op, results);
   }
   if (link->observer != this) return false;

@@ -131,8 +131,9 @@ std::string error_note(std::string_view error) {
   return note.str();
 }
 
-std::string call_hook(PyObject* function, const std::string& op, c10::ArrayRef<const c10::IValue> arguments,
-                      const Operator& schema, c10::ArrayRef<const c10::IValue> results) {
+std::string call_hook(PyObject* function, const std::string& op, const std::string& name,
+                      c10::ArrayRef<const c10::IValue> arguments, const Operator& schema,
+                      c10::ArrayRef<const c10::IValue> results) {
   const py::gil_scoped_acquire gil;
   const KeepError keep;
   try {
@@ -154,7 +155,8 @@ std::string call_hook(PyObject* function, const std::string& op, c10::ArrayRef<c
       for (const c10::IValue& value : results) all.append(python_value(value, c10::TypeKind::AnyType));
       result = py::tuple(all);
     }
-    const py::object answer = py::reinterpret_borrow<py::object>(function)(op, py::tuple(positional), by_name, result);
+    const py::object answer =
+        py::reinterpret_borrow<py::object>(function)(op, py::tuple(positional), by_name, result, name);
     return text_of(answer.ptr());
   } catch (py::error_already_set& error) {
     // What a hook raises has become a note by then, all but what ends the program.
@@ -178,9 +180,9 @@ PythonSide python_side(const PythonFunctions& functions) {
   if (PyObject* function = functions.take_apart)
     side.take_apart = [function](const at::Tensor& tensor) { return take_apart(function, tensor); };
   if (PyObject* function = functions.hook)
-    side.hook = [function](const std::string& op, c10::ArrayRef<const c10::IValue> arguments, const Operator& schema,
-                           c10::ArrayRef<const c10::IValue> results) {
-      return call_hook(function, op, arguments, schema, results);
+    side.hook = [function](const std::string& op, const std::string& name, c10::ArrayRef<const c10::IValue> arguments,
+                           const Operator& schema, c10::ArrayRef<const c10::IValue> results) {
+      return call_hook(function, op, name, arguments, schema, results);
     };
   return side;
 }

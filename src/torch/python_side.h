@@ -12,7 +12,7 @@ struct PythonFunctions {
   PyObject* decide = nullptr;      // name -> level number, or None
   PyObject* describe = nullptr;    // tensor -> (note, JSON text, whether what its code calls is shown)
   PyObject* take_apart = nullptr;  // tensor -> list of (path, tensor or None, group, why not, whether these are values)
-  PyObject* hook = nullptr;        // (name, args, kwargs, result) -> JSON text
+  PyObject* hook = nullptr;        // (op, args, kwargs, result, name) -> JSON text
 };
 PythonSide python_side(const PythonFunctions& functions);
 

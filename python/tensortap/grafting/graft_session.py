@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
@@ -12,7 +12,7 @@ from tensortap.grafting.call_counter import NoWriter
 from tensortap.grafting.placing import Placing
 from tensortap.grafting.plan import Plan
 from tensortap.grafting.recorded_values import RecordedValues
-from tensortap.grafting.report import Tally
+from tensortap.grafting.report import NO_SUCH_CALL, Tally
 from tensortap.modules.module_source import ModuleSource
 from tensortap.modules.root_finder import RootFinder
 from tensortap.session.coverage import Coverage
@@ -20,10 +20,14 @@ from tensortap.session.filters import NameFilter
 from tensortap.session.options import Levels, Options
 from tensortap.session.passes import PassTracker
 from tensortap.session.session import Session
+from tensortap.session.writer import tell_of_forks
 
 
-def _options(names: set[str]) -> Options:
-    """Those of a recording that takes results and inputs of the modules of these names."""
+def _options(names: set[str], *, operators: bool) -> Options:
+    """Those of a recording that takes results and inputs of the modules of these names.
+
+    With operators the calls of all modules are followed, as a recording of operators does.
+    """
     return Options(
         directory=None,
         filter=NameFilter(lambda name, module: name in names),
@@ -31,7 +35,7 @@ def _options(names: set[str]) -> Options:
         roles=frozenset(["in", "out"]),
         modules="all",
         compiled=False,
-        ops=False,
+        ops=operators,
         stacks=False,
         unseen_writes=False,
         step="auto",
@@ -54,7 +58,7 @@ class GraftSession(Session):
         *,
         operators: bool,  # those of the whole program have passes, too
     ) -> None:
-        super().__init__(_options({name for key in plan.of_kind("module") for name in key.names}))
+        super().__init__(_options({name for key in plan.of_kind("module") for name in key.names}, operators=operators))
         self._closed = False
         self._coverage = Coverage()
         self._no_writer = NoWriter()
@@ -65,6 +69,7 @@ class GraftSession(Session):
             gradients=True,
             newest_changed=(lambda number: None) if operators else None,
         )
+        self.at_fork: list[Callable[[], None]] = [tally.reset]  # in a child
         self._placing = Placing(self, plan, values, tally)
         self.source = ModuleSource(
             self,
@@ -78,16 +83,12 @@ class GraftSession(Session):
         self._finder = RootFinder(self.source) if models is None else None
         for prefix, model in (models or {}).items():
             self.source.attach(model, prefix)
+        tell_of_forks(self)
 
     @property
     def counter(self) -> Any:
         """Which call of an operator in a pass it is, counted beside those of modules."""
         return self._no_writer.core
-
-    def first_call(self, module: nn.Module, args: Any) -> None:
-        """The call in which the graft began, which its hooks have not seen."""
-        if self._finder is not None:
-            self._finder.before(module, args)
 
     def close(self) -> None:
         """Takes the hooks off. Closing twice is no error."""
@@ -110,7 +111,16 @@ class GraftSession(Session):
         if self._coverage.first_failure:
             return f"a hook failed: {self._coverage.first_failure}"
         known = {name for root in self.source._roots for name in root.names}
-        return "no such call in the passes of this program" if names & known else "no module of that name was called"
+        return NO_SUCH_CALL if names & known else "no module of that name was called"
+
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        self._no_writer = NoWriter()
+        self.source.after_fork()
+        assert self._coverage is not None
+        self.source.coverage = self._coverage
+        for restart in self.at_fork:
+            restart()
 
     def _writer_now(self) -> Any:
         return self._no_writer

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from tensortap.grafting.graft_session import GraftSession
+from tensortap.grafting.op_graft import OpGraft
 from tensortap.grafting.plan import Plan, opened
 from tensortap.grafting.recorded_values import RecordedValues
 from tensortap.grafting.report import GraftedKey, Tally
@@ -18,6 +19,33 @@ from tensortap.reading import Run
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+class _PlanAtWork:
+    """The keys of one run: modules and operators."""
+
+    def __init__(self, models: Mapping[str, nn.Module] | None, plan: Plan, tally: Tally) -> None:
+        self._plan = plan
+        values, of_ops = RecordedValues(plan), bool(plan.of_kind("op"))
+        self.session = GraftSession(models, plan, values, tally, operators=of_ops)
+        self._ops: OpGraft | None = None
+        if of_ops:
+            try:
+                self._ops = OpGraft(models, plan, values, tally, self.session)
+            except BaseException:
+                self.session.close()
+                raise
+
+    def close(self) -> None:
+        """Ends it, and says why what was not met was not."""
+        if self._ops is not None:
+            self._ops.close()
+        self.session.close()
+        for key in self._plan.keys:
+            grafted = key.grafted
+            if not grafted.placed and not grafted.refused and not grafted.unmet:
+                source = self._ops if key.kind == "op" and self._ops is not None else self.session
+                grafted.unmet = source.why_unmet(key.names)
 
 
 class Graft:
@@ -31,11 +59,8 @@ class Graft:
 
     def __init__(self, models: Mapping[str, nn.Module] | None, plans: Sequence[Plan]) -> None:
         self.keys: list[GraftedKey] = [key.grafted for plan in plans for key in plan.keys]
-        self._plans = plans
-        self._tally = Tally(self.keys)
-        self._sessions: list[GraftSession] = []
-        for plan in plans:
-            self._sessions.append(GraftSession(models, plan, RecordedValues(plan), self._tally, operators=False))
+        tally = Tally(self.keys)
+        self._parts = [_PlanAtWork(models, plan, tally) for plan in plans]
 
     @property
     def ok(self) -> bool:
@@ -51,18 +76,14 @@ class Graft:
     def step(self) -> Iterator[None]:
         """One pass, as `Recording.step()` makes one."""
         with contextlib.ExitStack() as steps:
-            for session in self._sessions:
-                steps.enter_context(session.step())
+            for part in self._parts:
+                steps.enter_context(part.session.step())
             yield
 
     def close(self) -> None:
         """Ends it. Closing twice is no error."""
-        for session, plan in zip(self._sessions, self._plans, strict=True):
-            session.close()
-            for key in plan.keys:
-                grafted = key.grafted
-                if not grafted.placed and not grafted.refused and not grafted.unmet:
-                    grafted.unmet = session.why_unmet(key.names)
+        for part in self._parts:
+            part.close()
 
     def __enter__(self) -> Self:
         return self
@@ -103,8 +124,8 @@ def graft(
     run
         The run with the tensors, of level "full".
     keys
-        Which: `fc1` a module's result, `fc1@in/0` an argument, `fc1::call2` the second call in a pass. A name stands
-        for all its calls and results, where no tensor has exactly this key.
+        Which: `fc1` a module's result, `fc1@in/0` an argument, `fc1:aten::addmm` an operator's result, `fc1::call2` the
+        second call in a pass. A name stands for all its calls and results, where no tensor has exactly this key.
     names_of
         A recording of this program, where it has other names than the run: the keys are those of the run, and go where
         `tap.diff` of the two finds their counterparts.

@@ -61,9 +61,12 @@ class RecordedTensor(NamedTuple):
 
 
 class Plan:
-    """The keys of one run, and their tensors pass by pass."""
+    """The keys of one run, and their tensors pass by pass.
 
-    def __init__(self, run: Run, keys: Sequence[str], names_of: Run | None) -> None:
+    With `strict` a key that is not there is an error; else it is one that is not met.
+    """
+
+    def __init__(self, run: Run, keys: Sequence[str], names_of: Run | None, *, strict: bool = True) -> None:
         self.run = run
         self._rank = _rank_of(run)
         self._renamed = _names_by_diff(run, names_of) if names_of is not None else {}
@@ -71,8 +74,10 @@ class Plan:
         self._opened: dict[int, Pass] = {}
         self._spots: dict[int, dict[Spot, RecordedTensor]] = {}  # by pass
         self._lock = threading.RLock()
-        self.of_trace = self._rank.metadata.get("source") == "ops"  # one pass, whatever was called how often
-        self.keys = [self._planned(key) for key in dict.fromkeys(keys)]
+        self.of_trace = (
+            self._rank.metadata.get("program", {}).get("source") == "ops"
+        )  # one pass, whatever was called how often
+        self.keys = [self._planned(key, strict=strict) for key in dict.fromkeys(keys)]
         self._by_spot = {key.one: key for key in reversed(self.keys) if key.one is not None}
 
     def of_kind(self, kind: str) -> list[PlannedKey]:
@@ -113,9 +118,18 @@ class Plan:
 
     # ---- reading ----
 
-    def _planned(self, text: str) -> PlannedKey:
-        """Raises KeyError or ValueError for what no pass has, or has no bytes of."""
-        planned = PlannedKey(GraftedKey(text))
+    def _planned(self, text: str, *, strict: bool) -> PlannedKey:
+        """A key that cannot be grafted is met nowhere; `strict`: it raises KeyError or ValueError."""
+        planned = PlannedKey(GraftedKey(text, str(self.run.path)))
+        try:
+            self._look_for(text, planned)
+        except (KeyError, ValueError) as why:
+            if strict:
+                raise
+            planned.grafted.unmet = str(why.args[0])
+        return planned
+
+    def _look_for(self, text: str, planned: PlannedKey) -> None:
         for number in self._rank.passes:
             recorded = self._open(number)
             records = _selected(recorded, text)
@@ -138,7 +152,7 @@ class Plan:
             self._place(planned, recorded, records)
             if text in recorded:
                 planned.one = self._spot_here(records[0])
-            return planned
+            return
         raise KeyError(_not_there(text, self._rank, self.run))
 
     def _check_roles(self, text: str, kind: str, records: list[TensorRecord]) -> None:

@@ -6,6 +6,8 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, field
 
+NO_SUCH_CALL = "no such call in the passes of this program"
+
 
 class Refused(Exception):
     """A tensor that is not put in; the message is the reason."""
@@ -17,8 +19,8 @@ class GraftedKey:
 
     Attributes
     ----------
-    key
-        As it was given.
+    key, run
+        As it was given, and the run that it is of.
     placed
         How many tensors were put in.
     refused
@@ -30,6 +32,7 @@ class GraftedKey:
     """
 
     key: str
+    run: str
     placed: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     casts: Counter[str] = field(default_factory=Counter)
@@ -60,6 +63,14 @@ class Tally:
             key.placed += 1
             if cast:
                 key.casts[cast] += 1
+
+    def reset(self) -> None:
+        """As at the start; for a forked child."""
+        self._lock = threading.Lock()
+        for key in self.keys:
+            key.placed = 0
+            key.refused.clear()
+            key.casts.clear()
 
     def refused(self, key: GraftedKey, reason: str) -> None:
         """A tensor was met and not put in."""

@@ -34,8 +34,8 @@ def check_fit(own: torch.Tensor, value: torch.Tensor) -> str:
         raise Refused("it is a tensor within vmap or grad of torch.func")
     if not is_bytes(own) or own.device.type not in ("cpu", "cuda"):
         kind = type(own).__name__
-        what = kind if kind not in ("Tensor", "Parameter") else f"a tensor of {own.layout} on {own.device.type}"
-        raise Refused(f"it is here {what}, of which only plain tensors can be replaced")
+        what = kind if kind not in ("Tensor", "Parameter") else f"{own.layout} tensor on {own.device.type}"
+        raise Refused(f"it is a {what} here, and only plain tensors can be replaced")
     if own.shape != value.shape:
         raise Refused(f"its shape is {list(value.shape)} in the recording and {list(own.shape)} here")
     if own.dtype == value.dtype:

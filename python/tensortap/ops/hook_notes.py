@@ -23,7 +23,7 @@ def guarded_hook(hook: Hook | Iterable[Hook]) -> Callable[..., str]:
         raise TypeError(f"hooks is {hook!r}: it is a function of (name, args, kwargs, result), or a list of them")
     failed: list[str] = []
 
-    def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> str:
+    def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, scoped_name: str) -> str:
         noted: dict[Any, Any] = {}
         for each in hooks:
             try:
