@@ -13,6 +13,7 @@
 #include "cli/messages/error_text.h"
 #include "cli/run/child_process.h"
 #include "cli/run/environment.h"
+#include "cli/run/grafts.h"
 #include "cli/run/report.h"
 #include "report/run/describe.h"
 #include "report/text/text.h"
@@ -40,6 +41,7 @@ Examples:
   ttap run -o out/run --level sketch --level 'lm_head=full' -- python train.py
   ttap run -o out/run --ops -- python train.py
   ttap run -o out/run --append -- python train.py      go on in the newest run there
+  ttap run -o out/with --graft out/good:layers.3.mlp -- python train.py
   ttap run -o out/run --filter 'layers\.(0|31)\.' --steps 10-12 -- \
       python -m vllm.entrypoints.openai.api_server --model m)";
 
@@ -47,6 +49,7 @@ struct RunOptions {
   std::optional<std::string> directory;  // none: a fresh one
   bool append = false;
   RecordingOptions recording;
+  GraftOptions grafts;
   Program program;                           // its environment is not made yet
   std::vector<std::string> program_in_help;  // for the help alone: take_program() has it before the parser does
 };
@@ -145,7 +148,9 @@ Result<ExitCode> run(const RunOptions& options) {
     return Error{.code = ErrorCode::kInvalidArgument,
                  .message = "no program to run",
                  .hint = "name it after the options: ttap run -o out/run -- python train.py"};
-  TTAP_ASSIGN(const auto variables, variables_for(options.recording));
+  TTAP_ASSIGN(auto variables, variables_for(options.recording));
+  TTAP_ASSIGN(const auto grafts, grafts_json(options.grafts, options.directory));
+  variables.push_back({"TTAP_GRAFT", grafts});
   TTAP_ASSIGN(const fs::path launch, launch_folder());
   TTAP_ASSIGN(const Destination to,
               options.directory ? destination(*options.directory, options.append) : make_fresh_directory());
@@ -197,6 +202,11 @@ void add_run(CommandLine& line, Command& command, Start& start) {
   verb.add_flag("--stacks", recording.stacks, "The Python stack of every operator");
   verb.add_flag("--unseen-writes", recording.unseen_writes,
                 "The program writes to tensors without telling PyTorch: read every argument at every operator");
+  several("--graft", options->grafts.from, "RUN:KEY",
+          "Put this tensor of an earlier run into the program, where it was recorded: a module's result, its input "
+          "(fc@in/0) or an operator's result; repeatable");
+  text("--graft-names-of", options->grafts.names_of, "RUN",
+       "A run of this program, where it has other names than that of --graft: ttap diff says which belong together");
   text("--format", recording.format, "FORMAT", "Of the files: ttap, pt, safetensors or npy")
       .one_of({"ttap", "pt", "safetensors", "npy"});
   text("--staging", recording.staging, "SIZE", "Memory between the program and the disk, in each process: 256M");

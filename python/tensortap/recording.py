@@ -47,6 +47,7 @@ class Recording(Session):
         self.ops: OpTap | None = None
         self._graphs: CudaGraphs | None = None
         self._whole_program = whole_program and options.ops
+        self.notes_at_end: Callable[[], list[str]] | None = None  # what others have to say of the run, for its coverage
         if self._closed:
             return
         if not options.wants_rank(metadata.rank()):
@@ -100,6 +101,8 @@ class Recording(Session):
         if self._closed:
             return
         self._closed = True
+        if self.notes_at_end is not None:
+            self._coverage.notes += self.notes_at_end()
         if self._finder is not None:
             self._finder.remove()
         self._source.detach()

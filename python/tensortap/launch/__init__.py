@@ -8,6 +8,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from tensortap.launch.grafts import begin_grafts, end_grafts
 from tensortap.session.program import watch_for_failure, when_program_records
 from tensortap.torch_glue.hook_warning import ignore_warning_of_global_hooks
 
@@ -35,8 +36,15 @@ def await_first_call() -> None:
     ignore_warning_of_global_hooks()
 
 
-def begin_with_operators() -> None:
-    """Records operators too, from now on. Called when PyTorch has been imported."""
+def begin_with_torch() -> None:
+    """Begins what does not wait for a call of a module: grafts and operators. Called when PyTorch has been imported."""
+    begin_grafts()
+    if os.environ.get("TTAP_OPS") == "1":
+        _begin_with_operators()
+
+
+def _begin_with_operators() -> None:
+    """Records operators too, from now on."""
     if _begin() is not None:
         watch_for_failure()
         atexit.register(step_aside)  # also where nothing has been recorded: operators are observed no longer
@@ -95,6 +103,7 @@ def _made() -> Recording | None:
         if _stepped_aside:
             return None
         _recording = Recording(None, options, whole_program=True)
+        _recording.notes_at_end = end_grafts
         if _missed:
             _recording._warn(
                 f"{len(_missed)} calls of modules were not recorded: another thread was beginning the recording",
@@ -115,6 +124,7 @@ def step_aside() -> None:
             _first_call = None
         recording, _recording = _recording, None
     if recording is not None:
+        recording.notes_at_end = None  # grafts go on
         recording.close()
 
 

@@ -15,8 +15,8 @@ from tensortap_path import package_path
 _HERE = os.path.dirname(os.path.abspath(__file__))
 # Modules, and the function of tensortap.launch that is called when one has been imported.
 _AWAITED = {"torch.nn.modules.module": "await_first_call"}
-if os.environ.get("TTAP_OPS") == "1":
-    _AWAITED["torch"] = "begin_with_operators"
+if os.environ.get("TTAP_OPS") == "1" or os.environ.get("TTAP_GRAFT"):
+    _AWAITED["torch"] = "begin_with_torch"
 
 
 def _start(function):
