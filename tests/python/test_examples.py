@@ -12,9 +12,10 @@ from ttap_command import ROOT, TTAP, read_json
 
 EXAMPLES = ROOT / "examples/python"
 TESTED = {
-    "embed_sentences", "find_compiler_bug", "graph_decode", "probe_block", "probe_consumer", "probe_gradients",
-    "probe_tensorboard", "quantize_minilm", "record_graph", "record_serving", "record_tensor_parallel",
-    "record_torchrun", "record_training", "record_transformers", "trace_compiled", "wrong_epsilon",
+    "confirm_cause", "embed_sentences", "find_compiler_bug", "graph_decode", "probe_block", "probe_consumer",
+    "probe_gradients", "probe_tensorboard", "quantize_minilm", "record_graph", "record_serving",
+    "record_tensor_parallel", "record_torchrun", "record_training", "record_transformers", "trace_compiled",
+    "wrong_epsilon",
 }  # fmt: skip
 
 
@@ -46,6 +47,14 @@ def test_transformers(start, tmp_path):
     lengths = [recorded["encoder.layer.5.output.LayerNorm"].shape[1] for recorded in rank.passes.values()]
     assert len(lengths) == 2 and lengths[0] != lengths[1]  # two sentences, each a pass
     assert "pooler.dense" in rank.passes[1]
+
+
+def test_the_graft_of_the_cause_removes_the_error(start):
+    printed = start(sys.executable, EXAMPLES / "confirm_cause.py", "runs").splitlines()
+    assert printed == [
+        "encoder.layer.3.output.LayerNorm: put in once: 100.0 % of the error is gone",
+        "encoder.layer.2: put in once: 0.0 % of the error is gone",
+    ]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torchao") is None, reason="torchao is not installed")
