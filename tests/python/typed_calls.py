@@ -304,8 +304,8 @@ def right_calls(found: tap.Diff) -> None:
         assert_type((right.first.wrong, right.first.sentence), tuple[tap.literals.WhoIsWrong, str])
         assert_type(right.first.a, tap.ReplayedSide)
         assert_type((right.first.b.call, right.first.b.is_wrong), tuple[tap.BlamedCall | None, bool | None])
-        if right.first.a.call is not None:
-            assert_type(right.first.a.call.error.bounds, float)
+        if right.first.b.call is not None:
+            assert_type(right.first.b.call.error.bounds, float)
         assert_type((right.first.b.reason, right.first.b.record), tuple[str, str])
     assert_type(right.to_json(), list[dict[str, Any]])
 

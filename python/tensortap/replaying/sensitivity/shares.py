@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -48,7 +49,7 @@ def sensitivity(
     run
         A run, a rank, a pass, a trace, or where one lies; with operators, at level "full".
     output
-        The key of an operator's result; the last of the forward where it is empty.
+        The key of an operator's result; where it is empty, the last of the forward with more than one value.
     passes, ranks
         Which pass: the first of these.
     top
@@ -100,14 +101,25 @@ def _output_of(kept: Pass, key: str) -> int:
     if key:
         wanted = kept.record(key).key
         return next(i for i, record in enumerate(kept.records) if record.key == wanted)
+    single: int | None = None  # of a loss, errors of many values cancel
     for i, event in reversed(list(enumerate(kept.events))):
-        if event.kind != "op" or OpName.of(event.name).backward:
+        name = OpName.of(event.name)
+        if event.kind != "op" or name.backward or _takes_shapes_only(name, event):
             continue
         for record in made(kept, i).values():
             dtype = TORCH_DTYPES.get(kept.records[record].dtype)
             if dtype is not None and is_bounded(dtype) and kept.records[record].has_bytes:
-                return record
+                if math.prod(kept.records[record].shape) > 1:
+                    return record
+                single = record if single is None else single
+    if single is not None:
+        return single
     raise ValueError(f"{kept.path} has no operator's result with bytes: record with ttap run --ops --level full")
+
+
+def _takes_shapes_only(name: OpName, event: EventRecord) -> bool:
+    """Whether no value of an argument counts: autograd begins with ones_like() of the loss."""
+    return not given(event) or name.name.endswith("_like") or name.name.startswith("new_")
 
 
 class _Follower:
@@ -126,7 +138,8 @@ class _Follower:
             event = self._kept.events[i]
             try:
                 for record, value in self._in_double(i, right):
-                    right[record] = value
+                    if record in self._flow.last_use or record == self._flow.output:
+                        right[record] = value
             except (Refused, NoDouble) as reason:
                 self._cut[i] = str(reason)
             for _, use in given(event):
@@ -175,9 +188,8 @@ class _Follower:
         inside = {record for i in self._flow.calls for record in made(self._kept, i).values()}
         found = []
         for i, reason in sorted(self._cut.items()):
-            event = self._kept.events[i]
-            if any(use.record in inside for _, use in given(event)):
-                name = OpName.of(event.name)
+            event, name = self._kept.events[i], OpName.of(self._kept.events[i].name)
+            if not _takes_shapes_only(name, event) and any(use.record in inside for _, use in given(event)):
                 found.append(RefusedCall(name.op, name.scope, rank, pass_number, i, reason))
         return found
 
