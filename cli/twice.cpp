@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "cli/arguments/command.h"
 #include "cli/arguments/command_line.h"
 #include "cli/arguments/program_words.h"
@@ -26,6 +24,7 @@ Examples:
   ttap twice --steps 0-2 -o out -- torchrun --nproc-per-node 2 train.py
   ttap twice --why -- python train.py          also what must be fixed for the same bits
   ttap twice --json -- python train.py | jq .first
+  ttap twice --batch-invariance 4 -- python serve.py
 
 Exit codes: 0 the same bits; 1 other bits, or other calls; 2 an error.)";
 
@@ -37,17 +36,11 @@ struct Arguments {
   std::optional<std::string> ranks;
   std::vector<std::string> filter;
   bool why = false;
+  std::optional<uint32_t> requests;  // in a batch, for --batch-invariance
   std::string python;
   char* const* program = nullptr;
   std::vector<std::string> program_in_help;  // for the help alone: take_program() has it before the parser does
 };
-
-// The command itself, which runs the program.
-std::string own_path() {
-  std::error_code error;
-  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
-  return error ? "ttap" : path.string();
-}
 
 std::vector<std::string> words_of(const Arguments& arguments) {
   std::vector<std::string> words = {"twice", "--ttap", own_path(), "--times", fmt::to_string(arguments.times)};
@@ -56,6 +49,7 @@ std::vector<std::string> words_of(const Arguments& arguments) {
   if (arguments.ranks) words.push_back("--ranks=" + *arguments.ranks);
   for (const std::string& pattern : arguments.filter) words.push_back("--filter=" + pattern);
   if (arguments.why) words.emplace_back("--why");
+  if (arguments.requests) words.push_back(fmt::format("--batch-invariance={}", *arguments.requests));
   if (arguments.selection.json) words.emplace_back("--json");
   if (arguments.selection.color != ColorChoice::kAuto)
     words.insert(words.end(), {"--color", arguments.selection.color == ColorChoice::kAlways ? "always" : "never"});
@@ -73,6 +67,14 @@ Result<ExitCode> twice(const Arguments& arguments) {
     return Error{.code = ErrorCode::kInvalidArgument,
                  .message = fmt::format("--times: {} runs cannot be compared", arguments.times),
                  .hint = "give 2 or more"};
+  if (arguments.requests && *arguments.requests < 2)
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = fmt::format("--batch-invariance: {} requests are no batch", *arguments.requests),
+                 .hint = "give as many as are in a batch, 2 or more"};
+  if (arguments.requests && (arguments.why || arguments.times != 2))
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = "--batch-invariance runs the program once, so --times and --why mean nothing with it",
+                 .hint = "leave them out"};
   return become_python(arguments.python, words_of(arguments));
 }
 
@@ -94,6 +96,10 @@ void add_twice(CommandLine& line, Command& command, Start& start) {
       .one_value_each();
   verb.add_flag("--why", options->why,
                 "Where runs differ, also run it twice with one thread, and twice with the same hash seed of Python");
+  verb.add_option("--batch-invariance", options->requests,
+                  "Instead: run it once, with N requests in a batch, and name the operators that give a request other "
+                  "bits alone")
+      .type_name("N");
   verb.add_option("--python", options->python,
                   "The interpreter with PyTorch that compares; by default the one beside the command, else that of the "
                   "PATH")

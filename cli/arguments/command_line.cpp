@@ -57,6 +57,10 @@ Option Verb::add_option(const std::string& name, uint32_t& to, const std::string
   return Option(app_->add_option(name, to, help));
 }
 
+Option Verb::add_option(const std::string& name, std::optional<uint32_t>& to, const std::string& help) {
+  return Option(app_->add_option(name, to, help));
+}
+
 Option Verb::add_option(const std::string& name, uint64_t& to, const std::string& help) {
   return Option(app_->add_option(name, to, help));
 }

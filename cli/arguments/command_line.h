@@ -61,6 +61,7 @@ class Verb {
   Option add_option(const std::string& name, double& to, const std::string& help);
   Option add_option(const std::string& name, std::optional<double>& to, const std::string& help);
   Option add_option(const std::string& name, uint32_t& to, const std::string& help);
+  Option add_option(const std::string& name, std::optional<uint32_t>& to, const std::string& help);
   Option add_option(const std::string& name, uint64_t& to, const std::string& help);
   Option add_option(const std::string& name, ColorChoice& to, const std::map<std::string, ColorChoice>& choices,
                     const std::string& help);

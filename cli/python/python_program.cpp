@@ -23,6 +23,12 @@ std::string usual_python() {
   return "python3";
 }
 
+std::string own_path() {
+  std::error_code error;
+  const fs::path path = fs::read_symlink("/proc/self/exe", error);
+  return error ? "ttap" : path.string();
+}
+
 Result<ExitCode> become_python(const std::string& python, const std::vector<std::string>& words) {
   TTAP_ASSIGN(const fs::path launch, launch_folder());
   std::vector<std::string> all = {python.empty() ? usual_python() : python, (launch / "tensortap_command.py").string()};

@@ -11,6 +11,9 @@ namespace ttap::cli {
 // The interpreter that lies beside the command, else the one that `ttap run -- python …` would find.
 std::string usual_python();
 
+// The command itself, for work that runs programs with it.
+std::string own_path();
+
 // Becomes the interpreter `python` (empty: the usual one), which runs the package's command with these words. Returns
 // only when that fails.
 Result<ExitCode> become_python(const std::string& python, const std::vector<std::string>& words);

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from tensortap.repeating.comparing import same_bits
     from tensortap.repeating.found import UnequalCall
     from tensortap.repeating.report import SameBits
+    from tensortap.replaying.batches.batch_invariance import batch_invariance
+    from tensortap.replaying.batches.report import BatchDependentCall, BatchInvariance
     from tensortap.replaying.blame.blaming import blame
     from tensortap.replaying.blame.found import BlamedCall, RefusedCall
     from tensortap.replaying.blame.judged import TensorError
@@ -88,6 +90,8 @@ else:
             "tensortap.repeating.comparing": ("same_bits",),
             "tensortap.repeating.found": ("UnequalCall",),
             "tensortap.repeating.report": ("SameBits",),
+            "tensortap.replaying.batches.batch_invariance": ("batch_invariance",),
+            "tensortap.replaying.batches.report": ("BatchDependentCall", "BatchInvariance"),
             "tensortap.replaying.blame.blaming": ("blame",),
             "tensortap.replaying.blame.found": ("BlamedCall", "RefusedCall"),
             "tensortap.replaying.blame.judged": ("TensorError",),
@@ -105,6 +109,8 @@ else:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BatchDependentCall",
+    "BatchInvariance",
     "Blame",
     "BlamedCall",
     "CallPlace",
@@ -161,6 +167,7 @@ __all__ = [
     "WhoIsRight",
     "__version__",
     "batch",
+    "batch_invariance",
     "blame",
     "capture_quantized",
     "check",

@@ -56,8 +56,9 @@ PYTHON_USES = {
     "grafting": ["modules", "comparing", "replaying"],
     "replaying.right": ["replaying.blame", "comparing"],
     "replaying.sensitivity": ["replaying.blame"],
-    "repeating": ["programs", "replaying.blame"],
-    "hunting": ["programs", "replaying.right"],
+    "replaying.batches": ["replaying.sensitivity"],
+    "repeating": ["programs", "replaying.batches"],
+    "hunting": ["programs", "replaying.right", "grafting"],
     "launch": ["recording", "replaying.right", "replaying.sensitivity", "repeating", "grafting", "hunting"],
     "engines": ["recording"],
 }

@@ -336,6 +336,19 @@ def same_bits_calls(run: tap.Run, trace: tap.Trace) -> None:
     assert_type(found.to_json(), dict[str, Any])
 
 
+def batch_calls(run: tap.Run, trace: tap.Trace) -> None:
+    found = tap.batch_invariance(trace, 4)
+    found = tap.batch_invariance(run, 4, passes="0-2", ranks=0, device="cpu", progress=lambda done, total: None)
+    assert_type(found, tap.BatchInvariance)
+    assert_type((found.ok, found.requests, found.judged, found.path), tuple[bool, int, int, Path])
+    assert_type(found.first, tap.BatchDependentCall | None)
+    assert_type(found.refused, list[tap.RefusedCall])
+    for one in found.findings:
+        assert_type((one.place, one.op, one.module, one.line, one.call), tuple[str, str, str, str, str])
+        assert_type((one.request, one.relative, one.unequal, one.count), tuple[int, float, int, int])
+    assert_type(found.to_json(), dict[str, Any])
+
+
 def hunt_calls() -> None:
     found = tap.hunt(["python", "a.py"], ["python", "b.py"], "hunt", options=["--steps", "0"], suspects=2, device="cpu",
                      progress=print)  # fmt: skip

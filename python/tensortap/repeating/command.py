@@ -11,12 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from tensortap.programs.recorded_program import ProgramNotRecorded
+from tensortap.programs.recorded_program import ProgramNotRecorded, run_recorded
 from tensortap.reading import FormatError
 from tensortap.repeating.report import SameBits
 from tensortap.repeating.running import Repeats
+from tensortap.replaying.batches.batch_invariance import batch_invariance
+from tensortap.replaying.batches.report import BatchInvariance
+from tensortap.replaying.blame.command import Progress
 
 _FINE, _FINDING, _ERROR, _INTERRUPTED = 0, 1, 2, 130
+_OF_BATCHES = ("--ops", "--level", "full", "--stacks")
 
 
 def main(words: Sequence[str]) -> int:
@@ -24,9 +28,9 @@ def main(words: Sequence[str]) -> int:
     options = _options(words)
     try:
         if options.output is not None:
-            return _twice(options, Path(options.output))
+            return _answer(options, Path(options.output))
         with tempfile.TemporaryDirectory(prefix="ttap-twice-") as folder:
-            return _twice(options, Path(folder))
+            return _answer(options, Path(folder))
     except BrokenPipeError:  # `ttap twice -- … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _FINE
@@ -48,6 +52,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--ranks", default=None)
     parser.add_argument("--filter", action="append", default=[])
     parser.add_argument("--why", action="store_true")
+    parser.add_argument("--batch-invariance", type=int, default=0)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--color", default="auto")
     at = list(words).index("--")
@@ -56,15 +61,28 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _twice(options: argparse.Namespace, folder: Path) -> int:
+def _answer(options: argparse.Namespace, folder: Path) -> int:
     given = [(name, getattr(options, name)) for name in ("steps", "ranks")]
     of_run = [f"--{name}={value}" for name, value in given if value is not None]
     of_run += [f"--filter={pattern}" for pattern in options.filter]
+    if options.batch_invariance:
+        return _batch_invariance(options, folder, of_run)
     repeats = Repeats(options.program, folder, of_run, options.ttap, _say)
     found = repeats.until_other_bits(options.times)
     found.kept = options.output is not None
     if options.why and not found.ok:
         repeats.why(found)
+    _print(found, options)
+    sys.stdout.flush()
+    return _FINE if found.ok else _FINDING
+
+
+def _batch_invariance(options: argparse.Namespace, folder: Path, of_run: list[str]) -> int:
+    ran = run_recorded(options.program, folder / "1", [*_OF_BATCHES, *of_run], ttap=options.ttap)
+    progress = Progress("replaying")
+    found = batch_invariance(ran.path, options.batch_invariance, progress=progress.show)
+    progress.wipe()
+    found.kept = options.output is not None
     _print(found, options)
     sys.stdout.flush()
     return _FINE if found.ok else _FINDING
@@ -76,7 +94,7 @@ def _say(what: str) -> None:
         print(f"ttap twice: {what}", file=sys.stderr, flush=True)
 
 
-def _print(found: SameBits, options: argparse.Namespace) -> None:
+def _print(found: SameBits | BatchInvariance, options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(found.to_json(), indent=1))
         return
@@ -84,7 +102,7 @@ def _print(found: SameBits, options: argparse.Namespace) -> None:
     wanted = options.color == "always"
     wanted = wanted or (options.color == "auto" and sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
     if wanted:
-        for word in ("differs:", "called otherwise:"):
+        for word in ("differs:", "called otherwise:", "depends on the batch:"):
             text = "\n".join(
                 f"\x1b[31m{word}\x1b[0m{line[len(word) :]}" if line.startswith(word) else line
                 for line in text.split("\n")

@@ -42,7 +42,7 @@ class ReplayedTensor:
             return None
         if self.recorded.shape != self.value.shape:
             return False
-        return bool(torch.equal(_bytes(self.recorded), _bytes(self.value)))
+        return bool(torch.equal(bits_of(self.recorded), bits_of(self.value)))
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ class NotReplayable:
     reason: str
 
 
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+def bits_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Its bytes, in the order of its elements."""
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     return plain.reshape(-1).view(torch.uint8) if plain.numel() else plain.reshape(-1)

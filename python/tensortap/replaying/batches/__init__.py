@@ -1,0 +1,1 @@
+"""Which operators give a request other bits alone than in a batch."""
