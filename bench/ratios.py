@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import blame_pass
 import diff_recordings
 import graph_recording
 import model_recording
@@ -202,6 +203,15 @@ def model_rows(scratch: Path) -> Iterator[Row]:
     yield row("a pass, all modules rejected", "no tap", ways.best_rejected, ways.best_without, 1.01)
 
 
+def blame_rows(scratch: Path) -> Iterator[Row]:
+    found = blame_pass.measure(scratch)
+    ours, theirs = found.blame_s, found.forward_s
+    what = f"blame of a pass of MiniLM, {found.calls:.0f} calls judged"
+    yield Row(what, "its forward", ours * 1e3, theirs * 1e3, ours / theirs, "×", "<=", 20)
+    times = found.memory_mib / found.largest_mib
+    yield Row("  its memory", "largest tensor in float64", 0, None, times, "×")
+
+
 def serving_rows(scratch: Path) -> Iterator[Row]:
     found = serving_steps.measure(scratch)
     if found is None:
@@ -294,7 +304,7 @@ def main() -> int:
     parser.add_argument(
         "parts",
         nargs="*",
-        help="measure these only: capture, record, fingerprint, open, model, diff, ops, graph, quant, page",
+        help="measure these only: capture, record, fingerprint, open, model, blame, diff, ops, graph, quant, page",
     )
     options = parser.parse_args()
     program, command = options.build / "bench/recorder_bench", options.build / "cli/ttap"
@@ -309,6 +319,7 @@ def main() -> int:
         "fingerprint": lambda: fingerprint_rows(program, scratch),
         "open": lambda: open_rows(program, scratch, command),
         "model": lambda: model_rows(scratch),
+        "blame": lambda: blame_rows(scratch),
         "serving": lambda: serving_rows(scratch),
         "diff": lambda: diff_rows(command, scratch),
         "ops": lambda: op_rows(command, scratch),
