@@ -99,6 +99,7 @@ def test_the_commands_of_ttap_run_have_options_that_are_there(tmp_path):
     ]
     assert len(lines) > 10
     for line in lines:
+        line = re.sub(r"(?<=--graft )[^:]+", str(ROOT / "tests/golden/samples-1.0.ttap"), line)  # a run that is there
         words = shlex.split(re.split(r"(?:^| )-- ", line)[0], comments=True)
         result = subprocess.run([TTAP, "run", *words, "--", "true"], cwd=tmp_path, capture_output=True, text=True)
         assert result.returncode == 0, f"{line}: {result.stderr}"
