@@ -25,6 +25,8 @@ Examples:
   ttap check out/run                    the first NaN or Inf, and every later one
   ttap blame out/run                    which operator is off by more than rounding, without a second run
   ttap replay out/run KEY               one operator again: the same bits, and how exact
+  ttap hunt -- python good.py --against -- python bad.py
+                                        which operator is wrong, and on which side
   ttap twice -- python x.py             which operator gives other bits when the program runs again
   ttap log out/graphs                   the nodes of torch.compile's graphs, which
                                         tap.graph_backend("out/graphs") recorded (docs/graphs.md)
@@ -65,6 +67,7 @@ int run(Start start) {
   add_mismatch(line, command);
   add_blame(line, command);
   add_replay(line, command);
+  add_hunt(line, command, start);
   add_twice(line, command, start);
   add_export(line, command);
   add_recover(line, command);

@@ -126,7 +126,7 @@ class Port(nn.Module):
             block.narrow.load_state_dict(layer.down_proj.state_dict())
             parts = [layer.q_proj, layer.k_proj, layer.v_proj]
             if fault == "weights" and i == WRONG_LAYER:
-                parts = [layer.k_proj, layer.q_proj, layer.v_proj]
+                parts = [layer.q_proj, layer.k_proj, model.layers[i + 1].v_proj]
             fused(block.qkv, parts)
             fused(block.wide, [layer.gate_proj, layer.up_proj])
 
@@ -169,7 +169,7 @@ def main() -> None:
     edited.load_state_dict(reference.state_dict())
     model: nn.Module = edited if options.port is None else Port(options.port, reference)
     called = torch.compile(model, backend=wrong_backend) if options.backend else model
-    batches = torch.randint(WORDS, (STEPS, 2, TOKENS))
+    batches = torch.randint(WORDS, (STEPS, 2, TOKENS), generator=torch.Generator().manual_seed(1))
     fault = next((each for each in FAULTS if each.name == options.kernel), None)
     if options.kernel and fault is None:
         sys.exit(f"program.py: there is no fault {options.kernel!r}")

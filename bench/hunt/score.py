@@ -70,7 +70,7 @@ CASES = [
     _port("scale", "scaled_dot_product"),
     _port("act", "silu"),
     _port("gelu", "gelu"),
-    _port("rope", "aten::(pow|mul|outer|cos|sin|reciprocal|rpow)"),
+    Case("port", "rope", ("--port", "rope"), f"{_LAYER}.*aten::pow", ("other arguments", "only in b")),
     _port("weights", "addmm"),
 ]
 SOUND = [("the same program", ()), ("the port", ("--port", "")), ("with gradients", ("--train",))]

@@ -37,6 +37,7 @@ void add_check(CommandLine& line, Command& command);
 void add_diff(CommandLine& line, Command& command);
 void add_blame(CommandLine& line, Command& command);
 void add_replay(CommandLine& line, Command& command);
+void add_hunt(CommandLine& line, Command& command, Start& start);   // takes the programs and their words off argc
 void add_twice(CommandLine& line, Command& command, Start& start);  // takes the program and its words off argc
 void add_export(CommandLine& line, Command& command);
 void add_mismatch(CommandLine& line, Command& command);

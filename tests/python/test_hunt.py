@@ -1,5 +1,6 @@
 """The operator that makes one program differ from another: both run twice, suspects replayed, a program for each."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import sys
 import pytest
 import tensortap as tap
 from tensortap.programs.recorded_program import ProgramNotRecorded
-from ttap_command import TTAP
+from ttap_command import TTAP, run
 
 MODEL = """
 import sys
@@ -108,8 +109,8 @@ def test_the_second_run_keeps_the_suspects_alone(programs, tmp_path):
     good, bad = programs(good=GOOD, bad=WRONG_KERNEL)
     found = hunted(good, bad, tmp_path / "hunt", suspects=1)
     assert len(found.suspects) == 1
-    run = tap.open(tmp_path / "hunt/b.suspects")
-    (kept,) = run.ranks[0].passes.values()
+    second = tap.open(tmp_path / "hunt/b.suspects")
+    (kept,) = second.ranks[0].passes.values()
     assert {record.name for record in kept.records} == {"up:aten::addmm"}
     assert kept.number == 0
     assert all(record.has_bytes for record in kept.records)
@@ -121,3 +122,49 @@ def test_what_cannot_be_hunted_is_said(programs, tmp_path):
         hunted(good, nothing, tmp_path / "hunt")
     with pytest.raises(ValueError, match="is not empty"):
         hunted(good, good, tmp_path / "hunt")
+
+
+TWO_WRONG = WRONG_KERNEL.replace("model = Model()", "model = Model(eps=0.1)")
+
+
+def test_a_graft_proves_the_cause(programs, tmp_path):
+    good, bad = programs(good=GOOD, bad=OTHER_EPSILON)
+    found = hunted(good, bad, tmp_path / "hunt", confirm=True)
+    assert found.first.removed > 0.999
+    assert found.first.is_cause
+    assert "removes 100.0 % of the output's error" in found.sentence
+
+
+def test_of_two_causes_none_is_all_of_it(programs, tmp_path):
+    good, bad = programs(good=GOOD, bad=TWO_WRONG)
+    found = hunted(good, bad, tmp_path / "hunt", confirm=True)
+    assert [one.is_cause for one in found.suspects] == [False] * len(found.suspects)
+    assert found.first.verdict == "b is wrong"
+    assert found.first.removed < 0.9
+
+
+def test_the_command_prints_what_was_found(programs, tmp_path):
+    good, bad = programs(good=GOOD, bad=WRONG_KERNEL)
+    words = ["-o", str(tmp_path / "hunt"), "--steps", "0", "--json", "--", *good, "--against", "--", *bad]
+    result = run("hunt", "--python", sys.executable, *words)
+    assert result.returncode == 1, result.stderr
+    answer = json.loads(result.stdout)
+    assert answer["suspects"][answer["first"]]["verdict"] == "b is wrong"
+    assert answer["suspects"][answer["first"]]["b"]["place"]["key"] == "up:aten::addmm"
+    words = ["-o", str(tmp_path / "again"), "--", *good, "--against", *good]
+    assert run("hunt", "--python", sys.executable, *words).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "no programs to run"),
+        (["--", "true", "--against"], "a program is missing"),
+        (["--", "/no/such/program", "--against", "true"], "cannot run"),
+    ],
+)
+def test_the_command_says_what_is_missing(words, message, tmp_path):
+    result = run("hunt", "--python", sys.executable, "-o", str(tmp_path / "hunt"), *words)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "what to do" in result.stderr

@@ -28,7 +28,7 @@ from ttap_command import ROOT, TTAP
 NAMES = ("recording.md", "diffing.md", "tracing.md", "coming-from-debugmode.md", "coming-from-torch-cudagraph-debug.md",
          "cuda-graphs.md", "graphs.md", "is-it-the-compiler.md", "coming-from-torchair.md", "quantization.md",
          "quant-formats.md", "coming-from-dumptensors.md", "rollouts.md", "blame.md",
-         "nondeterminism.md", "grafting.md")  # fmt: skip
+         "nondeterminism.md", "grafting.md", "hunting.md")  # fmt: skip
 README = ROOT / "README.md"
 DOCUMENTS = [README, *(ROOT / "docs" / name for name in NAMES)]
 BLOCK = re.compile(
@@ -58,6 +58,8 @@ VARYING = [
     r"(B 0\.87586)\d()",
     r"(largest relative error is )[\d.e-]+(, in blocks\.)\S+",
     r"(error grew )[\d.e+]+( times)",
+    r"(; A is )0\.\d+()",
+    r"( )0\.\d+( times what rounding explains)",
 ]
 
 

@@ -278,7 +278,7 @@ def graft_calls() -> None:
     assert_type(grafted.ok, bool)
     for key in grafted.keys:
         assert_type(key, tap.GraftedKey)
-        assert_type((key.key, key.placed, key.unmet), tuple[str, int, str])
+        assert_type((key.key, key.run, key.placed, key.unmet), tuple[str, str, int, str])
     assert_type(tap.removed_error("good", Path("bad"), tap.open("grafted"), key="head"), float)
     tap.removed_error(x, x, x)
 
@@ -350,8 +350,8 @@ def batch_calls(run: tap.Run, trace: tap.Trace) -> None:
 
 
 def hunt_calls() -> None:
-    found = tap.hunt(["python", "a.py"], ["python", "b.py"], "hunt", options=["--steps", "0"], suspects=2, device="cpu",
-                     progress=print)  # fmt: skip
+    found = tap.hunt(["python", "a.py"], ["python", "b.py"], "hunt", options=["--steps", "0"], suspects=2, confirm=True,
+                     device="cpu", progress=print)  # fmt: skip
     assert_type(found, tap.Hunt)
     assert_type((found.same, found.sentence, found.path, found.diff), tuple[bool, str, Path, tap.Diff])
     assert_type((found.a.path, found.b.status), tuple[Path, int])
@@ -360,6 +360,7 @@ def hunt_calls() -> None:
         assert_type((one.suspect, one.key, one.verdict), tuple[tap.Suspect, str, tap.literals.HuntVerdict])
         assert_type((one.reason, one.sentence, one.script, one.no_script), tuple[str, str, str, str])
         assert_type((one.arguments, one.apart, one.path), tuple[tuple[str, ...], float | None, str])
+        assert_type((one.removed, one.not_confirmed, one.is_cause), tuple[float | None, str, bool])
         assert_type(one.places, tuple[tap.CallPlace | None, tap.CallPlace | None])
         if (place := one.places[1]) is not None:
             assert_type((place.key, place.call, place.kind), tuple[str, str, tap.literals.EventKind])

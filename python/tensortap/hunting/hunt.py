@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from tensortap import reading
 from tensortap.comparing import diff
+from tensortap.hunting.confirming import NotConfirmed, Output, output_of, share_of
 from tensortap.hunting.result import Hunt
 from tensortap.hunting.script import NoScript, write_script
 from tensortap.hunting.second_run import options_that_keep
-from tensortap.hunting.suspects import leads_of
+from tensortap.hunting.suspects import Lead, leads_of
 from tensortap.hunting.verdicts import HuntedSuspect, JudgedLead, judged
 from tensortap.programs.recorded_program import run_recorded
+from tensortap.reading import Run
 
 Progress = Callable[[str], None]
 _FIRST_RUN = ["--ops", "--level", "sketch", "--stacks"]
@@ -29,6 +31,7 @@ def hunt(
     *,
     options: Sequence[str] = (),
     suspects: int = 3,
+    confirm: bool = False,
     device: str | torch.device = "cpu",
     ttap: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -51,6 +54,9 @@ def hunt(
         Of `ttap run`, for every run: `["--steps", "0-2"]`.
     suspects
         How many are followed up, in the order of the run.
+    confirm
+        Whether B also runs with a suspect's result taken from A, which says how much of the error of its output that
+        removes; suspect after suspect, until one is the cause.
     device
         Where the operators are called again.
     ttap
@@ -65,34 +71,79 @@ def hunt(
     ProgramNotRecorded
         When a program was not started, or recorded nothing.
     """
-    folder, tell = Path(out), progress or (lambda text: None)
+    folder = Path(out)
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: name another folder")
     programs = {"a": list(a), "b": list(b if b is not None else a)}
-    runs = {}
-    for side, program in programs.items():
-        tell(f"running {side.upper()} with fingerprints")
-        runs[side] = run_recorded(program, folder / side, [*_FIRST_RUN, *options], ttap=ttap)
-    tell("comparing")
-    compared = diff(runs["a"].path, runs["b"].path)
-    found = Hunt(folder, runs["a"], runs["b"], compared)
-    if compared.same:
-        return found
-    leads = leads_of(compared, reading.open(runs["a"].path), reading.open(runs["b"].path), suspects)
-    if not leads:
-        return found
-    kept = {}
-    for side, program in programs.items():
-        kept[side] = folder / f"{side}.suspects"
-        places = [place for lead in leads if (place := getattr(lead, side)) is not None]
-        if places:
-            tell(f"running {side.upper()} again for {len(places)} suspects")
-            run_recorded(program, kept[side], options_that_keep(places), ttap=ttap)
-    for number, lead in enumerate(leads, 1):
-        tell(f"replaying suspect {number} of {len(leads)}")
-        one = judged(lead, kept["a"], kept["b"], torch.device(device))
-        found.suspects.append(_with_script(one, folder / f"suspect_{number}.py"))
+    hunting = _Hunting(programs, folder, torch.device(device), ttap, progress or (lambda text: None))
+    found = hunting.compared(options)
+    if not found.same:
+        leads = leads_of(found.diff, *hunting.opened(), suspects)
+        hunting.follow(found, leads, confirm)
     return found
+
+
+@dataclass
+class _Hunting:
+    """The programs, and their runs: the first by `a` and `b`, then those that keep the suspects."""
+
+    programs: dict[str, list[str]]
+    folder: Path
+    device: torch.device
+    ttap: str | os.PathLike[str] | None
+    tell: Progress
+
+    def compared(self, options: Sequence[str]) -> Hunt:
+        """Both programs with fingerprints."""
+        runs = {}
+        for side, program in self.programs.items():
+            self.tell(f"running {side.upper()} with fingerprints")
+            runs[side] = run_recorded(program, self.folder / side, [*_FIRST_RUN, *options], ttap=self.ttap)
+        self.tell("comparing")
+        return Hunt(self.folder, runs["a"], runs["b"], diff(runs["a"].path, runs["b"].path))
+
+    def opened(self) -> tuple[Run, Run]:
+        """The first runs."""
+        return reading.open(self.folder / "a"), reading.open(self.folder / "b")
+
+    def follow(self, found: Hunt, leads: list[Lead], confirm: bool) -> None:
+        """Both programs once more for these leads, and what comes of each."""
+        output = output_of(found.diff, *self.opened(), leads[0]) if confirm and leads else None
+        for side in self.programs:
+            self._run_again(side, leads, output)
+        for number, lead in enumerate(leads, 1):
+            self.tell(f"replaying suspect {number} of {len(leads)}")
+            one = judged(lead, self._kept("a"), self._kept("b"), self.device)
+            found.suspects.append(_with_script(one, self.folder / f"suspect_{number}.py"))
+        for number, lead in enumerate(leads):
+            if confirm and found.suspects[number].verdict != "rounding":
+                found.suspects[number] = self._confirmed(found.suspects[number], lead, output, number + 1)
+                if found.suspects[number].is_cause:
+                    break
+
+    def _kept(self, side: str) -> Path:
+        return self.folder / f"{side}.suspects"
+
+    def _run_again(self, side: str, leads: list[Lead], output: Output | None) -> None:
+        places = [place for lead in leads if (place := getattr(lead, side)) is not None]
+        if not places:
+            return
+        self.tell(f"running {side.upper()} again for {len(places)} suspects")
+        if output is not None:
+            places.append(getattr(output, side))
+        run_recorded(self.programs[side], self._kept(side), options_that_keep(places), ttap=self.ttap)
+
+    def _confirmed(self, one: HuntedSuspect, lead: Lead, output: Output | None, number: int) -> HuntedSuspect:
+        self.tell(f"running B with what A computed in suspect {number}")
+        renamed = lead.b is not None and lead.a is not None and lead.a.key != lead.b.key
+        names_of = self.folder / "b" if renamed else None
+        kept = {side: self._kept(side) for side in self.programs}
+        grafted = self.folder / f"b.grafted_{number}"
+        try:
+            removed = share_of(lead, output, kept, self.programs["b"], names_of, grafted, self.ttap)
+        except NotConfirmed as reason:
+            return replace(one, not_confirmed=str(reason))
+        return replace(one, removed=removed)
 
 
 def _with_script(one: JudgedLead, path: Path) -> HuntedSuspect:

@@ -45,8 +45,9 @@ class Hunt:
 
     @property
     def first(self) -> HuntedSuspect | None:
-        """The first suspect that explains a difference which rounding does not."""
-        return next((one for one in self.suspects if one.is_found), None)
+        """The suspect that was confirmed; else the first that explains a difference which rounding does not."""
+        found = [one for one in self.suspects if one.is_found or one.is_cause]
+        return next((one for one in found if one.is_cause), found[0] if found else None)
 
     @property
     def sentence(self) -> str:
@@ -54,11 +55,20 @@ class Hunt:
         if self.same:
             return f"no difference: {self.diff.sentence}"
         if self.first is not None:
-            return f"{self.first.key}: {self.first.sentence}"
+            one = self.first
+            share = (
+                f"; grafting it removes {_percent(one.removed)} of the output's error"
+                if one.removed is not None
+                else ""
+            )
+            return f"{one.key}: {one.sentence}{share}"
         if not self.suspects:
             return f"no operator to replay: {self.diff.sentence}"
-        known = [one for one in self.suspects if one.verdict != "not known"]
-        return f"rounding explains {len(known)} of {len(self.suspects)} suspects, and the others are not judged"
+        unknown = next((one for one in self.suspects if one.verdict == "not known"), None)
+        if unknown is not None:
+            return f"{unknown.key}: {unknown.sentence}"
+        many = f"each of {len(self.suspects)} suspects" if len(self.suspects) > 1 else "the suspect"
+        return f"rounding explains {many}: {self.diff.sentence}"
 
     def __repr__(self) -> str:
         return f"<Hunt {self.sentence}>"
@@ -108,6 +118,10 @@ def _suspect_lines(number: int, one: HuntedSuspect) -> Iterator[str]:
     for name, side in (("A", a), ("B", b)):
         if side.reason:
             yield f"  {name} is not judged: {side.reason}"
+    if one.removed is not None:
+        yield f"  confirmed  with what A computed there, {_percent(one.removed)} of the error of B's output is gone"
+    elif one.not_confirmed:
+        yield f"  confirmed  not known: {one.not_confirmed}"
     yield f"  script     python {shlex.quote(one.script)}" if one.script else f"  no script  {one.no_script}"
 
 
@@ -118,6 +132,10 @@ def _call_lines(a: ReplayedSide, b: ReplayedSide) -> Iterator[str]:
         yield f"  {'call' + name:<10} {op}({call})"
         if line:
             yield f"  {'line':<10} {line}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}".replace("%", " %")
 
 
 def _program_json(program: RecordedProgram) -> dict[str, Any]:
@@ -137,6 +155,8 @@ def _suspect_json(one: HuntedSuspect) -> dict[str, Any]:
         "b": _side_json(b, one.suspect.b),
         "script": one.script or None,
         "no_script": one.no_script,
+        "removed": plain_json(one.removed),
+        "not_confirmed": one.not_confirmed,
     }
 
 

@@ -57,14 +57,18 @@ class Lead:
 
 
 def leads_of(diff: Diff, a: Run, b: Run, most: int) -> list[Lead]:
-    """What operators introduced, in the order of the runs; each pair of calls once."""
+    """What operators introduced, in the order of the runs; each pair of calls once, in the first pass that has it."""
     found: dict[tuple[object, object], Lead] = {}
+    calls: set[tuple[object, object]] = set()
     for compared, tensor in introduced(diff.to_json()):
         key = tensor["key"]
-        at_a = _place(a, compared["a"], key) if tensor["verdict"] != "extra" else None
-        at_b = _place(b, compared["b"], tensor.get("key_b", key)) if tensor["verdict"] != "missing" else None
-        if at_a is not None or at_b is not None:
-            found.setdefault((_call(at_a), _call(at_b)), Lead(key, at_a, at_b, tensor["reason"]))
+        at_a = place_in(a, compared["a"], key) if tensor["verdict"] != "extra" else None
+        at_b = place_in(b, compared["b"], tensor.get("key_b", key)) if tensor["verdict"] != "missing" else None
+        if (_call(at_a), _call(at_b)) in calls or (at_a is None and at_b is None):
+            continue
+        calls.add((_call(at_a), _call(at_b)))
+        keys = tuple(None if at is None else (at.rank, at.key) for at in (at_a, at_b))
+        found.setdefault(keys, Lead(key, at_a, at_b, tensor["reason"]))
         if len(found) == most:
             break
     return list(found.values())
@@ -74,7 +78,8 @@ def _call(place: CallPlace | None) -> tuple[int, int, int] | None:
     return None if place is None else (place.rank, place.pass_number, place.event)
 
 
-def _place(run: Run, where: str, key: str) -> CallPlace | None:
+def place_in(run: Run, where: str, key: str) -> CallPlace | None:
+    """Where a run has this key, in the pass that a diff calls so: `rank 0, pass 3`."""
     for rank, number, kept in _passes(run, where):
         if key in kept and (event := kept.record(key).event) is not None:
             made_by = kept.events[event]

@@ -15,6 +15,8 @@ from tensortap.replaying.blame.judged import LINE
 from tensortap.replaying.double import in_double
 from tensortap.replaying.right.report import Suspect
 
+# A suspect whose graft removes less of the error is not the cause, or not alone.
+CAUSE = 0.9
 _OF_WRONG: dict[WhoIsWrong, HuntVerdict] = {"a": "a is wrong", "b": "b is wrong", "both": "both are wrong"}
 
 
@@ -41,6 +43,9 @@ class HuntedSuspect:
         Which result the verdict is of.
     script
         The program that shows it; empty where there is none, and then `no_script` says why.
+    removed
+        The share of the output's error that goes when B is given what A computed there; None where that was not tried,
+        or `not_confirmed` says why it is not known.
     """
 
     suspect: Suspect
@@ -52,6 +57,8 @@ class HuntedSuspect:
     path: str = ""
     script: str = ""
     no_script: str = ""
+    removed: float | None = None
+    not_confirmed: str = ""
 
     @property
     def key(self) -> str:
@@ -62,6 +69,11 @@ class HuntedSuspect:
     def is_found(self) -> bool:
         """Whether it explains a difference that rounding does not."""
         return self.verdict not in ("rounding", "not known")
+
+    @property
+    def is_cause(self) -> bool:
+        """Whether nearly all of the output's error goes when B is given what A computed there."""
+        return self.removed is not None and self.removed >= CAUSE
 
     @property
     def sentence(self) -> str:

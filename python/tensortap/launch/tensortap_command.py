@@ -18,6 +18,7 @@ _MODULES = {
     "blame": "tensortap.replaying.blame.command",
     "blame --sensitivity": "tensortap.replaying.sensitivity.command",
     "diff": "tensortap.replaying.right.command",
+    "hunt": "tensortap.hunting.command",
     "replay": "tensortap.replaying.blame.command",
     "twice": "tensortap.repeating.command",
 }
