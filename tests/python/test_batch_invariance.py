@@ -124,11 +124,16 @@ def test_passes_and_ranks_are_chosen(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("requests", "message"), [(1, "2 or more"), (7, "no operator of .* takes a tensor whose first dimension is 7")]
+    ("requests", "message"), [(1, "2 or more"), (7, "no operator of .* takes a tensor that entered with 7 rows")]
 )
 def test_what_is_no_batch_is_said(requests, message):
     with pytest.raises(ValueError, match=message):
         invariance(lambda x: x + 1, torch.randn(REQUESTS, 3), requests=requests)
+
+
+def test_a_program_of_which_nothing_is_judged_is_not_fine():
+    with pytest.raises(ValueError, match="no operator could be judged: the rows of its result are not made one by one"):
+        invariance(lambda x: x.mean(0), torch.randn(REQUESTS, REQUESTS))
 
 
 PROGRAM = """
@@ -159,7 +164,7 @@ def test_the_command_runs_a_program_once(tmp_path):
         (["--batch-invariance", "1"], "2 or more"),
         (["--batch-invariance", "4", "--times", "3"], "--batch-invariance"),
         (["--batch-invariance", "4", "--why"], "--batch-invariance"),
-        (["--batch-invariance", "5"], "first dimension is 5"),
+        (["--batch-invariance", "5"], "entered with 5 rows"),
     ],
 )
 def test_the_command_says_what_does_not_go_together(words, message):

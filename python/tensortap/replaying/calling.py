@@ -73,8 +73,8 @@ class Call:
         try:
             with no_modes(), torch.set_grad_enabled(differentiable):
                 returned = (kernel or self.op)(*given.args, **given.kwargs)
-        except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError) as error:
-            raise Refused(f"PyTorch refused the call: {_first_line(error)}") from error
+        except Exception as error:  # an operator of somebody's may raise anything
+            raise Refused(f"the operator refused the call: {first_line(error)}") from error
         found = dict(_returned(parse_arguments(self.event.results), returned))
         for number, use in enumerate(self.event.uses):
             if use.role == "after":
@@ -83,6 +83,16 @@ class Call:
 
     def _argument_at(self, path: str) -> int:
         return next(i for i, use in enumerate(self.event.uses) if use.role == "in" and use.path == path)
+
+
+def device_of(device: str | torch.device) -> torch.device:
+    """The device that is meant. Raises ValueError where there is none."""
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError) as error:  # the latter of a PyTorch without CUDA
+        raise ValueError(f"there is no device {device} here: {first_line(error)}") from error
+    return found
 
 
 def prepared(event: EventRecord, device: torch.device) -> Call:
@@ -139,9 +149,10 @@ def replay(
     if dtype is not None and dtype not in PRECISIONS:
         known = ", ".join(str(each) for each in PRECISIONS)
         raise ValueError(f"dtype is {dtype}: a call is replayed in the recorded dtype (None), or in {known}")
+    where = device_of(device)
     name = OpName.of(event_name := call.name)
     try:
-        ready = prepared(call, torch.device(device))
+        ready = prepared(call, where)
         if dtype is None:
             made = ready.made(ready.arguments, ready.tensors)
         else:
@@ -188,5 +199,6 @@ def _draws_nothing(op: OpOverload[..., Any], arguments: CallArguments) -> bool:
     return False
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an exception says, or else its name."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -62,6 +62,8 @@ def arguments_in_precision(
     """
     if name.name == "view" and name.overload == "dtype":
         raise NoSuchPrecision("it takes the bits of its argument for another dtype")
+    if name.name == "nextafter":
+        raise NoSuchPrecision("which number is next depends on the dtype")
     changed = arguments.map(lambda value: counterpart(value, precision) if isinstance(value, torch.dtype) else value)
     names = [argument.name for argument in op._schema.arguments]
     if "half_to_float" in names:  # softmax in float32 of 16-bit values: a cast, too

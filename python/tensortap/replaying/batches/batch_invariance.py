@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tensortap.replaying.batches.one_request import Batch, NotSplit, OtherBits, 
 from tensortap.replaying.batches.report import BatchDependentCall, BatchInvariance
 from tensortap.replaying.blame.blaming import call_text, chosen_passes, own_line
 from tensortap.replaying.blame.found import RefusedCall
+from tensortap.replaying.calling import device_of
 from tensortap.replaying.operators import OpName
 
 Progress = Callable[[int, int], None]
@@ -53,10 +55,11 @@ def batch_invariance(
     Raises
     ------
     ValueError
-        When no tensor has so many rows, or there is no pass with operators.
+        When no tensor has so many rows, no operator could be judged, or there is no pass with operators.
     """
     if requests < 2:
         raise ValueError(f"requests is {requests}: a batch has 2 or more")
+    where = device_of(device)
     opened = reading.open(os.fspath(run))
     found = BatchInvariance(Path(opened.path), requests)
     chosen = chosen_passes(opened, passes, ranks)
@@ -64,15 +67,17 @@ def batch_invariance(
     for position, (rank, number) in enumerate(chosen):
         kept = rank.passes[number]
         total = max(total, done + len(kept.events) * (len(chosen) - position))  # as if the others were alike
-        one_pass = _OnePass(kept, rank.number, requests, torch.device(device), found)
+        one_pass = _OnePass(kept, rank.number, requests, where, found)
         for index, event in enumerate(kept.events):
             if event.kind == "op":
                 one_pass.judge(index, event)
             done += 1
             if progress is not None:
                 progress(done, total)
-    if not found.judged and not found.refused:
-        raise ValueError(f"no operator of {opened.path} takes a tensor whose first dimension is {requests}: "
+    if not found.judged:
+        reasons = Counter(one.reason for one in found.refused).most_common(1)
+        raise ValueError(f"no operator could be judged: {reasons[0][0]}" if reasons else
+                         f"no operator of {opened.path} takes a tensor that entered with {requests} rows: "
                          "give the number of requests in a batch")  # fmt: skip
     return found
 

@@ -21,9 +21,9 @@ from tensortap.replaying.blame.settings import contradiction, settings_of
 from tensortap.replaying.bounds.double_call import DoubleCall
 from tensortap.replaying.bounds.rounding import is_bounded
 from tensortap.replaying.call_tensors import BytesMissing, record_of
-from tensortap.replaying.calling import Refused, prepared
+from tensortap.replaying.calling import Refused, device_of, first_line, prepared
 from tensortap.replaying.double import NoDouble
-from tensortap.replaying.operators import OpName, UnknownOperator, find_operator, returns_view
+from tensortap.replaying.operators import OpName, UnknownOperator, find_operator, is_determined, returns_view
 from tensortap.tensors.dtypes import TORCH_DTYPES
 
 Progress = Callable[[int, int], None]
@@ -67,6 +67,7 @@ def blame(
     ValueError
         When there is no such pass, or none with operators.
     """
+    where = device_of(device)
     opened = reading.open(os.fspath(run))
     found = Blame(Path(opened.path), show_all=all)
     chosen = chosen_passes(opened, passes, ranks)
@@ -77,7 +78,7 @@ def blame(
         total = max(total, done + len(events) * (len(chosen) - position))  # as if the others were alike
         settings = settings_of(rank.model)
         for index, event in events:
-            _add(found, Place(rank, number, index, kept, settings), event, torch.device(device))
+            _add(found, Place(rank, number, index, kept, settings), event, where)
             done += 1
             if progress is not None:
                 progress(done, total)
@@ -172,8 +173,12 @@ def worst_error(kept: Pass, call: DoubleCall) -> TensorError | None:
     worst: TensorError | None = None
     missing = ""
     for number in call.exact:
+        use = call.call.event.uses[number]
+        if not is_determined(call.call.name, use.path):
+            missing = missing or f"the result {use.path} is one of many that are right"
+            continue
         try:
-            record = record_of(kept, call.call.event.uses[number])
+            record = record_of(kept, use)
         except BytesMissing as error:
             missing = str(error)
             continue
@@ -182,9 +187,9 @@ def worst_error(kept: Pass, call: DoubleCall) -> TensorError | None:
             continue
         try:
             error_of = judge(call, number, recorded.to(call.call.device))
-        except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
+        except Exception as error:
             # Arguments of a kind that its rule does not know: one call that is not judged, and no end of all.
-            raise Refused(f"its rounding bound is not known: {str(error).splitlines()[0][:100]}") from error
+            raise Refused(f"its rounding bound is not known: {first_line(error)}") from error
         if error_of is not None and (worst is None or error_of.bounds > worst.bounds):
             worst = error_of
     if worst is None and missing:

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -15,7 +16,7 @@ from tensortap.replaying.blame.blaming import blame
 from tensortap.replaying.blame.one_call import replay_key
 from tensortap.tensors.dtypes import TORCH_DTYPES
 
-_FINE, _FINDING, _ERROR = 0, 1, 2
+_FINE, _FINDING, _ERROR, _INTERRUPTED = 0, 1, 2, 130
 _WAIT = 0.5  # seconds before work is long, and between two lines of progress
 
 
@@ -34,8 +35,15 @@ def answered(command: str, run: Callable[[], int]) -> int:
     except BrokenPipeError:  # `ttap blame RUN | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _FINE
-    except (ValueError, LookupError, OSError, FormatError) as error:
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except OSError as error:
+        _fail(command, str(error))
+    except (ValueError, LookupError, FormatError) as error:
         _fail(command, str(error.args[0]) if error.args else str(error))
+    except Exception:  # a mistake of ours is no finding
+        traceback.print_exc()
+        return _ERROR
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:

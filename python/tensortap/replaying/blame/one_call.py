@@ -19,7 +19,7 @@ from tensortap.replaying.blame.report import plain_json
 from tensortap.replaying.blame.text import bounds_text, number_text
 from tensortap.replaying.bounds.double_call import DoubleCall
 from tensortap.replaying.call_tensors import dtype_name
-from tensortap.replaying.calling import Refused, prepared, replay
+from tensortap.replaying.calling import Refused, device_of, prepared, replay
 from tensortap.replaying.double import NoDouble
 from tensortap.replaying.results import NotReplayable, Replayed
 
@@ -121,13 +121,14 @@ def replay_key(
     run: str, key: str, passes: str, ranks: str, device: str, precision: torch.dtype | None = None
 ) -> OneCall:
     """The call of a key made again, in the first pass that has it. Raises ValueError where it cannot be."""
+    where = device_of(device)
     opened = reading.open(os.fspath(run))
     chosen = chosen_passes(opened, passes, ranks)
     for rank, number in chosen:
         kept = rank.passes[number]
         event = _event_of(kept, key)
         if event is not None:
-            return _made_again(kept, event, f"rank {rank.number}, pass {number}", torch.device(device), precision)
+            return _made_again(kept, event, f"rank {rank.number}, pass {number}", where, precision)
     if chosen:
         _ = chosen[0][0].passes[chosen[0][1]].record(key)  # raises, with keys that are near
     raise ValueError(f"{key!r} is no operator's, or its call is not in the recording")

@@ -46,16 +46,13 @@ class DoubleCall:
 
     def changed(self, change: Callable[[int, torch.Tensor], torch.Tensor]) -> dict[int, torch.Tensor]:
         """The results with other values in its floating-point tensors."""
-        tensors = {
-            number: change(number, tensor) if tensor.is_floating_point() or tensor.is_complex() else tensor
-            for number, tensor in self.tensors.items()
-        }
+        tensors = {n: change(n, tensor) if _is_number(tensor) else tensor for n, tensor in self.tensors.items()}
         return self.made(self.arguments, tensors)
 
     @functools.cached_property
     def of_magnitudes(self) -> dict[int, torch.Tensor]:
         """The results with the magnitudes of all its tensors and factors: of a sum of products, that of the terms'."""
-        tensors = {n: tensor.abs() if _has_sign(tensor) else tensor for n, tensor in self.tensors.items()}
+        tensors = {n: tensor.abs() if _is_number(tensor) else tensor for n, tensor in self.tensors.items()}
         kwargs = {n: abs(v) if n in ("alpha", "beta") else v for n, v in self.arguments.kwargs.items()}
         return self.made(CallArguments(self.arguments.args, kwargs), tensors)
 
@@ -75,10 +72,10 @@ class DoubleCall:
         """The uses of floating-point tensors, those of one list together."""
         found: dict[str, set[int]] = {}
         for number, tensor in self.tensors.items():
-            if tensor.is_floating_point() or tensor.is_complex():
+            if _is_number(tensor):
                 found.setdefault(self.call.event.uses[number].path.split("/")[1], set()).add(number)
         return list(found.values())
 
 
-def _has_sign(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() and tensor.numel() > 0
+def _is_number(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()

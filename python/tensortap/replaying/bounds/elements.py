@@ -8,10 +8,13 @@ from collections.abc import Callable
 import torch
 
 from tensortap.replaying.bounds.double_call import DoubleCall
-from tensortap.replaying.bounds.terms import Terms, most
+from tensortap.replaying.bounds.terms import Terms, most, rounded_sums
 from tensortap.replaying.operators import is_pointwise, returns_view
 
 _SHIFT = 2.0**-20
+_UNKNOWN_STEPS = 100.0
+# Elementwise, and of several operations, each of which a CPU rounds to the dtype of the result.
+_IN_STEPS = ("floor_divide", "logit", "xlogy")
 
 # Nothing is computed: each element of the result stands in an argument, and is rounded where the dtype is another.
 MOVES_VALUES = frozenset((
@@ -47,14 +50,45 @@ def terms_of_elements(call: DoubleCall, number: int, path: str) -> Terms:
         extra = _INSIDE.get(call.name)
         if extra is not None:
             sizes = sizes + extra(call)
-        # A cube is a square that was rounded, times the number.
-        own = exact.abs() if call.name == "pow" else None
-        return Terms(sizes, steps=0.0 if call.name in ROUNDS_ONCE else 8.0, own=own)
+        jump = _jumps(call, number)
+        own = _rounded_before(call, sizes, exact)
+        return Terms(sizes, steps=0.0 if call.name in ROUNDS_ONCE else 8.0, own=own, absolute=jump)
     # Errors of many terms: each is shifted up or down by itself.
     sizes = exact.abs() + 4 * _followed(call, number, _signs)
     typical = sizes.square().mean().sqrt() if sizes.numel() else sizes
     given = max((tensor.numel() for tensor in call.tensors.values()), default=1)
-    return Terms(torch.maximum(sizes, typical), most(given / max(exact.numel(), 1)))
+    sizes = torch.maximum(sizes, typical)
+    count = most(given / max(exact.numel(), 1))
+    # How it is computed is not known: in how many steps, and in which dtype.
+    return Terms(sizes, count, steps=_UNKNOWN_STEPS, own=rounded_sums(sizes, count))
+
+
+def _rounded_before(call: DoubleCall, sizes: torch.Tensor, exact: torch.Tensor) -> torch.Tensor | None:
+    """The sizes of what is rounded to the dtype of the result before the result is."""
+    if call.name == "pow" or call.name.startswith("clamp"):
+        return exact.abs()  # a cube is a square times the number; a bound is a number of the dtype
+    if _is_in_steps(call):
+        return 2 * sizes
+    if call.name in ("add", "sub", "rsub"):
+        alpha, other = call.argument("alpha"), call.argument("other")
+        if isinstance(other, torch.Tensor):
+            return 2 * (alpha * other).abs().expand_as(exact) if alpha not in (None, 1) else None
+        return torch.full_like(sizes, 2 * abs(other * (alpha or 1))) if isinstance(other, int | float) else 2 * sizes
+    return None
+
+
+def _is_in_steps(call: DoubleCall) -> bool:
+    return call.name in _IN_STEPS or (call.name == "div" and call.argument("rounding_mode") is not None)
+
+
+def _jumps(call: DoubleCall, number: int) -> torch.Tensor | float:
+    """1 where a quotient is so near a whole number that rounding decides which one it becomes."""
+    if call.name not in ("div", "floor_divide") or not _is_in_steps(call):
+        return 0.0
+    quotient = call.argument("self") / call.argument("other")
+    step = max(torch.finfo(each.dtype).eps for each in call.call.tensors.values() if each.is_floating_point())
+    near = (quotient - quotient.round()).abs() <= 4 * step * quotient.abs()
+    return near.double().expand_as(call.exact[number])
 
 
 def _signs(tensor: torch.Tensor) -> torch.Tensor:

@@ -7,11 +7,12 @@ import torch
 from tensortap.replaying.bounds.attention import terms_of_attention
 from tensortap.replaying.bounds.double_call import DoubleCall
 from tensortap.replaying.bounds.elements import terms_of_elements
+from tensortap.replaying.bounds.interpolation import terms_of_interpolation
 from tensortap.replaying.bounds.norms import terms_of_norm
 from tensortap.replaying.bounds.sums import terms_of_sum
 from tensortap.replaying.bounds.terms import Terms
 
-_RULES = (terms_of_sum, terms_of_norm, terms_of_attention)
+_RULES = (terms_of_sum, terms_of_norm, terms_of_attention, terms_of_interpolation)
 _MOST_STEPS = 100.0  # however many terms: they do not all err alike
 _MANTISSA = {
     torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53,

@@ -77,7 +77,6 @@ _SUMS: dict[str, Count] = {
         _reduced,
     ),
     **dict.fromkeys(("avg_pool2d_backward", "_adaptive_avg_pool2d_backward", "nll_loss_forward"), _reduced),
-    **dict.fromkeys(("upsample_bilinear2d", "upsample_bicubic2d", "upsample_bilinear2d_backward"), _reduced),
     **dict.fromkeys(("index_add", "scatter_add", "index_put", "_index_put_impl", "embedding_dense_backward"),
                     _all_of_argument),
     **dict.fromkeys(("convolution", "_convolution", "mkldnn_convolution"), _convolved),
@@ -87,5 +86,5 @@ _SUMS: dict[str, Count] = {
 _NEED_ACCUMULATE = ("index_put", "_index_put_impl")
 _ADD_IN_OWN_DTYPE = (
     "index_add", "scatter_add", "index_put", "_index_put_impl", "embedding_dense_backward",
-    "max_pool2d_with_indices_backward", "upsample_bilinear2d_backward",
+    "max_pool2d_with_indices_backward", "nll_loss_forward",
 )  # fmt: skip

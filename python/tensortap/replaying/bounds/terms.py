@@ -29,7 +29,7 @@ class Terms:
     count: float = 1.0
     steps: float = 8.0
     own: torch.Tensor | None = None
-    absolute: float = 0.0
+    absolute: torch.Tensor | float = 0.0
 
 
 def most(*values: float) -> float:

@@ -7,9 +7,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 from tensortap.replaying.blame.command import answered, print_answer
+from tensortap.replaying.calling import device_of
 from tensortap.replaying.right.who_is_right import who_is_right_in
 
 
@@ -28,6 +27,6 @@ def main(words: Sequence[str]) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     document = json.loads(Path(options.report).read_text())
-    found = who_is_right_in(document, 3, torch.device(options.device))
+    found = who_is_right_in(document, 3, device_of(options.device))
     print_answer({**document, "replayed": found.to_json()} if options.json else f"\n{found}", options.color)
     return int(options.exit_code)

@@ -15,7 +15,9 @@ from tensortap.records import EventRecord, TensorRecord
 from tensortap.replaying.blame.blaming import Place, judged_call
 from tensortap.replaying.blame.found import BlamedCall, RefusedCall
 from tensortap.replaying.blame.settings import settings_of
+from tensortap.replaying.calling import device_of
 from tensortap.replaying.operators import OpName
+from tensortap.replaying.right.find_tensor import find_tensor
 from tensortap.replaying.right.recording_again import how_to_record
 from tensortap.replaying.right.report import ReplayedSide, Suspect, WhoIsRight
 
@@ -47,7 +49,7 @@ def who_is_right(diff: Diff, *, top: int = 3, device: str | torch.device = "cpu"
     WhoIsRight
         Of each the answer, or the reason why there is none, and how to record what is missing.
     """
-    return who_is_right_in(diff.to_json(), top, torch.device(device))
+    return who_is_right_in(diff.to_json(), top, device_of(device))
 
 
 def who_is_right_in(document: dict[str, Any], top: int, device: torch.device) -> WhoIsRight:
@@ -84,7 +86,7 @@ def _replayed(run: str, place: str, tensor: dict[str, Any], side: str, device: t
         return ReplayedSide(key, reason=_NO_CALLS)
     number = int(found[2])
     try:
-        rank, kept, record = _find(run, int(found[1]), number, key)
+        rank, kept, record = find_tensor(reading.open(run), int(found[1]), number, key)
     except (LookupError, OSError, FormatError) as error:
         return ReplayedSide(key, reason=str(error.args[0] if error.args else error))
     return replayed_side(rank, number, kept, record, device)
@@ -101,16 +103,6 @@ def replayed_side(rank: Rank, number: int, kept: Pass, record: TensorRecord, dev
         again = how_to_record(rank, number) if event.kind == "module" else ""
         return ReplayedSide(key, reason=f"the recording has the {event.kind}, and not its operators", record=again)
     return _worst(rank, number, kept, calls, key, device)
-
-
-def _find(run: str, number: int, pass_number: int, key: str) -> tuple[Rank, Pass, TensorRecord]:
-    """Raises LookupError where the recording has no such tensor any more."""
-    for rank in reading.open(run).ranks:
-        if rank.number == number and pass_number in rank.passes:
-            kept = rank.passes[pass_number]
-            if key in kept:
-                return rank, kept, kept.record(key)
-    raise LookupError(f"{run} has no {key} in rank {number}, pass {pass_number}")
 
 
 def _operators_of(kept: Pass, index: int, record: TensorRecord) -> Iterator[int]:

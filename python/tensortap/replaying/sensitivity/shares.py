@@ -17,7 +17,7 @@ from tensortap.replaying.blame.found import RefusedCall
 from tensortap.replaying.bounds.double_call import DoubleCall
 from tensortap.replaying.bounds.rounding import is_bounded
 from tensortap.replaying.call_tensors import BytesMissing, laid_out, record_of
-from tensortap.replaying.calling import Refused, prepared
+from tensortap.replaying.calling import Refused, device_of, prepared
 from tensortap.replaying.double import NoDouble, in_double
 from tensortap.replaying.operators import OpName
 from tensortap.replaying.sensitivity.derivative import pulled_back
@@ -69,7 +69,7 @@ def sensitivity(
     kept = of_rank.passes[number]
     record = _output_of(kept, output)
     flow = flow_to(kept, record)
-    follower = _Follower(kept, flow, torch.device(device), progress)
+    follower = _Follower(kept, flow, device_of(device), progress)
     error, size = follower.error_of_output()
     found = Sensitivity(
         path=opened.path,
