@@ -41,7 +41,7 @@ Examples:
   ttap run -o out/run --level sketch --level 'lm_head=full' -- python train.py
   ttap run -o out/run --ops -- python train.py
   ttap run -o out/run --append -- python train.py      go on in the newest run there
-  ttap run -o out/with --graft out/good:layers.3.mlp -- python train.py
+  ttap run -o out/with --graft out/good:layers.3.mlp.up -- python train.py
   ttap run -o out/run --filter 'layers\.(0|31)\.' --steps 10-12 -- \
       python -m vllm.entrypoints.openai.api_server --model m)";
 

@@ -2,12 +2,17 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 
 import pytest
 import tensortap as tap
+import torch
+from tensortap.hunting.second_run import options_that_keep
+from tensortap.hunting.suspects import CallPlace
 from tensortap.programs.recorded_program import ProgramNotRecorded
+from tensortap.replaying.right.find_tensor import find_tensor
 from ttap_command import TTAP, run
 
 MODEL = """
@@ -122,6 +127,27 @@ def test_what_cannot_be_hunted_is_said(programs, tmp_path):
         hunted(good, nothing, tmp_path / "hunt")
     with pytest.raises(ValueError, match="is not empty"):
         hunted(good, good, tmp_path / "hunt")
+
+
+def test_the_second_run_has_the_options_of_the_first():
+    place = CallPlace("up:aten::addmm", "up:aten::addmm", "op", 0, 1, 2)
+    words = options_that_keep([place], ["--compiled", "--steps", "0-9", "--level=sketch", "--filter=up", "--append"])
+    assert words[:2] == ["--compiled", "--append"]
+    assert [words[words.index(name) + 1] for name in ("--steps", "--level", "--ranks")] == ["1", "full", "0"]
+    assert words.count("--filter") == 1
+
+
+def test_a_tensor_of_several_processes_is_not_guessed(tmp_path):
+    model = torch.nn.ReLU()
+    with tap.record(model, tmp_path / "run", ops=True, level="full"):
+        model(torch.ones(2))
+    (rank,) = tap.open(tmp_path / "run").ranks
+    assert find_tensor(tap.open(tmp_path / "run"), 0, 0, "ReLU:aten::relu")[0].pid == rank.pid
+    shutil.copytree(rank.path, rank.path.with_name("rank0_pid1"))
+    with pytest.raises(LookupError, match="2 processes have ReLU:aten::relu in rank 0, pass 0: compare one with one"):
+        find_tensor(tap.open(tmp_path / "run"), 0, 0, "ReLU:aten::relu")
+    with pytest.raises(LookupError, match="no aten::mm in rank 0"):
+        find_tensor(tap.open(tmp_path / "run"), 0, 0, "aten::mm")
 
 
 TWO_WRONG = WRONG_KERNEL.replace("model = Model()", "model = Model(eps=0.1)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -214,19 +215,28 @@ def _selected(recorded: Pass, key: str) -> list[TensorRecord]:
     """The tensor of this key; of a name, or of a call of several results, all it stands for."""
     if key in recorded:
         return [recorded.record(key)]
-    below = [record for record in recorded.records if record.key.startswith(f"{key}/")]
-    return below or [record for record in recorded.records if record.name == key and record.role == "out"]
+    named = [record for record in recorded.records if record.name == key and record.role == "out"]
+    return named or [record for record in recorded.records if record.key.startswith(f"{key}/")]
 
 
 def _rank_of(run: Run) -> Rank:
     number, world = metadata.rank(), metadata.world_size()
-    if len(run.ranks) != world:
-        raise ValueError(f"{run.path} was recorded by {_processes(len(run.ranks))}, and this program has "
+    numbers = {rank.number for rank in run.ranks}
+    recorded = max(((rank.metadata.get("launch") or {}).get("ranks", 1) for rank in run.ranks), default=1)
+    alone = world == 1 and len(numbers) == 1
+    if max(recorded, len(numbers)) != world and not alone:
+        raise ValueError(f"{run.path} was recorded by {_processes(max(recorded, len(numbers)))}, and this program has "
                          f"{_processes(world)}: each is given what its own rank recorded")  # fmt: skip
-    for rank in run.ranks:
-        if rank.number == number or world == 1:
-            return rank
-    raise ValueError(f"rank {number} is not in {run.path}")
+    # Of several processes of a rank the one that began first: it started the others.
+    of_rank = [rank for rank in run.ranks if rank.number == number or alone]
+    if not of_rank:
+        raise ValueError(f"rank {number} is not in {run.path}")
+    return min(of_rank, key=_began)
+
+
+def _began(rank: Rank) -> int:
+    first = next(iter(rank.passes), None)
+    return sys.maxsize if first is None else rank.passes[first].info["started_unix_ns"]
 
 
 def _processes(count: int) -> str:

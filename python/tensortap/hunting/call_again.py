@@ -9,7 +9,7 @@ import torch
 
 from tensortap import reading
 from tensortap.hunting.suspects import CallPlace
-from tensortap.reading import FormatError, Pass, Rank
+from tensortap.reading import FormatError, Pass
 from tensortap.records import EventRecord
 from tensortap.replaying.blame.found import BlamedCall
 from tensortap.replaying.blame.judged import rounding_bound
@@ -18,6 +18,7 @@ from tensortap.replaying.bounds.rounding import is_bounded
 from tensortap.replaying.call_tensors import BytesMissing, record_of
 from tensortap.replaying.calling import Refused, prepared
 from tensortap.replaying.double import NoDouble
+from tensortap.replaying.right.find_tensor import find_tensor
 from tensortap.replaying.right.report import ReplayedSide
 from tensortap.replaying.right.who_is_right import replayed_side
 
@@ -61,13 +62,7 @@ class CallAgain:
             return None
         try:
             bound = rounding_bound(self.double, number, recorded.dtype)
-        except (
-            RuntimeError,
-            ValueError,
-            IndexError,
-            TypeError,
-            AttributeError,
-        ):  # arguments that its rule does not know
+        except Exception:  # arguments that its rule does not know
             return None
         return Result(number, recorded.to(bound.device), bound)
 
@@ -76,30 +71,20 @@ def side_of(run: str | os.PathLike[str], place: CallPlace | None, device: torch.
     """The call of a place in a run that kept its bytes, held against the exact result of its arguments."""
     if place is None:
         return ReplayedSide("", reason="it has no such call")
-    found = _pass(run, place)
-    if found is None or place.key not in found[1]:
-        where = f"rank {place.rank}, pass {place.pass_number}"
-        return ReplayedSide(place.key, reason=f"the second run has no {place.key} in {where}")
-    rank, kept = found
-    return replayed_side(rank, place.pass_number, kept, kept.record(place.key), device)
+    try:
+        rank, kept, record = find_tensor(reading.open(run), place.rank, place.pass_number, place.key)
+    except (LookupError, OSError, FormatError) as error:
+        return ReplayedSide(place.key, reason=f"in the second run: {error.args[0] if error.args else error}")
+    return replayed_side(rank, place.pass_number, kept, record, device)
 
 
 def call_again(run: str | os.PathLike[str], place: CallPlace | None, call: BlamedCall | None, device: torch.device
                ) -> CallAgain | None:  # fmt: skip
     """The call that was judged; None where none was."""
-    if place is None or call is None or (found := _pass(run, place)) is None:
+    if place is None or call is None:
         return None
     try:
-        return CallAgain(found[1], DoubleCall(prepared(found[1].events[call.event], device)))
-    except (Refused, NoDouble):
+        _, kept, _ = find_tensor(reading.open(run), place.rank, place.pass_number, place.key)
+        return CallAgain(kept, DoubleCall(prepared(kept.events[call.event], device)))
+    except (LookupError, OSError, FormatError, Refused, NoDouble):
         return None
-
-
-def _pass(run: str | os.PathLike[str], place: CallPlace) -> tuple[Rank, Pass] | None:
-    try:
-        for rank in reading.open(run).ranks:
-            if rank.number == place.rank and place.pass_number in rank.passes:
-                return rank, rank.passes[place.pass_number]
-    except (OSError, FormatError):
-        pass
-    return None

@@ -14,8 +14,9 @@ from tensortap.comparing import Diff
 from tensortap.grafting.removed import removed_error
 from tensortap.hunting.second_run import options_that_keep
 from tensortap.hunting.suspects import CallPlace, Lead, place_in
-from tensortap.programs.recorded_program import run_recorded
-from tensortap.reading import Run
+from tensortap.programs.recorded_program import ProgramNotRecorded, run_recorded
+from tensortap.reading import FormatError, Run
+from tensortap.replaying.right.find_tensor import find_tensor
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ def share_of(
     output: Output | None,
     runs: dict[str, Path],
     program: Sequence[str],
+    options: Sequence[str],
     names_of: Path | None,
     out: Path,
     ttap: str | os.PathLike[str] | None,
@@ -63,8 +65,8 @@ def share_of(
         Whose error it is; `runs` has its bytes.
     runs
         The second runs of `a` and `b`.
-    program
-        B, which is run once more, into `out`.
+    program, options
+        B, which is run once more, into `out`, and the options of every run.
     names_of
         The first run of B, where it has other names than A.
     """
@@ -75,7 +77,10 @@ def share_of(
     words = ["--graft", f"{runs['a']}:{lead.a.key}"]
     if names_of is not None:
         words += ["--graft-names-of", str(names_of)]
-    run_recorded(program, out, [*words, *options_that_keep([output.b])], ttap=ttap)
+    try:
+        run_recorded(program, out, [*words, *options_that_keep([output.b], options)], ttap=ttap)
+    except ProgramNotRecorded as error:
+        raise NotConfirmed(error.what) from error
     right, wrong = _tensor(runs["a"], output.a), _tensor(runs["b"], output.b)
     grafted = _tensor(out, output.b)
     notes = [note for rank in reading.open(out).ranks for note in rank.coverage["source"]["notes"]]
@@ -89,9 +94,11 @@ def share_of(
 
 
 def _tensor(run: Path, place: CallPlace) -> torch.Tensor:
-    for rank in reading.open(run).ranks:
-        if rank.number == place.rank and place.pass_number in rank.passes:
-            value = rank.passes[place.pass_number].get(place.key)
-            if isinstance(value, torch.Tensor):
-                return value
-    raise NotConfirmed(f"{run} has no {place.key}")
+    try:
+        _, kept, _ = find_tensor(reading.open(run), place.rank, place.pass_number, place.key)
+    except (LookupError, OSError, FormatError) as error:
+        raise NotConfirmed(str(error.args[0] if error.args else error)) from error
+    value = kept.get(place.key)
+    if not isinstance(value, torch.Tensor):
+        raise NotConfirmed(f"{run} has no bytes of {place.key}")
+    return value

@@ -17,8 +17,9 @@ from tensortap.hunting.script import NoScript, write_script
 from tensortap.hunting.second_run import options_that_keep
 from tensortap.hunting.suspects import Lead, leads_of
 from tensortap.hunting.verdicts import HuntedSuspect, JudgedLead, judged
-from tensortap.programs.recorded_program import run_recorded
+from tensortap.programs.recorded_program import ProgramNotRecorded, run_recorded
 from tensortap.reading import Run
+from tensortap.replaying.calling import device_of
 
 Progress = Callable[[str], None]
 _FIRST_RUN = ["--ops", "--level", "sketch", "--stacks"]
@@ -75,8 +76,8 @@ def hunt(
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: name another folder")
     programs = {"a": list(a), "b": list(b if b is not None else a)}
-    hunting = _Hunting(programs, folder, torch.device(device), ttap, progress or (lambda text: None))
-    found = hunting.compared(options)
+    hunting = _Hunting(programs, folder, list(options), device_of(device), ttap, progress or (lambda text: None))
+    found = hunting.compared()
     if not found.same:
         leads = leads_of(found.diff, *hunting.opened(), suspects)
         hunting.follow(found, leads, confirm)
@@ -89,16 +90,17 @@ class _Hunting:
 
     programs: dict[str, list[str]]
     folder: Path
+    options: list[str]
     device: torch.device
     ttap: str | os.PathLike[str] | None
     tell: Progress
 
-    def compared(self, options: Sequence[str]) -> Hunt:
+    def compared(self) -> Hunt:
         """Both programs with fingerprints."""
         runs = {}
         for side, program in self.programs.items():
             self.tell(f"running {side.upper()} with fingerprints")
-            runs[side] = run_recorded(program, self.folder / side, [*_FIRST_RUN, *options], ttap=self.ttap)
+            runs[side] = run_recorded(program, self.folder / side, [*_FIRST_RUN, *self.options], ttap=self.ttap)
         self.tell("comparing")
         return Hunt(self.folder, runs["a"], runs["b"], diff(runs["a"].path, runs["b"].path))
 
@@ -131,7 +133,11 @@ class _Hunting:
         self.tell(f"running {side.upper()} again for {len(places)} suspects")
         if output is not None:
             places.append(getattr(output, side))
-        run_recorded(self.programs[side], self._kept(side), options_that_keep(places), ttap=self.ttap)
+        words = options_that_keep(places, self.options)
+        try:
+            run_recorded(self.programs[side], self._kept(side), words, ttap=self.ttap)
+        except ProgramNotRecorded as error:  # its suspects are not known, and what is known is kept
+            self.tell(f"{side.upper()} recorded nothing the second time: {error.what}")
 
     def _confirmed(self, one: HuntedSuspect, lead: Lead, output: Output | None, number: int) -> HuntedSuspect:
         self.tell(f"running B with what A computed in suspect {number}")
@@ -140,7 +146,7 @@ class _Hunting:
         kept = {side: self._kept(side) for side in self.programs}
         grafted = self.folder / f"b.grafted_{number}"
         try:
-            removed = share_of(lead, output, kept, self.programs["b"], names_of, grafted, self.ttap)
+            removed = share_of(lead, output, kept, self.programs["b"], self.options, names_of, grafted, self.ttap)
         except NotConfirmed as reason:
             return replace(one, not_confirmed=str(reason))
         return replace(one, removed=removed)

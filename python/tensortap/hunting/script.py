@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 
 from tensortap.hunting.call_again import CallAgain
 from tensortap.hunting.verdicts import JudgedLead
@@ -62,6 +61,10 @@ class NoScript(ValueError):
 
 def write_script(lead: JudgedLead, path: Path) -> None:
     """Write a program, and a `.safetensors` of its name. Raises NoScript, and OSError."""
+    try:
+        from safetensors.torch import save_file  # optional
+    except ImportError as error:
+        raise NoScript("the package safetensors is not installed") from error
     found = lead.found
     sides = [_Side(name, call, again, found.path)
              for name, call, again in (("a", found.suspect.a.call, lead.a), ("b", found.suspect.b.call, lead.b))

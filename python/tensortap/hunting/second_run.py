@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from tensortap.hunting.suspects import CallPlace
 
+# What a second run is told anew; each has a value.
+_ANEW = ("--steps", "--ranks", "--filter", "--level")
 
-def options_that_keep(places: Iterable[CallPlace]) -> list[str]:
+
+def options_that_keep(places: Iterable[CallPlace], options: Sequence[str]) -> list[str]:
     """The options of `ttap run` with which a run holds the bytes of these calls, and no others.
 
     The arguments of a call are kept with it where their makers are left out. Of a module, all operators in it are kept:
-    it has no arithmetic of its own.
+    it has no arithmetic of its own. `options` are those of the first run.
     """
     places = list(places)
-    words = ["--ops", "--stacks", "--level", "full"]
+    words = [*_others(options), "--ops", "--stacks", "--level", "full"]
     for pattern in sorted({_pattern(place) for place in places}):
         words += ["--filter", pattern]
     passes, ranks = ({getattr(place, name) for place in places} for name in ("pass_number", "rank"))
@@ -26,3 +29,13 @@ def _pattern(place: CallPlace) -> str:
     if place.kind == "module":
         return rf"^{re.escape(place.call)}(\.|:|$)"
     return rf"^{re.escape(place.call)}$"
+
+
+def _others(options: Sequence[str]) -> Iterator[str]:
+    words = iter(options)
+    for word in words:
+        name, has_value, _ = word.partition("=")
+        if name not in _ANEW:
+            yield word
+        elif not has_value:
+            next(words, None)

@@ -32,6 +32,9 @@ def begin_grafts() -> None:
     except (LookupError, ValueError, RuntimeError) as error:
         print(f"ttap run: process {os.getpid()}: nothing is put in by --graft: {error}", file=sys.stderr)
         return
+    for key in _graft.keys:
+        if key.unmet:
+            print(f"ttap run: process {os.getpid()}: graft of {key.run}:{key}", file=sys.stderr)
     util.Finalize(None, _say, exitpriority=1)  # after recordings have ended, which is where it is said if there are any
 
 
