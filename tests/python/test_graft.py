@@ -116,6 +116,28 @@ def test_a_name_stands_for_all_its_calls_and_a_key_for_one(tmp_path):
     assert grafted.placed == 1  # the first call alone has exactly this key
 
 
+def test_a_name_stands_for_every_call_of_a_module_with_several_results(tmp_path):
+    class Pair(nn.Module):
+        def forward(self, x):
+            return x + 1, x + 2
+
+    class Twice(nn.Module):
+        def __init__(self, by):
+            super().__init__()
+            self.pair, self.by = Pair(), by
+
+        def forward(self, x):
+            first = self.pair(x * self.by)
+            return torch.cat([*first, *self.pair(first[1] * self.by)])
+
+    record(Twice(1.0), tmp_path, inputs()[0])
+    wrong = Twice(3.0)
+    with tap.graft(wrong, tmp_path, "pair") as grafted:
+        out = wrong(inputs()[0])
+    assert (grafted.placed, grafted.ok) == (4, True)
+    assert same_bits(out, value(tmp_path, "Twice"))
+
+
 Named = namedtuple("Named", "first second")
 
 
