@@ -320,7 +320,8 @@ def test_a_module_that_is_never_called_is_said_with_the_reason(good):
     model.forward = lambda x: model.blocks[0].up.forward(x)
     with tap.graft(model, good, ["head", "blocks.0"]) as grafted:
         model(inputs()[0])
-    assert [key.unmet for key in grafted.keys] == ["never called", "never called"]
+    # What torch.compile did earlier in this process decides whether it goes on "or inside a compiled region".
+    assert [key.unmet.startswith("never called") for key in grafted.keys] == [True, True]
     assert not grafted.ok and str(grafted).startswith("head: not met: never called")
 
 

@@ -37,7 +37,7 @@ def test_its_own_results_change_nothing_in_training(name, checkpointing, tmp_pat
     with tap.graft(grafted, tmp_path, keys_of(tmp_path)) as graft:
         again = train(grafted, inputs)
     assert_same_bits(plain, again)
-    assert graft.placed > 70
+    assert graft.placed >= 70  # of moe, whose experts are not all called
     # All are put in, in both passes, but for caches, which are objects of the program.
     assert {str(key) for key in graft.keys if not key.ok and "cannot be copied" not in str(key)} == set()
 
