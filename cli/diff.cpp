@@ -79,7 +79,7 @@ Result<ExitCode> become_replay(const Arguments& arguments, const DiffReport& rep
   TTAP_ASSIGN(const std::string file, hand_over(report));
   std::vector<std::string> words = {
       "diff", file, "--exit-code", fmt::to_string(static_cast<int>(code)), "--device", arguments.device};
-  if (arguments.selection.json) words.emplace_back("--json");
+  append_options(arguments.selection, words);
   return become_python(arguments.python, words);
 }
 
