@@ -20,6 +20,7 @@ from tensortap.replaying.blame.text import bounds_text, number_text
 from tensortap.replaying.bounds.double_call import DoubleCall
 from tensortap.replaying.call_tensors import dtype_name
 from tensortap.replaying.calling import Refused, device_of, prepared, replay
+from tensortap.replaying.distance import distances, typical_size
 from tensortap.replaying.double import NoDouble
 from tensortap.replaying.results import NotReplayable, Replayed
 
@@ -170,27 +171,19 @@ def _in_precision(event: EventRecord, device: torch.device, precision: torch.dty
     for got, right in zip(made.tensors, exact.tensors, strict=True):
         if not (right.value.is_floating_point() or right.value.is_complex()) or not right.value.numel():
             continue
-        error = _distance(got.value, right.value)
+        error = distances(got.value, right.value)
         place = int(error.reshape(-1).argmax())
         yield InPrecision(
             path=got.path,
             dtype=name,
             relative=_relative(error, right.value),
-            recorded=None if got.recorded is None else _relative(_distance(got.recorded, right.value), right.value),
+            recorded=None if got.recorded is None else _relative(distances(got.recorded, right.value), right.value),
             worst=tuple(int(i) for i in torch.unravel_index(torch.tensor(place), error.shape)),
             got=got.value.reshape(-1)[place].item(),
             exact=right.value.reshape(-1)[place].item(),
         )
 
 
-def _distance(got: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
-    """Of each element; none between equal infinities, and an infinite one to NaN."""
-    wide = got.to(device=exact.device, dtype=exact.dtype)
-    same = (wide == exact) | (wide.isnan() & exact.isnan())
-    return (wide - exact).abs().where(~same, 0.0).nan_to_num(nan=torch.inf, posinf=torch.inf)
-
-
 def _relative(error: torch.Tensor, exact: torch.Tensor) -> float:
-    size = float(exact.abs().nan_to_num(posinf=0.0).square().mean().sqrt())
-    off = float(error.square().mean().sqrt())
+    size, off = typical_size(exact), float(error.square().mean().sqrt())
     return off / size if size > 0 else math.inf if off else 0.0
