@@ -49,7 +49,7 @@ TEST(ArgumentText, ALongStringEndsAtACharacter) {
 }
 
 TEST(ArgumentText, TornTextEnds) {
-  for (const std::string text : {"'" + std::string(400, 'x'), numbers(300).substr(0, 900), std::string(300, '['),
+  for (const std::string& text : {"'" + std::string(400, 'x'), numbers(300).substr(0, 900), std::string(300, '['),
                                  "'" + std::string(250, 'x') + "\\"})
     EXPECT_LE(shortened_arguments(text).size(), text.size() + 8);
 }
