@@ -248,6 +248,7 @@ def test_replay_tells_of_one_call(wrong_run):
         (("blame", "{run}", "--pass", "7"), "no such pass"),
         (("blame", "/no/such/place"), "/no/such/place"),
         (("replay", "{run}", "aten::nothing"), "aten::nothing"),
+        (("replay", "{run}", "norm:aten::native_layernorm/0"), "did you mean norm:aten::native_layer_norm/0"),
         (("blame", "{run}", "--python", "/no/such/python"), "cannot run '/no/such/python'"),
     ],
 )

@@ -11,7 +11,7 @@ import tensortap as tap
 import torch
 from tensortap.hunting.script import NoScript, write_script
 from tensortap.hunting.second_run import options_that_keep
-from tensortap.hunting.suspects import CallPlace, Lead
+from tensortap.hunting.suspects import CallPlace, Lead, leads_of
 from tensortap.hunting.verdicts import judged
 from tensortap.programs.recorded_program import ProgramNotRecorded
 from tensortap.replaying.right.find_tensor import find_tensor
@@ -170,6 +170,19 @@ def test_the_second_run_has_the_options_of_the_first():
     assert words[:2] == ["--compiled", "--append"]
     assert [words[words.index(name) + 1] for name in ("--steps", "--level", "--ranks")] == ["1", "full", "0"]
     assert words.count("--filter") == 1
+
+
+def test_an_operator_of_many_ranks_is_one_suspect(tmp_path):
+    for name, eps in (("a", 1e-5), ("b", 0.1)):
+        torch.manual_seed(0)
+        model = torch.nn.LayerNorm(8, eps=eps)
+        with tap.record(model, tmp_path / name, ops=True, level="full", report=False):
+            model(torch.randn(4, 8))
+        (rank,) = tap.open(tmp_path / name).ranks
+        shutil.copytree(rank.path, rank.path.with_name("rank1_pid1"))
+    a, b = tap.open(tmp_path / "a"), tap.open(tmp_path / "b")
+    (lead,) = leads_of(tap.diff(a, b), a, b, 3)
+    assert (lead.key, lead.a.rank, lead.b.rank) == ("LayerNorm:aten::native_layer_norm/0", 0, 0)
 
 
 def test_a_tensor_of_several_processes_is_not_guessed(tmp_path):

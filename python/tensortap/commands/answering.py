@@ -33,17 +33,16 @@ def answered(command: str, run: Callable[[], int]) -> int:
     for number in _ENDING:
         if signal.getsignal(number) == signal.SIG_DFL:  # else it is ignored, as nohup does
             signal.signal(number, _end)
-    see_help = f"see ttap {command} --help"
     try:
         return run()
     except KeyboardInterrupt:
         return _BY_SIGNAL + signal.SIGINT
     except ProgramNotRecorded as error:
         _fail(command, error.what, error.hint)
-    except OSError as error:
-        _fail(command, str(error), see_help)
-    except (ValueError, LookupError) as error:
-        _fail(command, str(error.args[0]) if error.args else str(error), see_help)
+    except (OSError, ValueError, LookupError) as error:
+        # A KeyError as text stands in quotes; a message of the library ends in what to do.
+        what, _, hint = (str(error.args[0]) if len(error.args) == 1 else str(error)).partition("; ")
+        _fail(command, what, hint or f"see ttap {command} --help")
     except Exception:  # a mistake of ours is no finding
         traceback.print_exc()
         _fail(command, "this is a bug in ttap", "please report it with the lines above")

@@ -39,7 +39,7 @@ def _programs(words: list[str]) -> tuple[list[str], list[str] | None]:
 
 def _run(options: argparse.Namespace, program: list[str], against: list[str] | None) -> int:
     if not program or against == []:
-        raise ValueError("a program is missing: ttap hunt -- python good.py --against python bad.py")
+        raise ValueError("a program is missing; write ttap hunt -- python good.py --against python bad.py")
     found = hunt(
         program,
         against,

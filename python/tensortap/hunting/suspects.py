@@ -57,8 +57,8 @@ class Lead:
 
 
 def leads_of(diff: Diff, a: Run, b: Run, most: int) -> list[Lead]:
-    """What operators introduced, in the order of the runs; each pair of calls once, in the first pass that has it."""
-    found: dict[tuple[object, object], Lead] = {}
+    """What operators introduced, in the order of the runs; each operator once, on the first rank and pass that has it."""
+    found: dict[tuple[str | None, ...], Lead] = {}
     calls: set[tuple[object, object]] = set()
     for compared, tensor in introduced(diff.to_json()):
         key = tensor["key"]
@@ -67,7 +67,7 @@ def leads_of(diff: Diff, a: Run, b: Run, most: int) -> list[Lead]:
         if (_call(at_a), _call(at_b)) in calls or (at_a is None and at_b is None):
             continue
         calls.add((_call(at_a), _call(at_b)))
-        keys = tuple(None if at is None else (at.rank, at.key) for at in (at_a, at_b))
+        keys = tuple(None if at is None else at.key for at in (at_a, at_b))
         found.setdefault(keys, Lead(key, at_a, at_b, tensor["reason"]))
         if len(found) == most:
             break

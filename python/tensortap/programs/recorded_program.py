@@ -87,10 +87,10 @@ def run_recorded(
         When the program was not started, or recorded nothing.
     """
     if not command:
-        raise ValueError("there is no program to run: name it after --")
+        raise ValueError("there is no program to run; name it after --")
     path = Path(out)
     if _holds_run(path):
-        raise ValueError(f"a run lies in {path} already: name another folder")
+        raise ValueError(f"a run lies in {path} already; name another folder")
     words = [str(_command(ttap)), "run", *options, "--quiet", "-o", str(path), "--", *command]
     status = _wait(words, {"TTAP_LAUNCH_DIR": str(LAUNCH_FOLDER), **os.environ, **(environment or {})})
     shown = shlex.join(command)

@@ -77,7 +77,7 @@ def batch_invariance(
     if not found.judged:
         reasons = Counter(one.reason for one in found.refused).most_common(1)
         raise ValueError(f"no operator could be judged: {reasons[0][0]}" if reasons else
-                         f"no operator of {opened.path} takes a tensor that entered with {requests} rows: "
+                         f"no operator of {opened.path} takes a tensor that entered with {requests} rows; "
                          "give the number of requests in a batch")  # fmt: skip
     return found
 

@@ -83,7 +83,7 @@ def blame(
             if progress is not None:
                 progress(done, total)
     if done == 0:
-        raise ValueError(f"{opened.path} has no operators: record with ttap run --ops --level full")
+        raise ValueError(f"{opened.path} has no operators; record with ttap run --ops --level full")
     found.calls.sort(key=_rank_of)
     found.findings = [one for one in found.calls if one.is_finding]
     found.cancelling.sort(key=lambda one: -one.error.cancellation)
@@ -98,7 +98,7 @@ def chosen_passes(
     of_passes, of_ranks = _numbers(passes), _numbers(ranks)
     chosen = [(rank, n) for rank in run.ranks if rank.number in of_ranks for n in rank.passes if n in of_passes]
     if not chosen:
-        raise ValueError(f"{run.path} has no such pass: see ttap ls")
+        raise ValueError(f"{run.path} has no such pass; ttap ls shows which there are")
     return chosen
 
 

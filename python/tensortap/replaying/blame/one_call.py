@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from tensortap.replaying.calling import Refused, device_of, prepared, replay
 from tensortap.replaying.distance import distances, typical_size
 from tensortap.replaying.double import NoDouble
 from tensortap.replaying.results import NotReplayable, Replayed
+from tensortap.session.filters import nearest_names
 
 
 @dataclass(frozen=True)
@@ -130,9 +132,17 @@ def replay_key(
         event = _event_of(kept, key)
         if event is not None:
             return _made_again(kept, event, f"rank {rank.number}, pass {number}", where, precision)
-    if chosen:
-        _ = chosen[0][0].passes[chosen[0][1]].record(key)  # raises, with keys that are near
-    raise ValueError(f"{key!r} is no operator's, or its call is not in the recording")
+    raise ValueError(_why_not(chosen[0][0].passes[chosen[0][1]], key, run))
+
+
+def _why_not(kept: Pass, key: str, run: str) -> str:
+    """Why there is no call to make again, and which key may have been meant."""
+    if key in kept and (of := kept.record(key).event) is not None:
+        return f"{key} is the result of a {kept.events[of].kind}; name an operator, as ttap log {shlex.quote(run)} shows it"
+    results = [each.key for each in kept.records if each.role == "out"]
+    near = nearest_names(key, results)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"ttap ls {shlex.quote(run)} lists the keys"
+    return f"{run} has no call with the result {key}; {hint}"
 
 
 def _event_of(kept: Pass, key: str) -> EventRecord | None:

@@ -114,7 +114,7 @@ def _output_of(kept: Pass, key: str) -> int:
                 single = record if single is None else single
     if single is not None:
         return single
-    raise ValueError(f"{kept.path} has no operator's result with bytes: record with ttap run --ops --level full")
+    raise ValueError(f"{kept.path} has no operator's result with bytes; record with ttap run --ops --level full")
 
 
 def _takes_shapes_only(name: OpName, event: EventRecord) -> bool:
