@@ -20,9 +20,10 @@ PATH = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
 def wrong(tmp_path):
     """A folder with a run of an operator that is off, and with two runs of one that is not."""
     x = torch.randn(8, 64, generator=torch.Generator().manual_seed(0))
+    model = torch.nn.Tanh()
     for _ in range(2):
-        with tap.record(None, tmp_path / "older", ops=True, level="full", report=False):
-            torch.tanh(x)
+        with tap.record(model, tmp_path / "older", ops=True, level="full", report=False):
+            model(x)
     library = torch.library.Library("aten", "IMPL")
     library.impl("tanh", lambda given: given * 0.5, "CPU", allow_override=True)
     try:
@@ -45,7 +46,7 @@ def test_an_answer_that_nobody_reads_keeps_its_exit_code(wrong):
 
 
 def test_of_several_runs_the_newest_is_taken_and_named(wrong):
-    for words in (["blame", wrong / "older"], ["replay", wrong / "older", "aten::tanh"]):
+    for words in (["blame", wrong / "older"], ["replay", wrong / "older", "Tanh:aten::tanh"]):
         result = run(*words, "--python", sys.executable)
         assert result.returncode == 0, result.stderr
         assert f"ttap {words[0]}: {wrong}/older holds 2 runs; this is the newest" in result.stderr
