@@ -12,8 +12,8 @@ from tensortap.hunting.call_again import CallAgain
 from tensortap.hunting.verdicts import JudgedLead
 from tensortap.replaying.blame.found import BlamedCall
 from tensortap.replaying.blame.judged import LINE
-from tensortap.replaying.calling import first_line
 from tensortap.replaying.call_text import CallArguments, UseAt, parse_arguments
+from tensortap.replaying.calling import first_line
 from tensortap.replaying.double_kernels import kernel_in_double
 
 _PROGRAM = '''"""{title}
