@@ -133,7 +133,7 @@ def test_a_program_that_cannot_be_written_does_not_cost_the_answer(programs, tmp
     first = hunted(good, bad, tmp_path / "hunt", suspects=1).first
     lead = Lead(first.key, *first.places, first.reason)
     again = judged(lead, tmp_path / "hunt/a.suspects", tmp_path / "hunt/b.suspects", torch.device("cpu"))
-    with pytest.raises(NoScript, match="its tensors cannot be written: .*No such file"):
+    with pytest.raises(NoScript, match=r"its tensors cannot be written: .*No such file"):
         write_script(again, tmp_path / "gone/suspect.py")
 
 

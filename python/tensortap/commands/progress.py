@@ -5,6 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _WAIT = 0.5  # seconds before work is long, and between two lines of progress
 
@@ -28,7 +32,7 @@ class Progress:
         self._next = time.monotonic() + _WAIT
         self._drawn = False
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -14,7 +14,7 @@ import torch
 from tensortap import _core, reading
 from tensortap.reading import Pass, Rank, Run
 from tensortap.records import EventRecord
-from tensortap.replaying.blame.found import BlamedCall, RefusedCall
+from tensortap.replaying.blame.found import BlamedCall, CallAt, RefusedCall
 from tensortap.replaying.blame.judged import TensorError, cancels, judge
 from tensortap.replaying.blame.report import Blame
 from tensortap.replaying.blame.settings import contradiction, settings_of
@@ -137,18 +137,24 @@ def judged_call(place: Place, event: EventRecord, device: torch.device) -> Blame
         return RefusedCall(name.op, name.scope, place.rank.number, place.number, place.index, str(error))
     if worst is None:
         return "without values"
-    return BlamedCall(
-        key=_core.key_text(event.name, event.call, "out", worst.path),
+    where = call_at(place.kept, place.rank.number, place.index, worst.path)
+    setting = contradiction(name, event.arguments, place.settings.get(name.scope, {}))
+    return BlamedCall(**vars(where), error=worst, setting=setting)
+
+
+def call_at(kept: Pass, rank: int, index: int, path: str) -> CallAt:
+    """The event of this index in a pass; `path` says which of its results."""
+    event, name = kept.events[index], OpName.of(kept.events[index].name)
+    return CallAt(
+        key=_core.key_text(event.name, event.call, "out", path),
         op=name.op,
         module=name.scope,
         backward=name.backward,
-        rank=place.rank.number,
-        pass_number=place.number,
-        event=place.index,
-        call=call_text(place.kept, event),
+        rank=rank,
+        pass_number=kept.number,
+        event=index,
+        call=call_text(kept, event),
         line=own_line(event.stack),
-        error=worst,
-        setting=contradiction(name, event.arguments, place.settings.get(name.scope, {})),
     )
 
 

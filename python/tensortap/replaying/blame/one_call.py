@@ -6,7 +6,7 @@ import math
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from tensortap.reading import Pass
 from tensortap.records import EventRecord
 from tensortap.replaying.blame.blaming import call_text, chosen_passes, worst_error
 from tensortap.replaying.blame.judged import LINE, TensorError
-from tensortap.replaying.blame.report import plain_json
+from tensortap.replaying.blame.report import row_json
 from tensortap.replaying.blame.text import bounds_text, number_text
 from tensortap.replaying.bounds.double_call import DoubleCall
 from tensortap.replaying.call_tensors import dtype_name
@@ -110,14 +110,10 @@ class OneCall:
 
     def to_json(self) -> dict[str, Any]:
         """As `ttap replay --json` prints it."""
-        error = None if self.error is None else _plain(self.error)
+        error = None if self.error is None else row_json(self.error)
         return {"command": "replay", "op": self.op, "call": self.call, "where": self.where, "ok": self.ok,
                 "same_bits": self.same_bits, "error": error, "unjudged": self.unjudged,
-                "in_precision": [_plain(one) for one in self.in_precision]}  # fmt: skip
-
-
-def _plain(what: TensorError | InPrecision) -> dict[str, Any]:
-    return {name: plain_json(value) for name, value in asdict(what).items()}
+                "in_precision": [row_json(one) for one in self.in_precision]}  # fmt: skip
 
 
 def replay_key(
@@ -138,7 +134,8 @@ def replay_key(
 def _why_not(kept: Pass, key: str, run: str) -> str:
     """Why there is no call to make again, and which key may have been meant."""
     if key in kept and (of := kept.record(key).event) is not None:
-        return f"{key} is the result of a {kept.events[of].kind}; name an operator, as ttap log {shlex.quote(run)} shows it"
+        kind = kept.events[of].kind
+        return f"{key} is the result of a {kind}; name an operator, as ttap log {shlex.quote(run)} shows it"
     results = [each.key for each in kept.records if each.role == "out"]
     near = nearest_names(key, results)
     hint = f"did you mean {' or '.join(near)}?" if near else f"ttap ls {shlex.quote(run)} lists the keys"
