@@ -39,8 +39,8 @@ struct Arguments {
 
 std::vector<std::string> words_of(const Arguments& arguments) {
   const SelectionOptions& selection = arguments.selection;
-  std::vector<std::string> words = {"blame", selection.path,          "--device", arguments.device,
-                                    "--top", fmt::to_string(arguments.top)};
+  std::vector<std::string> words = {"blame",          selection.path, "--device",
+                                    arguments.device, "--top",        fmt::to_string(arguments.top)};
   if (arguments.sensitivity) words.emplace_back("--sensitivity");
   if (!arguments.output.empty()) words.insert(words.end(), {"--output", arguments.output});
   if (arguments.all) words.emplace_back("--all");
@@ -63,10 +63,8 @@ void add_blame(CommandLine& line, Command& command) {
   verb.add_option("--output", options->output, "Of --sensitivity, the result; by default the last of the forward")
       .type_name("KEY")
       .needs("--sensitivity");
-  verb.add_option("--device", options->device, "Where to call the operators: cpu, cuda").show_default();
-  verb.add_option("--python", options->python,
-                  "The interpreter with PyTorch; by default the one beside the command, else that of the PATH")
-      .type_name("PATH");
+  add_device(verb, options->device);
+  add_python(verb, options->python);
   verb.footer(kHelp);
   verb.callback([options, &command] {
     command = {"blame", &options->selection,

@@ -186,15 +186,8 @@ void add_diff(CommandLine& line, Command& command) {
   verb.add_flag(
       "--replay", options->replay,
       "Which side is wrong: call both again in float64, where the bytes are there; needs Python with PyTorch");
-  verb.add_option("--device", options->device, "With --replay, where to call the operators: cpu, cuda")
-      .show_default()
-      .needs("--replay");
-  verb.add_option(
-          "--python", options->python,
-          "With --replay, the interpreter with PyTorch; by default the one beside the command, else that of the "
-          "PATH")
-      .type_name("PATH")
-      .needs("--replay");
+  add_device(verb, options->device).needs("--replay");
+  add_python(verb, options->python).needs("--replay");
   add_output_options(verb, options->selection);
   verb.footer(kHelp);
   verb.callback([options, &command] {

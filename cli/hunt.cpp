@@ -77,11 +77,8 @@ void add_hunt(CommandLine& line, Command& command, Start& start) {
   verb.add_flag("--confirm", options->confirm,
                 "Also run the second program with the suspect's result taken from the first: how much of the error of "
                 "its output that removes");
-  verb.add_option("--device", options->device, "Where to call the operators again: cpu, cuda").show_default();
-  verb.add_option("--python", options->python,
-                  "The interpreter with PyTorch that compares; by default the one beside the command, else that of the "
-                  "PATH")
-      .type_name("PATH");
+  add_device(verb, options->device);
+  add_python(verb, options->python);
   add_output_options(verb, options->selection);
   verb.footer(kHelp);
   options->programs = take_program("hunt", verb, start);

@@ -47,13 +47,11 @@ void add_replay(CommandLine& line, Command& command) {
   add_run_argument(verb, options->selection);
   verb.add_option("KEY", options->key, "A result of the operator").required().type_name("");
   add_pass_and_rank(verb, options->selection);
-  verb.add_option("--device", options->device, "Where to call it: cpu, cuda").show_default();
+  add_device(verb, options->device);
   verb.add_option("--dtype", options->dtype, "Also with its arguments in this dtype, and how far that is from exact")
       .type_name("DTYPE")
       .one_of({"f64", "f32", "bf16", "f16"});
-  verb.add_option("--python", options->python,
-                  "The interpreter with PyTorch; by default the one beside the command, else that of the PATH")
-      .type_name("PATH");
+  add_python(verb, options->python);
   verb.footer(kHelp);
   verb.callback([options, &command] {
     command = {"replay", &options->selection,

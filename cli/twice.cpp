@@ -97,10 +97,7 @@ void add_twice(CommandLine& line, Command& command, Start& start) {
                   "Instead: run it once, with N requests in a batch, and name the operators that give a request other "
                   "bits alone")
       .type_name("N");
-  verb.add_option("--python", options->python,
-                  "The interpreter with PyTorch that compares; by default the one beside the command, else that of the "
-                  "PATH")
-      .type_name("PATH");
+  add_python(verb, options->python);
   add_output_options(verb, options->selection);
   verb.footer(kHelp);
   options->program = take_program("twice", verb, start);

@@ -29,6 +29,17 @@ std::string own_path() {
   return error ? "ttap" : path.string();
 }
 
+Option add_python(Verb& verb, std::string& python) {
+  return verb
+      .add_option("--python", python,
+                  "The interpreter with PyTorch; by default the one beside the command, else that of the PATH")
+      .type_name("PATH");
+}
+
+Option add_device(Verb& verb, std::string& device) {
+  return verb.add_option("--device", device, "Where to call operators again: cpu, cuda").show_default();
+}
+
 void append_options(const SelectionOptions& given, std::vector<std::string>& words) {
   if (!given.passes.empty()) words.insert(words.end(), {"--pass", given.passes});
   if (!given.ranks.empty()) words.insert(words.end(), {"--rank", given.ranks});

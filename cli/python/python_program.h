@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cli/arguments/command.h"
+#include "cli/arguments/command_line.h"
 
 // Commands whose work needs PyTorch are done by the Python package.
 namespace ttap::cli {
@@ -13,6 +14,10 @@ std::string usual_python();
 
 // The command itself, for work that runs programs with it.
 std::string own_path();
+
+// --python and --device, of the interpreter and of what it calls again.
+Option add_python(Verb& verb, std::string& python);
+Option add_device(Verb& verb, std::string& device);
 
 // What the options that commands share were given as, for the package's command: --pass, --rank, --json, --color.
 void append_options(const SelectionOptions& given, std::vector<std::string>& words);
