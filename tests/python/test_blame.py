@@ -185,6 +185,22 @@ def test_an_epsilon_that_the_module_contradicts_is_pointed_out(tmp_path):
     assert blamed.first.error.kind == "rounding"
 
 
+def test_a_number_that_is_added_is_an_epsilon_before_a_root_alone(tmp_path):
+    class Norm(nn.Module):
+        def __init__(self, added):
+            super().__init__()
+            self.eps, self.added = 1e-5, added
+
+        def forward(self, x):
+            return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.added) + 0.001
+
+    model = nn.Sequential(Norm(1e-5), Norm(1e-3))
+    with tap.record(model, tmp_path / "run", ops=True, level="full", report=False):
+        model(torch.randn(2, 8))
+    (found,) = tap.blame(tmp_path / "run").findings
+    assert (found.module, found.error.shape) == ("1", (2, 1))
+
+
 def test_passes_are_chosen_and_top_bounds_the_list(tmp_path):
     model = nn.Linear(4, 4)
     with tap.record(model, tmp_path / "run", ops=True, level="full", report=False):

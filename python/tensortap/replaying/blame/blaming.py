@@ -138,7 +138,7 @@ def judged_call(place: Place, event: EventRecord, device: torch.device) -> Blame
     if worst is None:
         return "without values"
     where = call_at(place.kept, place.rank.number, place.index, worst.path)
-    setting = contradiction(name, event.arguments, place.settings.get(name.scope, {}))
+    setting = contradiction(place.kept, place.index, place.settings.get(name.scope, {}))
     return BlamedCall(**vars(where), error=worst, setting=setting)
 
 

@@ -6,11 +6,14 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from tensortap.reading import Pass
+from tensortap.records import EventRecord
 from tensortap.replaying.call_text import CallArguments, UnreadableText, parse_arguments
 from tensortap.replaying.operators import OpName, UnknownOperator, find_operator
 
 _EPSILONS = ("eps", "epsilon", "variance_epsilon", "layer_norm_eps", "norm_eps")
 _LARGEST_EPSILON = 0.01
+_NEAR = 8  # calls behind an addition in which its root is taken
 
 
 def settings_of(model: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -23,18 +26,35 @@ def settings_of(model: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def contradiction(name: OpName, text: str, settings: Mapping[str, Any]) -> str:
+def contradiction(kept: Pass, index: int, settings: Mapping[str, Any]) -> str:
     """`its eps is 0.001, and that of its module 1e-05`; empty where they agree, or one of them has none."""
+    event, name = kept.events[index], OpName.of(kept.events[index].name)
     known = [value for key, value in settings.items() if key in _EPSILONS and isinstance(value, float)]
     if len(known) != 1:
         return ""
     try:
-        given = _epsilon(name, parse_arguments(text))
+        given = _epsilon(name, parse_arguments(event.arguments))
     except UnreadableText:
         return ""
     if given is None or _single(given) == _single(known[0]):
         return ""
+    if name.name == "add" and not _root_is_taken(kept, index):
+        return ""
     return f"its eps is {given:g}, and that of its module {known[0]:g}"
+
+
+def _root_is_taken(kept: Pass, index: int) -> bool:
+    """Of what the call made: else the number that it adds is none of a norm."""
+    made = {use.record for use in kept.events[index].uses if use.role == "out"} - {None}
+    return any(
+        _is_root(later) and any(use.role == "in" and use.record in made for use in later.uses)
+        for later in kept.events[index + 1 : index + 1 + _NEAR]
+    )
+
+
+def _is_root(event: EventRecord) -> bool:
+    name = OpName.of(event.name).name
+    return name in ("sqrt", "rsqrt") or (name == "pow" and event.arguments.endswith((", 0.5", ", -0.5")))
 
 
 def _epsilon(name: OpName, arguments: CallArguments) -> float | None:
