@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -295,6 +296,12 @@ class Rank:
 
     def __repr__(self) -> str:
         return f"<Rank {self.number} (pid {self.pid}) with {len(self.passes)} passes>"
+
+
+def began(rank: Rank) -> int:
+    """When its first pass began, in nanoseconds: the order of the processes that a program starts within one rank."""
+    first = next(iter(rank.passes), None)
+    return sys.maxsize if first is None else rank.passes[first].info["started_unix_ns"]
 
 
 class Run:

@@ -2,7 +2,9 @@
 
 import ctypes
 import itertools
+import math
 import random
+import shutil
 import sys
 import threading
 import warnings
@@ -267,6 +269,31 @@ def test_threads_that_begin_in_another_order_are_told_by_what_they_do():
     found = compared(work, [1.0, True], [2.0, False])
     assert [(one.kind, one.op) for one in found.findings] == [("argument", "aten::mul.Tensor")] * 2
     assert found.received == 2
+
+
+def test_processes_of_a_rank_are_compared_as_they_began_whatever_their_numbers(tmp_path):
+    x = torch.ones(4)
+    for name, module in (("main", torch.nn.Tanh()), ("worker", torch.nn.Sigmoid())):
+        with tap.record(module, tmp_path / name, ops=True, level="fingerprint", report=False):
+            module(x)
+    for run, numbers in (("a", (10, 20)), ("b", (20, 10))):
+        for name, number in zip(("main", "worker"), numbers, strict=True):
+            (rank,) = tap.open(tmp_path / name).ranks
+            shutil.copytree(rank.path, tmp_path / run / f"rank0_pid{number}")
+    assert tap.same_bits(tmp_path / "a", tmp_path / "b").ok
+
+
+def test_a_nan_of_one_run_is_no_rounding():
+    x, runs = torch.linspace(1, 2, 1_000_000), itertools.count()
+
+    @torch.library.custom_op("repeats_test::nan_in_one", mutates_args=())
+    def nan_in_one(x: torch.Tensor) -> torch.Tensor:
+        made = x * 2
+        made[500_000] = torch.nan if next(runs) else made[500_000]
+        return made
+
+    found = compared(lambda: torch.ops.repeats_test.nan_in_one(x) + 1)
+    assert (found.first.op, found.first.kind, found.first.relative) == ("repeats_test::nan_in_one", "kernel", math.inf)
 
 
 def test_other_bits_while_another_thread_writes_are_a_race():

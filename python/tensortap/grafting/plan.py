@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import torch
 from tensortap import _core, reading
 from tensortap.comparing import diff
 from tensortap.grafting.report import GraftedKey, Refused
-from tensortap.reading import Pass, Rank, Run
+from tensortap.reading import Pass, Rank, Run, began
 from tensortap.records import TensorRecord
 from tensortap.session import metadata
 from tensortap.session.filters import nearest_names
@@ -231,12 +230,7 @@ def _rank_of(run: Run) -> Rank:
     of_rank = [rank for rank in run.ranks if rank.number == number or alone]
     if not of_rank:
         raise ValueError(f"rank {number} is not in {run.path}")
-    return min(of_rank, key=_began)
-
-
-def _began(rank: Rank) -> int:
-    first = next(iter(rank.passes), None)
-    return sys.maxsize if first is None else rank.passes[first].info["started_unix_ns"]
+    return min(of_rank, key=began)
 
 
 def _processes(count: int) -> str:

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from tensortap import reading
-from tensortap.reading import Rank, Run
+from tensortap.reading import Rank, Run, began
 from tensortap.repeating.calls import PassCalls
 from tensortap.repeating.judging import ProcessJudge
 from tensortap.repeating.processes import settle
@@ -90,7 +90,7 @@ def _chosen(
     processes: dict[int, _Process] = {}
     for rank, number in chosen_passes(run, passes, ranks):
         processes.setdefault(id(rank), {})[number] = rank
-    return list(processes.values())
+    return sorted(processes.values(), key=lambda process: began(next(iter(process.values()))))
 
 
 def _beside(of_a: Sequence[_Process], of_b: Sequence[_Process]) -> list[tuple[_Process, _Process]]:
