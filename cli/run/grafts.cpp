@@ -16,12 +16,17 @@ struct Graft {
   std::string key;
 };
 
-// Up to the first colon in front of which something is there: both may have more of them.
+// Up to the first colon in front of which a run lies, or else anything: both may have more of them.
 Result<Graft> parse(const std::string& text) {
+  std::optional<Graft> found;
   std::error_code error;
-  for (size_t colon = text.find(':'); colon != std::string::npos; colon = text.find(':', colon + 1))
-    if (colon > 0 && colon + 1 < text.size() && fs::exists(text.substr(0, colon), error))
-      return Graft{text.substr(0, colon), text.substr(colon + 1)};
+  for (size_t colon = text.find(':'); colon != std::string::npos; colon = text.find(':', colon + 1)) {
+    const std::string run = text.substr(0, colon);
+    if (run.empty() || colon + 1 == text.size() || !fs::exists(run, error)) continue;
+    if (Run::open(run).ok()) return Graft{run, text.substr(colon + 1)};
+    if (!found) found = Graft{run, text.substr(colon + 1)};
+  }
+  if (found) return *found;
   return Error{.code = ErrorCode::kNotFound,
                .message = fmt::format("--graft: there is no run in '{}'", text),
                .hint = "write RUN:KEY: a directory or file that is there, and a tensor of it: good:encoder.layer.0"};

@@ -315,6 +315,19 @@ def test_a_whole_number_is_no_float(tmp_path):
     assert dict(grafted.keys[0].refused) == {"its dtype is i64 in the recording and f32 here": 1}
 
 
+def test_a_conjugate_view_is_said_to_be_one(tmp_path):
+    class Transform(nn.Module):
+        def forward(self, x):
+            return torch.fft.fft(x).conj()
+
+    record(nn.Sequential(Transform()), tmp_path, torch.ones(3))
+    with tap.graft(model := nn.Sequential(Transform()), tmp_path, "0") as grafted:
+        model(torch.ones(3))
+    assert dict(grafted.keys[0].refused) == {
+        "it is a conjugate or negative view here, which has no memory of its own": 1
+    }
+
+
 def test_a_module_that_is_never_called_is_said_with_the_reason(good):
     model = seeded()
     model.forward = lambda x: model.blocks[0].up.forward(x)

@@ -107,6 +107,15 @@ def test_an_argument_and_an_operator(program, printed):
     assert done.stdout == printed
 
 
+def test_a_run_in_a_folder_with_a_colon(program, printed):
+    os.mkdir("runs")
+    os.mkdir("runs:old")
+    os.rename("good", "runs:old/good")
+    done = program("with", "wrong", options=["--graft", "runs:old/good:first"])
+    assert "runs:old/good:first: put in twice" in done.stderr, done.stderr
+    assert done.stdout == printed
+
+
 def test_what_is_not_met_is_said_and_the_program_ends_as_it_does(program):
     done = program("with", "wrong", "fails", options=["--graft", "good:third", "--graft", "good:first.up"])
     assert done.returncode == 3

@@ -32,6 +32,8 @@ def check_fit(own: torch.Tensor, value: torch.Tensor) -> str:
     """Whether the recorded tensor can stand in the place of the program's own; says what is cast. Raises Refused."""
     if is_of_transform(own):
         raise Refused("it is a tensor within vmap or grad of torch.func")
+    if own.is_conj() or own.is_neg():
+        raise Refused("it is a conjugate or negative view here, which has no memory of its own")
     if not is_bytes(own) or own.device.type not in ("cpu", "cuda"):
         kind = type(own).__name__
         what = kind if kind not in ("Tensor", "Parameter") else f"{own.layout} tensor on {own.device.type}"

@@ -29,7 +29,7 @@ def begin_grafts() -> None:
         names_of = opened(asked["names_of"]) if "names_of" in asked else None
         plans = [Plan(opened(run), keys, names_of, strict=False) for run, keys in asked["keys"].items()]
         _graft = Graft(None, plans)
-    except (LookupError, ValueError, RuntimeError) as error:
+    except (LookupError, OSError, RuntimeError, ValueError) as error:
         print(f"ttap run: process {os.getpid()}: nothing is put in by --graft: {error}", file=sys.stderr)
         return
     for key in _graft.keys:
