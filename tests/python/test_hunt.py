@@ -11,7 +11,7 @@ import tensortap as tap
 import torch
 from tensortap.hunting.script import NoScript, write_script
 from tensortap.hunting.second_run import options_that_keep
-from tensortap.hunting.suspects import CallPlace, Lead, leads_of
+from tensortap.hunting.suspects import CallPlace, SuspectPair, suspect_pairs
 from tensortap.hunting.verdicts import judged
 from tensortap.programs.recorded_program import ProgramNotRecorded
 from tensortap.replaying.right.find_tensor import find_tensor
@@ -131,8 +131,8 @@ def test_equal_infinities_are_not_apart(programs, tmp_path):
 def test_a_program_that_cannot_be_written_does_not_cost_the_answer(programs, tmp_path):
     good, bad = programs(good=GOOD, bad=OTHER_EPSILON)
     first = hunted(good, bad, tmp_path / "hunt", suspects=1).first
-    lead = Lead(first.key, *first.places, first.reason)
-    again = judged(lead, tmp_path / "hunt/a.suspects", tmp_path / "hunt/b.suspects", torch.device("cpu"))
+    pair = SuspectPair(first.key, *first.places, first.reason)
+    again = judged(pair, tmp_path / "hunt/a.suspects", tmp_path / "hunt/b.suspects", torch.device("cpu"))
     with pytest.raises(NoScript, match=r"its tensors cannot be written: .*No such file"):
         write_script(again, tmp_path / "gone/suspect.py")
 
@@ -181,8 +181,8 @@ def test_an_operator_of_many_ranks_is_one_suspect(tmp_path):
         (rank,) = tap.open(tmp_path / name).ranks
         shutil.copytree(rank.path, rank.path.with_name("rank1_pid1"))
     a, b = tap.open(tmp_path / "a"), tap.open(tmp_path / "b")
-    (lead,) = leads_of(tap.diff(a, b), a, b, 3)
-    assert (lead.key, lead.a.rank, lead.b.rank) == ("LayerNorm:aten::native_layer_norm/0", 0, 0)
+    (pair,) = suspect_pairs(tap.diff(a, b), a, b, 3)
+    assert (pair.key, pair.a.rank, pair.b.rank) == ("LayerNorm:aten::native_layer_norm/0", 0, 0)
 
 
 def test_a_tensor_of_several_processes_is_not_guessed(tmp_path):

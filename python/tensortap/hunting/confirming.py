@@ -13,7 +13,7 @@ from tensortap import reading
 from tensortap.comparing import Diff
 from tensortap.grafting.removed import removed_error
 from tensortap.hunting.second_run import options_that_keep
-from tensortap.hunting.suspects import CallPlace, Lead, is_place_of, place_in
+from tensortap.hunting.suspects import CallPlace, SuspectPair, is_place_of, place_in
 from tensortap.programs.recorded_program import ProgramNotRecorded, run_recorded
 from tensortap.reading import FormatError, Run
 from tensortap.replaying.right.find_tensor import find_tensor
@@ -27,19 +27,19 @@ class Output:
     b: CallPlace
 
 
-def output_of(diff: Diff, a: Run, b: Run, lead: Lead) -> Output | None:
+def output_of(diff: Diff, a: Run, b: Run, pair: SuspectPair) -> Output | None:
     """That of the rank and pass of a suspect; None where they have none in common."""
-    if lead.a is None:
+    if pair.a is None:
         return None
     for compared in diff.to_json()["passes"]:
-        if not is_place_of(compared["a"], lead.a.rank, lead.a.pass_number):
+        if not is_place_of(compared["a"], pair.a.rank, pair.a.pass_number):
             continue
         for tensor in reversed(compared["tensors"]):
             if tensor["verdict"] in ("extra", "missing") or tensor["measures"] is None or tensor["role"] != "out":
                 continue
             of_a = place_in(a, compared["a"], tensor["key"])
             of_b = place_in(b, compared["b"], tensor.get("key_b", tensor["key"]))
-            if of_a is None or of_b is None or of_a.pass_number != lead.a.pass_number:
+            if of_a is None or of_b is None or of_a.pass_number != pair.a.pass_number:
                 break
             return Output(of_a, of_b)
     return None
@@ -50,7 +50,7 @@ class NotConfirmed(Exception):
 
 
 def share_of(
-    lead: Lead,
+    pair: SuspectPair,
     output: Output | None,
     runs: dict[str, Path],
     program: Sequence[str],
@@ -63,7 +63,7 @@ def share_of(
 
     Parameters
     ----------
-    lead
+    pair
         The suspect.
     output
         Whose error it is; `runs` has its bytes.
@@ -74,11 +74,11 @@ def share_of(
     names_of
         The first run of B, where it has other names than A.
     """
-    if lead.a is None:
+    if pair.a is None:
         raise NotConfirmed("A has no such call")
     if output is None:
         raise NotConfirmed("the programs have no output in common")
-    words = ["--graft", f"{runs['a']}:{lead.a.key}"]
+    words = ["--graft", f"{runs['a']}:{pair.a.key}"]
     if names_of is not None:
         words += ["--graft-names-of", str(names_of)]
     try:

@@ -15,8 +15,8 @@ from tensortap.hunting.confirming import NotConfirmed, Output, output_of, share_
 from tensortap.hunting.result import Hunt
 from tensortap.hunting.script import NoScript, write_script
 from tensortap.hunting.second_run import options_that_keep
-from tensortap.hunting.suspects import Lead, leads_of
-from tensortap.hunting.verdicts import HuntedSuspect, JudgedLead, judged
+from tensortap.hunting.suspects import SuspectPair, suspect_pairs
+from tensortap.hunting.verdicts import HuntedSuspect, JudgedPair, judged
 from tensortap.programs.recorded_program import ProgramNotRecorded, run_recorded
 from tensortap.reading import Run
 from tensortap.replaying.calling import device_of
@@ -79,8 +79,8 @@ def hunt(
     hunting = _Hunting(programs, folder, list(options), device_of(device), ttap, progress or (lambda text: None))
     found = hunting.compared()
     if not found.same:
-        leads = leads_of(found.diff, *hunting.opened(), suspects)
-        hunting.follow(found, leads, confirm)
+        pairs = suspect_pairs(found.diff, *hunting.opened(), suspects)
+        hunting.follow(found, pairs, confirm)
     return found
 
 
@@ -108,26 +108,26 @@ class _Hunting:
         """The first runs."""
         return reading.open(self.folder / "a"), reading.open(self.folder / "b")
 
-    def follow(self, found: Hunt, leads: list[Lead], confirm: bool) -> None:
-        """Both programs once more for these leads, and what comes of each."""
-        output = output_of(found.diff, *self.opened(), leads[0]) if confirm and leads else None
+    def follow(self, found: Hunt, pairs: list[SuspectPair], confirm: bool) -> None:
+        """Both programs once more for these pairs, and what comes of each."""
+        output = output_of(found.diff, *self.opened(), pairs[0]) if confirm and pairs else None
         for side in self.programs:
-            self._run_again(side, leads, output)
-        for number, lead in enumerate(leads, 1):
-            self.tell(f"replaying suspect {number} of {len(leads)}")
-            one = judged(lead, self._kept("a"), self._kept("b"), self.device)
+            self._run_again(side, pairs, output)
+        for number, pair in enumerate(pairs, 1):
+            self.tell(f"replaying suspect {number} of {len(pairs)}")
+            one = judged(pair, self._kept("a"), self._kept("b"), self.device)
             found.suspects.append(_with_script(one, self.folder / f"suspect_{number}.py"))
-        for number, lead in enumerate(leads):
+        for number, pair in enumerate(pairs):
             if confirm and found.suspects[number].verdict != "rounding":
-                found.suspects[number] = self._confirmed(found.suspects[number], lead, output, number + 1)
+                found.suspects[number] = self._confirmed(found.suspects[number], pair, output, number + 1)
                 if found.suspects[number].is_cause:
                     break
 
     def _kept(self, side: str) -> Path:
         return self.folder / f"{side}.suspects"
 
-    def _run_again(self, side: str, leads: list[Lead], output: Output | None) -> None:
-        places = [place for lead in leads if (place := getattr(lead, side)) is not None]
+    def _run_again(self, side: str, pairs: list[SuspectPair], output: Output | None) -> None:
+        places = [place for pair in pairs if (place := getattr(pair, side)) is not None]
         if not places:
             return
         self.tell(f"running {side.upper()} again for {len(places)} suspects")
@@ -139,20 +139,20 @@ class _Hunting:
         except ProgramNotRecorded as error:  # its suspects are not known, and what is known is kept
             self.tell(f"{side.upper()} recorded nothing the second time: {error.what}")
 
-    def _confirmed(self, one: HuntedSuspect, lead: Lead, output: Output | None, number: int) -> HuntedSuspect:
+    def _confirmed(self, one: HuntedSuspect, pair: SuspectPair, output: Output | None, number: int) -> HuntedSuspect:
         self.tell(f"running B with what A computed in suspect {number}")
-        renamed = lead.b is not None and lead.a is not None and lead.a.key != lead.b.key
+        renamed = pair.b is not None and pair.a is not None and pair.a.key != pair.b.key
         names_of = self.folder / "b" if renamed else None
         kept = {side: self._kept(side) for side in self.programs}
         grafted = self.folder / f"b.grafted_{number}"
         try:
-            removed = share_of(lead, output, kept, self.programs["b"], self.options, names_of, grafted, self.ttap)
+            removed = share_of(pair, output, kept, self.programs["b"], self.options, names_of, grafted, self.ttap)
         except NotConfirmed as reason:
             return replace(one, not_confirmed=str(reason))
         return replace(one, removed=removed)
 
 
-def _with_script(one: JudgedLead, path: Path) -> HuntedSuspect:
+def _with_script(one: JudgedPair, path: Path) -> HuntedSuspect:
     try:
         write_script(one, path)
     except NoScript as reason:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tensortap.hunting.call_again import CallAgain
-from tensortap.hunting.verdicts import JudgedLead
+from tensortap.hunting.verdicts import JudgedPair
 from tensortap.replaying.blame.found import BlamedCall
 from tensortap.replaying.blame.judged import LINE
 from tensortap.replaying.call_text import CallArguments, UseAt, parse_arguments
@@ -67,15 +67,15 @@ class NoScript(ValueError):
     """A suspect that no small program can show; the message says why."""
 
 
-def write_script(lead: JudgedLead, path: Path) -> None:
+def write_script(pair: JudgedPair, path: Path) -> None:
     """Write a program, and a `.safetensors` of its name. Raises NoScript."""
     try:
         from safetensors.torch import save_file  # optional
     except ImportError as error:
         raise NoScript("the package safetensors is not installed") from error
-    found = lead.found
+    found = pair.found
     sides = [_Side(name, call, again, found.path)
-             for name, call, again in (("a", found.suspect.a.call, lead.a), ("b", found.suspect.b.call, lead.b))
+             for name, call, again in (("a", found.suspect.a.call, pair.a), ("b", found.suspect.b.call, pair.b))
              if call is not None and again is not None]  # fmt: skip
     if not sides:
         raise NoScript(found.suspect.b.reason or found.suspect.a.reason)

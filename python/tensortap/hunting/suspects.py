@@ -37,7 +37,7 @@ class CallPlace:
 
 
 @dataclass(frozen=True)
-class Lead:
+class SuspectPair:
     """A tensor that an operator is suspected to have made different.
 
     Attributes
@@ -56,9 +56,9 @@ class Lead:
     reason: str
 
 
-def leads_of(diff: Diff, a: Run, b: Run, most: int) -> list[Lead]:
+def suspect_pairs(diff: Diff, a: Run, b: Run, most: int) -> list[SuspectPair]:
     """What operators introduced, in the order of the runs; each operator once, on the first rank and pass with it."""
-    found: list[Lead] = []
+    found: list[SuspectPair] = []
     keys: set[tuple[str | None, str | None]] = set()
     calls: set[tuple[object, object]] = set()
     for compared, tensor in introduced(diff.to_json()):
@@ -72,7 +72,7 @@ def leads_of(diff: Diff, a: Run, b: Run, most: int) -> list[Lead]:
         keys.add((of_a, of_b))
         if (_call(at_a), _call(at_b)) not in calls:  # another result of a call that is there
             calls.add((_call(at_a), _call(at_b)))
-            found.append(Lead(tensor["key"], at_a, at_b, tensor["reason"]))
+            found.append(SuspectPair(tensor["key"], at_a, at_b, tensor["reason"]))
         if len(found) == most:
             break
     return found

@@ -9,7 +9,7 @@ import torch
 
 from tensortap.hunting.arguments import differing_arguments
 from tensortap.hunting.call_again import CallAgain, call_again, side_of
-from tensortap.hunting.suspects import CallPlace, Lead
+from tensortap.hunting.suspects import CallPlace, SuspectPair
 from tensortap.literals import HuntVerdict, WhoIsWrong
 from tensortap.replaying.blame.judged import LINE
 from tensortap.replaying.distance import distances
@@ -87,8 +87,8 @@ class HuntedSuspect:
 
 
 @dataclass(frozen=True)
-class JudgedLead:
-    """The verdict on a lead, and the calls that a program is written of."""
+class JudgedPair:
+    """The verdict on a pair, and the calls that a program is written of."""
 
     found: HuntedSuspect
     a: CallAgain | None
@@ -96,27 +96,27 @@ class JudgedLead:
 
 
 def judged(
-    lead: Lead, run_a: str | os.PathLike[str], run_b: str | os.PathLike[str], device: torch.device
-) -> JudgedLead:
-    """Both calls of a lead made again, in runs that kept their bytes."""
-    side_a, side_b = side_of(run_a, lead.a, device), side_of(run_b, lead.b, device)
-    a, b = call_again(run_a, lead.a, side_a.call, device), call_again(run_b, lead.b, side_b.call, device)
-    suspect = Suspect(lead.key, side_a, side_b)
+    pair: SuspectPair, run_a: str | os.PathLike[str], run_b: str | os.PathLike[str], device: torch.device
+) -> JudgedPair:
+    """Both calls of a pair made again, in runs that kept their bytes."""
+    side_a, side_b = side_of(run_a, pair.a, device), side_of(run_b, pair.b, device)
+    a, b = call_again(run_a, pair.a, side_a.call, device), call_again(run_b, pair.b, side_b.call, device)
+    suspect = Suspect(pair.key, side_a, side_b)
     apart, path = _apart(a, b)
     for side in (side_a, side_b):
         if side.call is not None and side.is_wrong:
             path = side.call.error.path
     arguments = [] if a is None or b is None else differing_arguments(a.double.call, b.double.call)
-    verdict = _verdict(lead, suspect, apart, bool(arguments))
-    found = HuntedSuspect(suspect, verdict, lead.reason, (lead.a, lead.b), tuple(arguments), apart, path)
-    return JudgedLead(found, a, b)
+    verdict = _verdict(pair, suspect, apart, bool(arguments))
+    found = HuntedSuspect(suspect, verdict, pair.reason, (pair.a, pair.b), tuple(arguments), apart, path)
+    return JudgedPair(found, a, b)
 
 
-def _verdict(lead: Lead, suspect: Suspect, apart: float | None, arguments_differ: bool) -> HuntVerdict:
+def _verdict(pair: SuspectPair, suspect: Suspect, apart: float | None, arguments_differ: bool) -> HuntVerdict:
     if (wrong := _OF_WRONG.get(suspect.wrong)) is not None:
         return wrong
-    if lead.a is None or lead.b is None:
-        return "only in b" if lead.a is None else "only in a"
+    if pair.a is None or pair.b is None:
+        return "only in b" if pair.a is None else "only in a"
     if suspect.wrong == "unknown":
         return "not known"
     return "other arguments" if arguments_differ and (apart is None or apart > LINE) else "rounding"
