@@ -45,6 +45,17 @@ def test_an_answer_that_nobody_reads_keeps_its_exit_code(wrong):
     assert (ended.returncode, ended.stderr) == (1, "")
 
 
+def test_an_answer_is_written_as_utf8_in_any_locale():
+    code = r"""
+import sys
+from tensortap.commands.answering import answered, print_answer
+sys.exit(answered("blame", lambda: print_answer("\u221e in \udcff.py", "auto") or 1))
+"""
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment)
+    assert (ended.returncode, ended.stdout) == (1, b"\xe2\x88\x9e in \xff.py\n"), ended.stderr
+
+
 def test_of_several_runs_the_newest_is_taken_and_named(wrong):
     for words in (["blame", wrong / "older"], ["replay", wrong / "older", "Tanh:aten::tanh"]):
         result = run(*words, "--python", sys.executable)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import signal
@@ -33,6 +34,8 @@ def answered(command: str, run: Callable[[], int]) -> int:
     for number in _ENDING:
         if signal.getsignal(number) == signal.SIG_DFL:  # else it is ignored, as nohup does
             signal.signal(number, _end)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # as the command in C++ writes, whatever the locale and names of files
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         return run()
     except KeyboardInterrupt:
