@@ -172,6 +172,18 @@ def test_the_second_run_has_the_options_of_the_first():
     assert words.count("--filter") == 1
 
 
+def test_a_second_run_that_fails_costs_its_side_alone(programs, tmp_path):
+    ran = str(tmp_path / "ran")
+    once = f"import os, sys\nif os.path.exists({ran!r}): sys.exit(3)\nopen({ran!r}, 'w')\n"
+    good, bad = programs(good=GOOD, bad=once + OTHER_EPSILON)
+    (one,) = hunted(good, bad, tmp_path / "hunt", suspects=1).suspects
+    assert one.suspect.a.call.error.kind == "rounding"
+    assert one.suspect.b.reason.startswith("its second run failed: nothing was recorded of ")
+    assert one.suspect.b.reason.endswith("(exit code 3)")
+    assert one.verdict == "not known"
+    assert subprocess.run([sys.executable, one.script], capture_output=True).returncode == 0  # of A, which is right
+
+
 def test_an_operator_of_many_ranks_is_one_suspect(tmp_path):
     for name, eps in (("a", 1e-5), ("b", 0.1)):
         torch.manual_seed(0)

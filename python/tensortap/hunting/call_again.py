@@ -67,10 +67,17 @@ class CallAgain:
         return Result(number, recorded.to(bound.device), bound)
 
 
-def side_of(run: str | os.PathLike[str], place: CallPlace | None, device: torch.device) -> ReplayedSide:
-    """The call of a place in a run that kept its bytes, held against the exact result of its arguments."""
+def side_of(
+    run: str | os.PathLike[str], place: CallPlace | None, device: torch.device, failed: str = ""
+) -> ReplayedSide:
+    """The call of a place in a run that kept its bytes, held against the exact result of its arguments.
+
+    `failed` says why there is no such run.
+    """
     if place is None:
         return ReplayedSide("", reason="it has no such call")
+    if failed:
+        return ReplayedSide(place.key, reason=f"its second run failed: {failed}")
     try:
         rank, kept, record = find_tensor(reading.open(run), place.rank, place.pass_number, place.key)
     except (LookupError, OSError, FormatError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -94,6 +94,7 @@ class _Hunting:
     device: torch.device
     ttap: str | os.PathLike[str] | None
     tell: Progress
+    _failed: dict[str, str] = field(default_factory=dict, init=False)  # second runs that recorded nothing, and why
 
     def compared(self) -> Hunt:
         """Both programs with fingerprints."""
@@ -115,7 +116,7 @@ class _Hunting:
             self._run_again(side, pairs, output)
         for number, pair in enumerate(pairs, 1):
             self.tell(f"replaying suspect {number} of {len(pairs)}")
-            one = judged(pair, self._kept("a"), self._kept("b"), self.device)
+            one = judged(pair, self._kept("a"), self._kept("b"), self.device, self._failed)
             found.suspects.append(_with_script(one, self.folder / f"suspect_{number}.py"))
         for number, pair in enumerate(pairs):
             if confirm and found.suspects[number].verdict != "rounding":
@@ -137,7 +138,7 @@ class _Hunting:
         try:
             run_recorded(self.programs[side], self._kept(side), words, ttap=self.ttap)
         except ProgramNotRecorded as error:  # its suspects are not known, and what is known is kept
-            self.tell(f"{side.upper()} recorded nothing the second time: {error.what}")
+            self._failed[side] = error.what
 
     def _confirmed(self, one: HuntedSuspect, pair: SuspectPair, output: Output | None, number: int) -> HuntedSuspect:
         self.tell(f"running B with what A computed in suspect {number}")

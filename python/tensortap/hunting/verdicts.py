@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 
@@ -96,16 +98,24 @@ class JudgedPair:
 
 
 def judged(
-    pair: SuspectPair, run_a: str | os.PathLike[str], run_b: str | os.PathLike[str], device: torch.device
+    pair: SuspectPair,
+    run_a: str | os.PathLike[str],
+    run_b: str | os.PathLike[str],
+    device: torch.device,
+    failed: Mapping[str, str] = MappingProxyType({}),
 ) -> JudgedPair:
-    """Both calls of a pair made again, in runs that kept their bytes."""
-    side_a, side_b = side_of(run_a, pair.a, device), side_of(run_b, pair.b, device)
+    """Both calls of a pair made again, in runs that kept their bytes; `failed` says by side why a run has none."""
+    side_a = side_of(run_a, pair.a, device, failed.get("a", ""))
+    side_b = side_of(run_b, pair.b, device, failed.get("b", ""))
     a, b = call_again(run_a, pair.a, side_a.call, device), call_again(run_b, pair.b, side_b.call, device)
     suspect = Suspect(pair.key, side_a, side_b)
     apart, path = _apart(a, b)
     for side in (side_a, side_b):
         if side.call is not None and side.is_wrong:
             path = side.call.error.path
+    if not path:  # nothing of both is known: that of the tensor itself
+        found_in = [(again, place) for again, place in ((a, pair.a), (b, pair.b)) if again is not None]
+        path = next((again.kept.record(place.key).path for again, place in found_in if place is not None), "")
     arguments = [] if a is None or b is None else differing_arguments(a.double.call, b.double.call)
     verdict = _verdict(pair, suspect, apart, bool(arguments))
     found = HuntedSuspect(suspect, verdict, pair.reason, (pair.a, pair.b), tuple(arguments), apart, path)
