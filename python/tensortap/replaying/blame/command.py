@@ -14,6 +14,7 @@ from typing import NoReturn
 from tensortap.reading import FormatError
 from tensortap.replaying.blame.blaming import blame
 from tensortap.replaying.blame.one_call import replay_key
+from tensortap.replaying.find_module import load_model
 from tensortap.tensors.dtypes import TORCH_DTYPES
 
 _FINE, _FINDING, _ERROR, _INTERRUPTED = 0, 1, 2, 130
@@ -61,6 +62,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     of_blame.add_argument("--all", action="store_true")
     of_replay.add_argument("key")
     of_replay.add_argument("--dtype", default="")
+    of_replay.add_argument("--model", default="")
     return parser.parse_args(words)
 
 
@@ -85,7 +87,8 @@ def _blame(options: argparse.Namespace) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     precision = TORCH_DTYPES[options.dtype] if options.dtype else None
-    found = replay_key(options.run, options.key, options.passes, options.ranks, options.device, precision)
+    model = load_model(options.model) if options.model else None
+    found = replay_key(options.run, options.key, options.passes, options.ranks, options.device, precision, model)
     print_answer(found.to_json() if options.json else str(found), options.color)
     return _FINE if found.ok else _FINDING
 
