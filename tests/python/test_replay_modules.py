@@ -1,6 +1,7 @@
 """Recorded calls of modules, made again with a model that is here."""
 
 import copy
+import dataclasses
 import random
 import sys
 import warnings
@@ -318,6 +319,25 @@ def test_a_module_that_raised_is_not_replayed(tmp_path):
 
     (kept,) = recorded(model, tmp_path, call)
     assert "did not return" in refusal(kept, "Raises", model)
+
+
+@pytest.mark.parametrize(
+    ("note", "reason"),
+    [
+        ({"arguments": "%1", "inputs": ["/0"]}, "there is no tensor %1"),
+        ({"arguments": "%0", "inputs": "/0"}, "there is no tensor %0"),
+        ({"arguments": "%0", "inputs": ["/7"]}, "the values of the argument /7 were not recorded"),
+        ({"arguments": "{[1]: 2}"}, "the argument 0 is a dict with other keys"),
+        ({"arguments": 3}, "its arguments were not recorded"),
+        ("text", "its arguments were not recorded"),
+    ],
+)
+def test_a_note_that_is_none_of_ours_is_refused(note, reason, tmp_path):
+    model, x = nn.Sequential(nn.Linear(4, 4)), torch.randn(2, 4)
+    (kept,) = recorded(model, tmp_path, lambda: model(x))
+    event = dataclasses.replace(event_of(kept, "0"), notes={"call": note})
+    vars(event)["_pass"] = kept
+    assert reason in tap.replay(event, model=model).reason
 
 
 def test_modes_of_the_call_are_those_of_the_replay(tmp_path):

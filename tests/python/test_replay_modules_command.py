@@ -82,6 +82,22 @@ def test_a_function_that_gives_no_model_is_refused(function, what, net):
         load_model(f"{net / 'net.py'}:{function}")
 
 
+def test_a_file_with_a_model_can_import_what_lies_beside_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "sizes_of_net.py").write_text("SIZE = 3")
+    (tmp_path / "sized.py").write_text("""
+from __future__ import annotations
+import dataclasses, torch
+from sizes_of_net import SIZE
+@dataclasses.dataclass
+class Config:
+    size: int = SIZE
+def make():
+    return {"net": torch.nn.Linear(Config().size, 1)}
+""")
+    assert load_model(f"{tmp_path / 'sized.py'}:make")["net"].in_features == 3
+
+
 def test_a_log_and_a_diff_show_calls_that_are_kept_as_others(tmp_path):
     model, x = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), torch.randn(2, 4)
     recorded(model, tmp_path / "a", lambda: model(x), level={"^0$": "fingerprint"}, roles="in,out")

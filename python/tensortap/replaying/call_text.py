@@ -143,6 +143,8 @@ class _Parser:
             if self._text.startswith(_CUT, self._at):
                 self._fail("an argument is a dict that was too long for its text")
             key = self._value()
+            if not isinstance(key, str | int):
+                self._fail("an argument is a dict with other keys than texts and numbers")
             self._expect(": ")
             entries[key] = self._value()
             if self._text.startswith(", ", self._at):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from torch import nn
 
@@ -46,7 +49,12 @@ def _recorded_class(name: str, rank: Rank) -> str | None:
 
 
 def load_model(spec: str) -> Models:
-    """What the function gives that `FILE.py:make` or `package.module:make` names. Raises ValueError with the reason."""
+    """What the function gives that `FILE.py:make` or `package.module:make` names. Raises ValueError with the reason.
+
+    Modules beside the file, or in the current folder, can be imported, as by a program that runs there.
+    """
+    file = Path(spec.rpartition(":")[0])
+    sys.path.insert(0, str(file.expanduser().absolute().parent) if file.suffix == ".py" else os.getcwd())
     try:
         made = load_function(spec)()
     except Exception as error:  # a function of the program may raise anything

@@ -56,7 +56,7 @@ class _Called:
             arguments = parse_arguments(note["arguments"])
         except UnreadableText as error:
             raise Refused(str(error).replace("an argument is", f"the argument {error.argument} is", 1)) from error
-        inputs = tuple(str(path) for path in note.get("inputs", ()))
+        inputs = tuple(map(str, paths)) if isinstance(paths := note.get("inputs"), list) else ()
         autocast = TORCH_DTYPES.get(str(note.get("autocast")))
         return _Called(arguments, inputs, bool(note.get("training")), bool(note.get("grad")), autocast)
 
@@ -118,6 +118,8 @@ def _results(
 
     def real(value: Any) -> Any:
         if isinstance(value, UseAt):
+            if value.number not in tensors:
+                raise Refused(f"there is no tensor %{value.number}")  # in a file that says so
             return tensors[value.number]
         if isinstance(value, torch.dtype) and dtype == torch.float64:
             return counterpart(value, dtype)
@@ -202,19 +204,17 @@ def _parameters_from(module: nn.Module, values: dict[int, torch.Tensor]) -> tupl
 
 def module_text(recorded: Pass, event: EventRecord) -> str:
     """The arguments of a module's call, with dtype and shape in place of each tensor."""
-    note = event.notes.get("call")
-    if not isinstance(note, dict):
-        return ""
+    called = _Called.of(event)
 
     def described(found: re.Match[str]) -> str:
         if found[0] == "%%":
             return "%"
-        paths = note.get("inputs", ())
-        path = paths[int(found[1])] if int(found[1]) < len(paths) else ""
-        key = _core.key_text(event.name, event.call, "in", str(path))
+        number = int(found[1])
+        path = called.inputs[number] if number < len(called.inputs) else ""
+        key = _core.key_text(event.name, event.call, "in", path)
         return _type_text(recorded.record(key)) if key in recorded else "?"
 
-    return re.sub(r"%(?:%|(\d+))", described, str(note.get("arguments")))
+    return re.sub(r"%(?:%|(\d+))", described, event.notes["call"]["arguments"])
 
 
 def _type_text(record: TensorRecord) -> str:

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -53,7 +54,7 @@ def recorded_values(
             found[id(tensor)] = _Found(file, row[1], order)
 
     inside = _inside(recorded, index)
-    for place, rows in _rows(recorded).items():
+    for place, rows in _rows_of_file(recorded.path).items():
         for row in rows if place in wanted else ():
             if row[0] in inside:
                 take(recorded.path, place, row, (1, 0, -row[0]))  # as it was at the first call inside
@@ -68,17 +69,19 @@ def recorded_values(
         for place, rows in _rows_of_file(file).items():
             if place in wanted and rows:
                 take(file, place, rows[-1], (0, number, rows[-1][0]))
-    return dict(_loaded(found, wanted, recorded))
+    return dict(_loaded(found, wanted, recorded, rank.placements))
 
 
 def _loaded(
-    found: dict[int, _Found], wanted: dict[_Place, torch.Tensor], recorded: Pass
+    found: dict[int, _Found], wanted: dict[_Place, torch.Tensor], recorded: Pass, placements: dict[str, Any]
 ) -> Iterator[tuple[int, torch.Tensor]]:
     files = {recorded.path: recorded}
     of_model = {id(tensor): tensor for tensor in wanted.values()}
     for tensor, where in found.items():
         if where.file not in files:
             files[where.file] = Pass(where.file)
+        if where.key in placements:
+            raise Refused(f"{where.key} is spread over several ranks")
         kept = files[where.file]
         try:
             record = with_bytes(kept.record(where.key), where.key)
