@@ -39,16 +39,12 @@ struct Arguments {
 
 std::vector<std::string> words_of(const Arguments& arguments) {
   const SelectionOptions& selection = arguments.selection;
-  std::vector<std::string> words = {"blame"};
-  if (arguments.sensitivity) words.emplace_back("--sensitivity");  // the first: it says what is to be run
-  words.insert(words.end(), {selection.path, "--device", arguments.device, "--top", fmt::to_string(arguments.top)});
+  std::vector<std::string> words = {"blame", selection.path,          "--device", arguments.device,
+                                    "--top", fmt::to_string(arguments.top)};
+  if (arguments.sensitivity) words.emplace_back("--sensitivity");
   if (!arguments.output.empty()) words.insert(words.end(), {"--output", arguments.output});
-  if (!selection.passes.empty()) words.insert(words.end(), {"--pass", selection.passes});
-  if (!selection.ranks.empty()) words.insert(words.end(), {"--rank", selection.ranks});
   if (arguments.all) words.emplace_back("--all");
-  if (selection.json) words.emplace_back("--json");
-  if (selection.color != ColorChoice::kAuto)
-    words.insert(words.end(), {"--color", selection.color == ColorChoice::kAlways ? "always" : "never"});
+  append_options(selection, words);
   return words;
 }
 
@@ -75,6 +71,7 @@ void add_blame(CommandLine& line, Command& command) {
   verb.callback([options, &command] {
     command = {"blame", &options->selection,
                [options](Output&) { return become_python(options->python, words_of(*options)); }};
+    command.takes_newest_run = true;
   });
 }
 

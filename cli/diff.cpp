@@ -79,7 +79,7 @@ Result<ExitCode> become_replay(const Arguments& arguments, const DiffReport& rep
   TTAP_ASSIGN(const std::string file, hand_over(report));
   std::vector<std::string> words = {
       "diff", file, "--exit-code", fmt::to_string(static_cast<int>(code)), "--device", arguments.device};
-  if (arguments.selection.json) words.emplace_back("--json");
+  append_options(arguments.selection, words);
   return become_python(arguments.python, words);
 }
 
@@ -186,12 +186,15 @@ void add_diff(CommandLine& line, Command& command) {
   verb.add_flag(
       "--replay", options->replay,
       "Which side is wrong: call both again in float64, where the bytes are there; needs Python with PyTorch");
-  verb.add_option("--device", options->device, "With --replay, where to call the operators: cpu, cuda").show_default();
+  verb.add_option("--device", options->device, "With --replay, where to call the operators: cpu, cuda")
+      .show_default()
+      .needs("--replay");
   verb.add_option(
           "--python", options->python,
           "With --replay, the interpreter with PyTorch; by default the one beside the command, else that of the "
           "PATH")
-      .type_name("PATH");
+      .type_name("PATH")
+      .needs("--replay");
   add_output_options(verb, options->selection);
   verb.footer(kHelp);
   verb.callback([options, &command] {

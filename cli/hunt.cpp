@@ -47,11 +47,8 @@ std::vector<std::string> words_of(const Arguments& arguments) {
   if (arguments.steps) words.push_back("--run-option=--steps=" + *arguments.steps);
   if (arguments.ranks) words.push_back("--run-option=--ranks=" + *arguments.ranks);
   if (arguments.confirm) words.emplace_back("--confirm");
-  if (arguments.selection.json) words.emplace_back("--json");
-  if (arguments.selection.color != ColorChoice::kAuto)
-    words.insert(words.end(), {"--color", arguments.selection.color == ColorChoice::kAlways ? "always" : "never"});
-  words.emplace_back("--");
-  for (char* const* word = arguments.programs; *word != nullptr; ++word) words.emplace_back(*word);
+  append_options(arguments.selection, words);
+  append_program(arguments.programs, words);
   return words;
 }
 

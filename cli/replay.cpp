@@ -41,13 +41,9 @@ struct Arguments {
 std::vector<std::string> words_of(const Arguments& arguments) {
   const SelectionOptions& selection = arguments.selection;
   std::vector<std::string> words = {"replay", selection.path, arguments.key, "--device", arguments.device};
-  if (!selection.passes.empty()) words.insert(words.end(), {"--pass", selection.passes});
-  if (!selection.ranks.empty()) words.insert(words.end(), {"--rank", selection.ranks});
   if (arguments.dtype) words.insert(words.end(), {"--dtype", *arguments.dtype});
   if (arguments.model) words.insert(words.end(), {"--model", *arguments.model});
-  if (selection.json) words.emplace_back("--json");
-  if (selection.color != ColorChoice::kAuto)
-    words.insert(words.end(), {"--color", selection.color == ColorChoice::kAlways ? "always" : "never"});
+  append_options(selection, words);
   return words;
 }
 
@@ -73,6 +69,7 @@ void add_replay(CommandLine& line, Command& command) {
   verb.callback([options, &command] {
     command = {"replay", &options->selection,
                [options](Output&) { return become_python(options->python, words_of(*options)); }};
+    command.takes_newest_run = true;
   });
 }
 

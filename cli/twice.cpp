@@ -50,11 +50,8 @@ std::vector<std::string> words_of(const Arguments& arguments) {
   for (const std::string& pattern : arguments.filter) words.push_back("--filter=" + pattern);
   if (arguments.why) words.emplace_back("--why");
   if (arguments.requests) words.push_back(fmt::format("--batch-invariance={}", *arguments.requests));
-  if (arguments.selection.json) words.emplace_back("--json");
-  if (arguments.selection.color != ColorChoice::kAuto)
-    words.insert(words.end(), {"--color", arguments.selection.color == ColorChoice::kAlways ? "always" : "never"});
-  words.emplace_back("--");
-  for (char* const* word = arguments.program; *word != nullptr; ++word) words.emplace_back(*word);
+  append_options(arguments.selection, words);
+  append_program(arguments.program, words);
   return words;
 }
 

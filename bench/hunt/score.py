@@ -1,6 +1,6 @@
 """How often `ttap hunt` names the operator that makes one program differ from another, and what its second run keeps.
 
-python bench/hunt/score.py                 20 faults, 3 sound pairs, a table and the totals
+python bench/hunt/score.py                 23 faults and 3 sound pairs, a line for each, and the totals
 python bench/hunt/score.py --only rope --keep DIR
 """
 
@@ -93,7 +93,8 @@ def hunted(case: Case, folder: Path) -> Result:
     first = found.first
     if first is None:
         return Result(case.kind, case.name, found.sentence, "", False, False, 0.0)
-    right = re.search(case.culprit, first.places[1].call) is not None and first.verdict in case.verdicts
+    named = first.places[1].call if first.places[1] is not None else ""
+    right = re.search(case.culprit, named) is not None and first.verdict in case.verdicts
     shown = bool(first.script) and subprocess.run([sys.executable, first.script], capture_output=True).returncode == 1
     full = folder / "full"
     subprocess.run(

@@ -60,7 +60,10 @@ def main() -> int:
             found = answer("repeating.py", name, Path(scratch, name))
             sound, alarms = sound + 1, alarms + (not found["ok"])
             print(f"{'same' if found['ok'] else 'ALARM':6} {name:36}", flush=True)
-    print(f"{named} of {tried} that differ are named, of {len(kinds)} kinds; {alarms} of {sound} that repeat are")
+    print(
+        f"{named} of {tried} that differ are named, of {len(kinds)} kinds; "
+        f"{alarms} of {sound} that repeat are called different"
+    )
     return 0 if named == tried and not alarms else 1
 
 

@@ -29,6 +29,19 @@ std::string own_path() {
   return error ? "ttap" : path.string();
 }
 
+void append_options(const SelectionOptions& given, std::vector<std::string>& words) {
+  if (!given.passes.empty()) words.insert(words.end(), {"--pass", given.passes});
+  if (!given.ranks.empty()) words.insert(words.end(), {"--rank", given.ranks});
+  if (given.json) words.emplace_back("--json");
+  if (given.color != ColorChoice::kAuto)
+    words.insert(words.end(), {"--color", given.color == ColorChoice::kAlways ? "always" : "never"});
+}
+
+void append_program(char* const* program, std::vector<std::string>& words) {
+  words.emplace_back("--");
+  for (char* const* word = program; *word != nullptr; ++word) words.emplace_back(*word);
+}
+
 Result<ExitCode> become_python(const std::string& python, const std::vector<std::string>& words) {
   TTAP_ASSIGN(const fs::path launch, launch_folder());
   std::vector<std::string> all = {python.empty() ? usual_python() : python, (launch / "tensortap_command.py").string()};
@@ -37,6 +50,7 @@ Result<ExitCode> become_python(const std::string& python, const std::vector<std:
   given.reserve(all.size() + 1);
   for (std::string& word : all) given.push_back(word.data());
   given.push_back(nullptr);
+  (void)::unsetenv("TTAP_RUN");  // in a program that is recorded: this is not a part of it
   std::signal(SIGPIPE, SIG_DFL);
   (void)::execvp(given[0], given.data());
   return Error{.code = ErrorCode::kNotFound,

@@ -16,7 +16,7 @@ Level = Literal["full", "sketch", "fingerprint", "meta"]
 ProbeLevel = Literal["full", "fingerprint"]
 Role = Literal["out", "in", "grad_out", "grad_in", "param", "cache"]  # what `roles=` takes
 TensorRole = Literal[  # what a record may have
-    "out", "in", "after", "grad_out", "grad_in", "param", "cache",
+    "out", "in", "after", "grad_out", "grad_in", "param", "cache", "generator",
     "recompute", "recompute_in", "recompute_grad_out", "recompute_grad_in",
     "activation", "weight", "gradient", "output", "wgrad", "dgrad",  # of tap.quant.record
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/Parallel.h>
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -77,6 +78,8 @@ struct Observer::Frame {
     JsonObject sizes;                              // path to sizes that are not all numbers
     std::map<std::string, JsonObject> subclasses;  // by note: path to what Python says
     std::vector<c10::IValue> arguments;            // kept for the user's hook only
+    at::Generator generator;                       // that the call draws from, where its state is kept
+    at::Tensor generator_state;                    // before the call
 
     void clear() {
       held.clear();
@@ -93,6 +96,8 @@ struct Observer::Frame {
       sizes.clear();
       subclasses.clear();
       arguments.clear();
+      generator = {};
+      generator_state.reset();
     }
   };
 

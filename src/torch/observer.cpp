@@ -149,6 +149,8 @@ bool Observer::begin(const at::RecordFunction& function, ThreadState& thread, st
     note_group(frame, arguments);
   if (op.async_argument >= 0) [[unlikely]]
     frame.rare().is_async = arguments[static_cast<size_t>(op.async_argument)].toBool();
+  if (op.draws && options_.inputs && frame.call.level == Level::kFull) [[unlikely]]
+    remember_generator(frame, arguments);
   if (keys.has(c10::DispatchKey::Python) && !describe_subclasses(frame, false, lock)) return false;
   // What the call is about to write to was perhaps read just now.
   if (note_inputs(frame, lock) && op.writes && gpu_.waiting()) launch_before_writing(frame);
@@ -193,6 +195,7 @@ void Observer::end(const at::RecordFunction& function, ThreadState& thread, std:
   if (function.seqNr() >= 0) remember_forward(function, {frame.call.number, frame.scope, frame.call.pass});
   const auto results = results_of(function, *frame.op);
   if (raised(results, *frame.op)) frame.rare().notes.add("raised", "true");
+  if (frame.has_rare && frame.rare().generator_state.defined()) note_generator(frame);
   if (!note_results(frame, results, lock)) return;
   if (python_.hook && !call_hook(frame, results, lock)) return;
   thread.last_event = frame.call.number;
@@ -236,7 +239,7 @@ void Observer::remember_forward(const at::RecordFunction& function, const Forwar
   if (index >= forwards.by_number.size()) forwards.by_number.resize(index + 1, Forward{kNoEvent, 0, -1});
   Forward& kept = forwards.by_number[index];
   if (forward.event != kNoEvent || kept.event == kNoEvent) kept = forward;  // of a call and those in it, a recorded one
-  if (forwards.by_number.size() > kMostForwards) {  // nobody keeps a graph that long
+  if (forwards.by_number.size() > kMostForwards) {                          // nobody keeps a graph that long
     forwards.by_number.erase(forwards.by_number.begin(), forwards.by_number.begin() + kMostForwards / 2);
     forwards.first += kMostForwards / 2;
   }

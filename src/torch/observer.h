@@ -242,6 +242,8 @@ class Observer {
   bool take_stack(OpCall& call, std::unique_lock<SpinLock>& lock, size_t own_frames);
   void note_lazy(Frame& frame);
   void note_group(Frame& frame, c10::ArrayRef<const c10::IValue> arguments);
+  void remember_generator(Frame& frame, c10::ArrayRef<const c10::IValue> arguments);
+  void note_generator(Frame& frame);
   bool note_inputs(Frame& frame, std::unique_lock<SpinLock>& lock);
   void doubt(Frame& frame, const at::Tensor& tensor);
   void keep_what_stayed(Frame& frame);

@@ -145,7 +145,7 @@ def test_the_answer_has_module_line_and_arguments():
 
 def test_what_is_not_replayed_is_counted_by_reason():
     blamed, _ = blame_of(lambda: (torch.rand(3), torch.rand(3), torch.arange(3), torch.ones(3).double() * 2))
-    assert blamed.reasons["it draws random numbers, and the state of the generator is not recorded"] == 2
+    assert blamed.reasons["it draws random numbers, which are others in float64"] == 2
     assert blamed.nothing_to_judge["integer results"] == 1
     assert blamed.nothing_to_judge["in float64"] >= 1
     assert "aten::rand, event 0" not in str(blamed)
@@ -248,6 +248,7 @@ def test_replay_tells_of_one_call(wrong_run):
         (("blame", "{run}", "--pass", "7"), "no such pass"),
         (("blame", "/no/such/place"), "/no/such/place"),
         (("replay", "{run}", "aten::nothing"), "aten::nothing"),
+        (("replay", "{run}", "norm:aten::native_layernorm/0"), "did you mean norm:aten::native_layer_norm/0"),
         (("blame", "{run}", "--python", "/no/such/python"), "cannot run '/no/such/python'"),
     ],
 )

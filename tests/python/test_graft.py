@@ -445,6 +445,7 @@ def test_the_share_of_the_error_that_is_gone():
     wrong = right + torch.tensor([3.0, 4.0])
     assert tap.removed_error(right, wrong, right) == 1
     assert tap.removed_error(right, wrong, wrong) == 0
+    assert tap.removed_error(right * 1j, wrong * 1j, right * 1j) == 1
     assert tap.removed_error(right, wrong, right + 0.5) == pytest.approx(1 - 0.5**0.5 / 5)
     assert tap.removed_error(right, wrong, right + 100) < 0
     assert tap.removed_error(right, torch.tensor([torch.nan, 2.0]), torch.tensor([1.0, 2.0])) == 1

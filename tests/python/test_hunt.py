@@ -9,8 +9,10 @@ import sys
 import pytest
 import tensortap as tap
 import torch
+from tensortap.hunting.script import NoScript, write_script
 from tensortap.hunting.second_run import options_that_keep
-from tensortap.hunting.suspects import CallPlace
+from tensortap.hunting.suspects import CallPlace, Lead, leads_of
+from tensortap.hunting.verdicts import judged
 from tensortap.programs.recorded_program import ProgramNotRecorded
 from tensortap.replaying.right.find_tensor import find_tensor
 from ttap_command import TTAP, run
@@ -84,13 +86,19 @@ def test_a_wrong_kernel_is_told_from_a_right_one(programs, tmp_path):
 def test_each_suspect_has_a_program_that_shows_it_by_itself(programs, tmp_path):
     good, bad = programs(good=GOOD, bad=WRONG_KERNEL)
     found = hunted(good, bad, tmp_path / "hunt")
-    script = subprocess.run([sys.executable, "-I", found.first.script], capture_output=True, text=True)
-    assert script.returncode == 1, script.stderr
-    shown = dict(re.findall(r"^(.+?) +(\S+) times what rounding explains$", script.stdout, re.M))
-    assert float(shown["A as recorded"]) <= 1.5
-    assert float(shown["B as recorded"]) == pytest.approx(found.first.suspect.b.call.error.bounds, rel=0.01)
-    assert float(shown["B with this PyTorch"]) <= 1.5
-    assert float(shown["A and B as recorded"]) > 1000
+    shown = shown_by(found.first.script)
+    assert shown["A as recorded"] <= 1.5
+    assert shown["B as recorded"] == pytest.approx(found.first.suspect.b.call.error.bounds, rel=0.01)
+    assert shown["B with this PyTorch"] <= 1.5
+    assert shown["A and B as recorded"] > 1000
+
+
+def shown_by(script):
+    """What the program of a suspect prints, by name."""
+    ran = subprocess.run([sys.executable, "-I", script], capture_output=True, text=True)
+    assert ran.returncode == 1, ran.stderr
+    found = re.findall(r"^(.+?) +(\S+) times what rounding explains$", ran.stdout, re.M)
+    return {name: float(times) for name, times in found}
 
 
 def test_arguments_that_differ_are_no_mistake_of_the_operator(programs, tmp_path):
@@ -100,6 +108,33 @@ def test_arguments_that_differ_are_no_mistake_of_the_operator(programs, tmp_path
     assert first.places[1].call == "norm:aten::native_layer_norm"
     assert first.arguments == ("eps: 1e-05 in A, 0.1 in B",)
     assert subprocess.run([sys.executable, first.script], capture_output=True).returncode == 1
+
+
+MASKED = """
+scores, mask = torch.randn(8, 8), torch.full((8, 8), float("-inf")).triu(1)
+torch.add(mask, scores, alpha=ALPHA).softmax(-1)
+"""
+
+
+def test_equal_infinities_are_not_apart(programs, tmp_path):
+    good, bad = programs(**{name: MODEL + MASKED.replace("ALPHA", a) for name, a in (("good", "1.5"), ("bad", "1.7"))})
+    first = hunted(good, bad, tmp_path / "hunt").first
+    assert first.verdict == "other arguments"
+    assert first.arguments == ("alpha: 1.5 in A, 1.7 in B",)
+    assert 1000 < first.apart < float("inf")
+    shown = shown_by(first.script)
+    assert shown["A as recorded"] <= 1.5
+    assert shown["B as recorded"] <= 1.5
+    assert 1000 < shown["A and B as recorded"] < float("inf")
+
+
+def test_a_program_that_cannot_be_written_does_not_cost_the_answer(programs, tmp_path):
+    good, bad = programs(good=GOOD, bad=OTHER_EPSILON)
+    first = hunted(good, bad, tmp_path / "hunt", suspects=1).first
+    lead = Lead(first.key, *first.places, first.reason)
+    again = judged(lead, tmp_path / "hunt/a.suspects", tmp_path / "hunt/b.suspects", torch.device("cpu"))
+    with pytest.raises(NoScript, match=r"its tensors cannot be written: .*No such file"):
+        write_script(again, tmp_path / "gone/suspect.py")
 
 
 def test_programs_that_agree_are_not_run_again(programs, tmp_path):
@@ -135,6 +170,19 @@ def test_the_second_run_has_the_options_of_the_first():
     assert words[:2] == ["--compiled", "--append"]
     assert [words[words.index(name) + 1] for name in ("--steps", "--level", "--ranks")] == ["1", "full", "0"]
     assert words.count("--filter") == 1
+
+
+def test_an_operator_of_many_ranks_is_one_suspect(tmp_path):
+    for name, eps in (("a", 1e-5), ("b", 0.1)):
+        torch.manual_seed(0)
+        model = torch.nn.LayerNorm(8, eps=eps)
+        with tap.record(model, tmp_path / name, ops=True, level="full", report=False):
+            model(torch.randn(4, 8))
+        (rank,) = tap.open(tmp_path / name).ranks
+        shutil.copytree(rank.path, rank.path.with_name("rank1_pid1"))
+    a, b = tap.open(tmp_path / "a"), tap.open(tmp_path / "b")
+    (lead,) = leads_of(tap.diff(a, b), a, b, 3)
+    assert (lead.key, lead.a.rank, lead.b.rank) == ("LayerNorm:aten::native_layer_norm/0", 0, 0)
 
 
 def test_a_tensor_of_several_processes_is_not_guessed(tmp_path):

@@ -320,7 +320,7 @@ def test_what_has_no_operators_or_no_hashes_is_an_error(tmp_path):
     for name, options in (("modules", {}), ("shapes", {"ops": True, "level": "meta"})):
         with tap.record(model, tmp_path / name, report=False, **options):
             model(torch.ones(2, 4))
-    with pytest.raises(ValueError, match=r"has no operators: record with ttap run --ops"):
+    with pytest.raises(ValueError, match=r"has no operators; record with ttap run --ops"):
         tap.same_bits(tmp_path / "modules", tmp_path / "modules")
     with pytest.raises(ValueError, match=r"has no hashes .* --level fingerprint"):
         tap.same_bits(tmp_path / "shapes", tmp_path / "shapes")

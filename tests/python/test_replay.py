@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import tensortap as tap
 import torch
-from tensortap.replaying.call_text import UnreadableText, UseAt, parse_arguments
+from tensortap.replaying.call_text import GeneratorArgument, UnreadableText, UseAt, parse_arguments
 from ttap_command import ROOT, read_json, run
 
 sys.path.insert(0, str(ROOT / "bench/verdicts"))
@@ -29,6 +29,7 @@ with warnings.catch_warnings():
         ("[1, 0], [], [%0, None, %1], [0.5, -inf]", [[1, 0], [], [UseAt(0), None, UseAt(1)], [0.5, -float("inf")]], {}),
         ("(1+2j), (-0.5-1.5e-05j), (3, 4)", [1 + 2j, -0.5 - 1.5e-5j, (3, 4)], {}),
         ("'it\\'s 5%%, (all)', ''", ["it's 5%, (all)", ""], {}),
+        ("%0, generator=<generator>", [UseAt(0)], {"generator": GeneratorArgument()}),
         ("cpu, cuda:1", [torch.device("cpu"), torch.device("cuda:1")], {}),
         (
             "dtype=torch.bfloat16, layout=torch.strided, memory_format=torch.channels_last",
@@ -54,7 +55,7 @@ def test_nan_is_an_argument():
     [
         ("%0, [1, 2, …]", "a list that was too long"),
         ("'abc…'", "a string that was too long"),
-        ("%0, generator=<generator>", "<generator>, which has no text"),
+        ("%0, <ProcessGroup>", "<ProcessGroup>, which has no text"),
         ("%0, ReduceOp.SUM", "ReduceOp.SUM, which cannot be made again"),
         ("%0, ?", "not understood: ?"),
         ("%%s", "a symbol"),
@@ -172,9 +173,6 @@ def test_tensors_lie_as_they_lay():
 @pytest.mark.parametrize(
     ("work", "op", "reason"),
     [
-        (lambda: torch.rand(3), "aten::rand", "random numbers"),
-        (lambda: torch.native_dropout(torch.ones(3), 0.5, True), "aten::native_dropout", "random numbers"),
-        (lambda: torch.ones(3).bernoulli_(0.5), "aten::bernoulli_.float", "random numbers"),
         (lambda: torch.empty(3), "aten::empty.memory_format", "nothing was written to"),
     ],
 )
@@ -185,6 +183,88 @@ def test_what_cannot_be_made_again_says_why(work, op, reason):
     assert isinstance(refused, tap.NotReplayable)
     assert reason in refused.reason
     assert "\n" not in refused.reason
+
+
+def seeded():
+    return torch.Generator().manual_seed(3)
+
+
+@pytest.mark.parametrize(
+    ("work", "op"),
+    [
+        (lambda: torch.rand(3), "aten::rand"),
+        (lambda: torch.randperm(9), "aten::randperm"),
+        (lambda: torch.native_dropout(torch.ones(30), 0.5, True), "aten::native_dropout"),
+        (lambda: torch.ones(30).bernoulli_(0.5), "aten::bernoulli_.float"),
+        (lambda: torch.empty(30).normal_(1, 2), "aten::normal_"),
+        (lambda: torch.multinomial(torch.ones(30), 4), "aten::multinomial"),
+        (lambda: torch.empty(30).uniform_(generator=seeded()), "aten::uniform_"),
+        (lambda: torch.randn(30, generator=seeded()), "aten::randn.generator"),
+    ],
+)
+def test_random_numbers_are_drawn_again(work, op):
+    torch.manual_seed(7)
+    torch.rand(5)  # somewhere in the middle of what the generator gives
+    with tap.trace(level="full") as trace:
+        work()
+        torch.rand(3)
+    torch.manual_seed(8)
+    before = torch.get_rng_state()
+    call = next(event for event in trace.events if event.name == op)
+    assert [tap.replay(call).same_bits for _ in range(2)] == [True, True]
+    assert torch.equal(torch.get_rng_state(), before)
+    refused = tap.replay(call, dtype=torch.float64)
+    assert isinstance(refused, tap.NotReplayable)
+    assert "others in float64" in refused.reason
+
+
+def test_the_state_of_a_generator_is_a_record_of_the_call_that_draws():
+    torch.manual_seed(7)
+    state = torch.get_rng_state()
+    with tap.trace(level="full") as trace:
+        torch.rand(3)
+        torch.native_dropout(torch.ones(3), 0.5, False)  # draws nothing
+        torch.ones(3) * 2
+    (record,) = (record for record in trace.recorded.records if record.role == "generator")
+    assert (record.key, record.dtype, record.path) == ("aten::rand@generator", "u8", "")
+    assert torch.equal(trace.recorded[record.key], state)
+
+
+@pytest.mark.parametrize("options", [{"level": "fingerprint"}, {"level": "full", "inputs": False}])
+def test_the_state_of_a_generator_is_kept_at_level_full_only(options):
+    with tap.trace(**options) as trace:
+        torch.rand(3)
+    assert not any(record.role == "generator" for record in trace.recorded.records)
+    refused = tap.replay(only(trace, "aten::rand"))
+    assert "the state of the generator was not recorded" in refused.reason
+
+
+def test_a_diff_compares_no_states_of_generators():
+    def draw(seed):
+        torch.manual_seed(seed)
+        with tap.trace(level="full") as trace:
+            torch.ones(3) * 2
+            torch.ones(4).bernoulli_(1.0) + 1
+        return trace
+
+    found = tap.diff(draw(1), draw(2))
+    assert found.same
+    assert not any("generator" in pair.key for pair in found.tensors)
+
+
+def test_a_long_list_among_the_arguments_is_kept_whole_and_shown_short():
+    sizes = [1 + i % 3 for i in range(900)]
+    x = torch.arange(float(sum(sizes)))
+    with tap.trace(level="full") as trace:
+        torch.split_with_sizes(x, sizes)
+        torch.roll(x.reshape(1, -1), sizes[:1], [1])
+    call = only(trace, "aten::split_with_sizes")
+    assert call.arguments == f"%0, {sizes}"
+    assert tap.replay(call).same_bits is True
+    (line,) = (line for line in str(trace).splitlines() if "split_with_sizes" in line)
+    assert "[1, 2, 3, 1, 2" in line
+    assert ", …]" in line
+    assert line.index("…") < 300
 
 
 def test_without_bytes_the_answer_says_how_to_record_them():

@@ -59,7 +59,8 @@ PYTHON_USES = {
     "replaying.batches": ["replaying.sensitivity"],
     "repeating": ["programs", "replaying.batches"],
     "hunting": ["programs", "replaying.right", "grafting"],
-    "launch": ["recording", "replaying.right", "replaying.sensitivity", "repeating", "grafting", "hunting"],
+    "commands": ["repeating", "hunting"],
+    "launch": ["recording", "grafting", "commands"],
     "engines": ["recording"],
 }
 FOR_ALL = {"literals", "typed_dicts", "lazy_import", "html_table"}

@@ -55,6 +55,21 @@ def test_why_says_what_gives_the_same_bits(tmp_path):
     assert (again.returncode, "a run lies in" in again.stderr) == (2, True)
 
 
+def test_what_was_found_is_not_lost_with_a_later_run(tmp_path):
+    text = f"""
+        count = len(os.listdir({str(tmp_path)!r}))
+        open(os.path.join({str(tmp_path)!r}, str(count)), 'w')
+        if count < 2:
+            import torch
+            torch.ones(8) * (1 + count)
+    """
+    program = ["-c", "import os\nif True:\n" + text]
+    result = twice("--why", program=program, PYTHONHASHSEED="random")
+    assert result.returncode == 1, result.stderr
+    assert result.stdout.startswith("called otherwise: aten::mul.Tensor: ")
+    assert "  with one thread (OMP_NUM_THREADS=1): not known, nothing was recorded of " in result.stdout
+
+
 def test_it_stops_at_the_first_run_that_differs(tmp_path):
     text = f"""
         count = len(os.listdir({str(tmp_path)!r}))

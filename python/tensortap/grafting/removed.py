@@ -11,6 +11,7 @@ import torch
 
 from tensortap import reading
 from tensortap.reading import Pass, Run
+from tensortap.replaying.distance import distances
 
 Recorded: TypeAlias = "str | os.PathLike[str] | Run | Pass | torch.Tensor"
 
@@ -99,15 +100,12 @@ def _last_result(recorded: Pass) -> str:
 
 
 def _largest(tensor: torch.Tensor) -> float:
-    wide = tensor.double().abs()
+    wide = distances(tensor, torch.zeros_like(tensor))
     finite = wide[wide.isfinite()]
     return float(finite.max()) if finite.numel() else 1.0
 
 
 def _squares(one: torch.Tensor, other: torch.Tensor, scale: float) -> float:
     """The sum of the squared differences."""
-    left, right = one.double(), other.double()
-    both = left.isfinite() & right.isfinite()
-    same = (left == right) | (left.isnan() & right.isnan())
-    difference = torch.where(both, left - right, torch.where(same, 0.0, scale or 1.0))
-    return float(difference.square().sum())
+    apart = distances(one, other)
+    return float(apart.where(apart.isfinite(), scale or 1.0).square().sum())

@@ -9,7 +9,7 @@ import torch
 
 from tensortap.replaying.call_text import CallArguments, UseAt
 from tensortap.replaying.calling import Call
-from tensortap.replaying.double import in_double
+from tensortap.replaying.distance import distances, typical_size
 
 _SHOWN = 3
 
@@ -50,14 +50,8 @@ def _tensors(a: Call, b: Call) -> Iterator[tuple[float, str]]:
 
 def _apart(one: torch.Tensor, other: torch.Tensor) -> float:
     """How far the values are apart beside their size."""
-    first, second = in_double(one), in_double(other)
-    first, second = (
-        each if each.is_floating_point() or each.is_complex() else each.double() for each in (first, second)
-    )
-    if torch.equal(first, second):
-        return 0.0
-    apart = (first - second).abs().nan_to_num(nan=float("inf"))
-    return float(apart.square().mean().sqrt() / first.abs().square().mean().sqrt().clamp(min=1e-300))
+    apart = distances(one, other)
+    return float(apart.square().mean().sqrt()) / max(typical_size(one), 1e-300) if bool(apart.any()) else 0.0
 
 
 def _by_name(call: Call) -> dict[str, Any]:

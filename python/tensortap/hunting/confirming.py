@@ -13,7 +13,7 @@ from tensortap import reading
 from tensortap.comparing import Diff
 from tensortap.grafting.removed import removed_error
 from tensortap.hunting.second_run import options_that_keep
-from tensortap.hunting.suspects import CallPlace, Lead, place_in
+from tensortap.hunting.suspects import CallPlace, Lead, is_place_of, place_in
 from tensortap.programs.recorded_program import ProgramNotRecorded, run_recorded
 from tensortap.reading import FormatError, Run
 from tensortap.replaying.right.find_tensor import find_tensor
@@ -28,14 +28,18 @@ class Output:
 
 
 def output_of(diff: Diff, a: Run, b: Run, lead: Lead) -> Output | None:
-    """That of the pass of a suspect; None where they have none in common."""
+    """That of the rank and pass of a suspect; None where they have none in common."""
+    if lead.a is None:
+        return None
     for compared in diff.to_json()["passes"]:
+        if not is_place_of(compared["a"], lead.a.rank, lead.a.pass_number):
+            continue
         for tensor in reversed(compared["tensors"]):
             if tensor["verdict"] in ("extra", "missing") or tensor["measures"] is None or tensor["role"] != "out":
                 continue
             of_a = place_in(a, compared["a"], tensor["key"])
             of_b = place_in(b, compared["b"], tensor.get("key_b", tensor["key"]))
-            if of_a is None or of_b is None or lead.a is None or of_a.pass_number != lead.a.pass_number:
+            if of_a is None or of_b is None or of_a.pass_number != lead.a.pass_number:
                 break
             return Output(of_a, of_b)
     return None

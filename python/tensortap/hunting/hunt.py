@@ -74,7 +74,7 @@ def hunt(
     """
     folder = Path(out)
     if folder.exists() and any(folder.iterdir()):
-        raise ValueError(f"{folder} is not empty: name another folder")
+        raise ValueError(f"{folder} is not empty; name another folder")
     programs = {"a": list(a), "b": list(b if b is not None else a)}
     hunting = _Hunting(programs, folder, list(options), device_of(device), ttap, progress or (lambda text: None))
     found = hunting.compared()

@@ -12,7 +12,7 @@ from tensortap.comparing import Diff
 from tensortap.hunting.suspects import CallPlace
 from tensortap.hunting.verdicts import HuntedSuspect
 from tensortap.programs.recorded_program import RecordedProgram
-from tensortap.replaying.blame.report import call_json, plain_json
+from tensortap.replaying.blame.report import plain_json, row_json
 from tensortap.replaying.right.report import ReplayedSide
 
 
@@ -163,4 +163,4 @@ def _suspect_json(one: HuntedSuspect) -> dict[str, Any]:
 def _side_json(place: CallPlace | None, side: ReplayedSide) -> dict[str, Any]:
     where = None if place is None else {"key": place.key, "name": place.call, "kind": place.kind, "rank": place.rank,
                                         "pass": place.pass_number}  # fmt: skip
-    return {"place": where, "call": None if side.call is None else call_json(side.call), "reason": side.reason}
+    return {"place": where, "call": None if side.call is None else row_json(side.call), "reason": side.reason}

@@ -13,6 +13,7 @@ from tensortap.hunting.verdicts import JudgedLead
 from tensortap.replaying.blame.found import BlamedCall
 from tensortap.replaying.blame.judged import LINE
 from tensortap.replaying.call_text import CallArguments, UseAt, parse_arguments
+from tensortap.replaying.calling import first_line
 from tensortap.replaying.double_kernels import kernel_in_double
 
 _PROGRAM = '''"""{title}
@@ -41,8 +42,15 @@ t64 = {{name: wide(value) for name, value in t.items()}}
 {functions}
 
 
-def show(what, distance, allowed):
-    worst = (distance.abs() / allowed).nan_to_num(nan=float("inf")).max().item()
+def judgeable(made, exact):
+    """What has no finite exact value is not judged."""
+    return made.where(exact.isfinite(), exact)
+
+
+def show(what, one, other, allowed):
+    same = (one == other) | (one.isnan() & other.isnan())
+    apart = (one - other).abs().where(~same, 0.0) / allowed
+    worst = apart.nan_to_num(nan=float("inf"), posinf=float("inf")).max().item()
     print(f"{{what:32}} {{worst:.4g}} times what rounding explains")
     return worst > {line}
 
@@ -60,7 +68,7 @@ class NoScript(ValueError):
 
 
 def write_script(lead: JudgedLead, path: Path) -> None:
-    """Write a program, and a `.safetensors` of its name. Raises NoScript, and OSError."""
+    """Write a program, and a `.safetensors` of its name. Raises NoScript."""
     try:
         from safetensors.torch import save_file  # optional
     except ImportError as error:
@@ -77,7 +85,7 @@ def write_script(lead: JudgedLead, path: Path) -> None:
     shows = [line for side in sides for line in side.shows()]
     if len(sides) == 2 and sides[0].recorded.shape == sides[1].recorded.shape:
         shows.append(
-            _show("A and B as recorded", 't64["a.recorded"] - t64["b.recorded"]', 't["a.bound"] + t["b.bound"]')
+            _show("A and B as recorded", 't64["a.recorded"]', 't64["b.recorded"]', 't["a.bound"] + t["b.bound"]')
         )
     text = _PROGRAM.format(
         title=_inside_quotes(f"{found.key}: what A and B recorded, beside the exact results of their own arguments."),
@@ -87,8 +95,11 @@ def write_script(lead: JudgedLead, path: Path) -> None:
         line=LINE,
         shows="\n".join(["wrong = False", *shows]),
     )
-    save_file({name: _packed(value) for name, value in tensors.items()}, path.with_suffix(".safetensors"))
-    path.write_text(text, encoding="utf-8")
+    try:
+        save_file({name: _packed(value) for name, value in tensors.items()}, path.with_suffix(".safetensors"))
+        path.write_text(text, encoding="utf-8")
+    except Exception as error:  # a dtype that safetensors has not got is a KeyError, a full disk one of its own
+        raise NoScript(f"its tensors cannot be written: {first_line(error)}") from error
 
 
 class _Side:
@@ -117,11 +128,14 @@ class _Side:
         """Lines that print how far the recorded result is from the exact one, and this PyTorch's."""
         name, who = self._name, self._name.upper()
         yield f"exact = wide({name}_in_float64(t64))"
-        yield _show(f"{who} as recorded", f't64["{name}.recorded"] - exact', f't["{name}.bound"]')
+        yield f'recorded = judgeable(t64["{name}.recorded"], exact)'
+        yield _show(f"{who} as recorded", "recorded", "exact", f't["{name}.bound"]')
         if self._factor is not None:
-            yield f'factor = ((t64["{name}.recorded"] - exact) * exact).sum() / (exact * exact).sum()'
-            yield _show(f"{who} as recorded, as a whole", "factor", repr(self._factor))
-        yield _show(f"{who} with this PyTorch", f"wide({name}(t)) - exact", f't["{name}.bound"]', judged=False)
+            yield "finite = recorded.isfinite() & exact.isfinite()"
+            yield "factor = (recorded * exact)[finite].sum() / (exact * exact)[finite].sum()"
+            yield _show(f"{who} as recorded, as a whole", "factor", "torch.ones_like(factor)", repr(self._factor))
+        yield f"again = judgeable(wide({name}(t)), exact)"
+        yield _show(f"{who} with this PyTorch", "again", "exact", f't["{name}.bound"]', judged=False)
 
     def _text(self, arguments: CallArguments) -> str:
         call = self._call.call
@@ -148,8 +162,8 @@ def _factor_of(call: BlamedCall, path: str) -> float | None:
     return abs(error.factor) / error.bounds
 
 
-def _show(what: str, distance: str, allowed: str, judged: bool = True) -> str:
-    text = f'show("{what}", {distance}, {allowed})'
+def _show(what: str, one: str, other: str, allowed: str, judged: bool = True) -> str:
+    text = f'show("{what}", {one}, {other}, {allowed})'
     return f"wrong |= {text}" if judged else text
 
 

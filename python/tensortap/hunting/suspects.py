@@ -57,30 +57,40 @@ class Lead:
 
 
 def leads_of(diff: Diff, a: Run, b: Run, most: int) -> list[Lead]:
-    """What operators introduced, in the order of the runs; each pair of calls once, in the first pass that has it."""
-    found: dict[tuple[object, object], Lead] = {}
+    """What operators introduced, in the order of the runs; each operator once, on the first rank and pass with it."""
+    found: list[Lead] = []
+    keys: set[tuple[str | None, str | None]] = set()
     calls: set[tuple[object, object]] = set()
     for compared, tensor in introduced(diff.to_json()):
-        key = tensor["key"]
-        at_a = place_in(a, compared["a"], key) if tensor["verdict"] != "extra" else None
-        at_b = place_in(b, compared["b"], tensor.get("key_b", key)) if tensor["verdict"] != "missing" else None
-        if (_call(at_a), _call(at_b)) in calls or (at_a is None and at_b is None):
+        of_a = tensor["key"] if tensor["verdict"] != "extra" else None
+        of_b = tensor.get("key_b", tensor["key"]) if tensor["verdict"] != "missing" else None
+        if (of_a, of_b) in keys:  # before a pass is opened for it
             continue
-        calls.add((_call(at_a), _call(at_b)))
-        keys = tuple(None if at is None else (at.rank, at.key) for at in (at_a, at_b))
-        found.setdefault(keys, Lead(key, at_a, at_b, tensor["reason"]))
+        at_a, at_b = place_in(a, compared["a"], of_a), place_in(b, compared["b"], of_b)
+        if at_a is None and at_b is None:
+            continue
+        keys.add((of_a, of_b))
+        if (_call(at_a), _call(at_b)) not in calls:  # another result of a call that is there
+            calls.add((_call(at_a), _call(at_b)))
+            found.append(Lead(tensor["key"], at_a, at_b, tensor["reason"]))
         if len(found) == most:
             break
-    return list(found.values())
+    return found
 
 
 def _call(place: CallPlace | None) -> tuple[int, int, int] | None:
     return None if place is None else (place.rank, place.pass_number, place.event)
 
 
-def place_in(run: Run, where: str, key: str) -> CallPlace | None:
+def is_place_of(where: str, rank: int, pass_number: int) -> bool:
+    """Whether a diff that calls a pass so may mean this one."""
+    known = _PLACE.match(where)
+    return known is None or (int(known[1]), int(known[2])) == (rank, pass_number)
+
+
+def place_in(run: Run, where: str, key: str | None) -> CallPlace | None:
     """Where a run has this key, in the pass that a diff calls so: `rank 0, pass 3`."""
-    for rank, number, kept in _passes(run, where):
+    for rank, number, kept in _passes(run, where) if key is not None else ():
         if key in kept and (event := kept.record(key).event) is not None:
             made_by = kept.events[event]
             return CallPlace(key, made_by.name, made_by.kind, rank, number, event)
@@ -89,10 +99,7 @@ def place_in(run: Run, where: str, key: str) -> CallPlace | None:
 
 def _passes(run: Run, where: str) -> Iterator[tuple[int, int, Pass]]:
     """The pass that a diff means by `rank 0, pass 3`; every one where it compared many as one."""
-    known = _PLACE.match(where)
     for rank in run.ranks:
-        if known is not None and rank.number != int(known[1]):
-            continue
         for number in rank.passes:
-            if known is None or number == int(known[2]):
+            if is_place_of(where, rank.number, number):
                 yield rank.number, number, rank.passes[number]

@@ -12,7 +12,7 @@ from tensortap.hunting.call_again import CallAgain, call_again, side_of
 from tensortap.hunting.suspects import CallPlace, Lead
 from tensortap.literals import HuntVerdict, WhoIsWrong
 from tensortap.replaying.blame.judged import LINE
-from tensortap.replaying.double import in_double
+from tensortap.replaying.distance import distances
 from tensortap.replaying.right.report import Suspect
 
 # A suspect whose graft removes less of the error is not the cause, or not alone.
@@ -131,6 +131,6 @@ def _apart(a: CallAgain | None, b: CallAgain | None) -> tuple[float | None, str]
         at_a, at_b = a.result(path), b.result(path)
         if at_a is None or at_b is None or at_a.recorded.shape != at_b.recorded.shape or not at_a.recorded.numel():
             continue
-        apart = (in_double(at_a.recorded) - in_double(at_b.recorded)).abs() / (at_a.bound + at_b.bound)
-        found.append((float(torch.nan_to_num(apart, nan=float("inf")).max()), path))
+        apart = distances(at_a.recorded, at_b.recorded) / (at_a.bound + at_b.bound)
+        found.append((float(apart.max()), path))
     return max(found, default=(None, ""), key=lambda one: one[0])

@@ -13,29 +13,19 @@ from tensortap_path import import_package  # noqa: E402
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
 
 
-# Which module has the main() of a command; all of them import PyTorch.
-_MODULES = {
-    "blame": "tensortap.replaying.blame.command",
-    "blame --sensitivity": "tensortap.replaying.sensitivity.command",
-    "diff": "tensortap.replaying.right.command",
-    "hunt": "tensortap.hunting.command",
-    "replay": "tensortap.replaying.blame.command",
-    "twice": "tensortap.repeating.command",
-}
-
-
 def _fail(what, hint):
     print(f"ttap {sys.argv[1]}: error: {what}\n  what to do: {hint}", file=sys.stderr)
     sys.exit(2)
 
 
 def main():
-    name = _MODULES.get(" ".join(sys.argv[1:3])) or _MODULES[sys.argv[1]]
     try:
         import_package()
-        command = importlib.import_module(name)
+        command = importlib.import_module(f"tensortap.commands.{sys.argv[1]}")  # imports PyTorch
     except ImportError as error:
         _fail(f"{sys.executable} cannot import it: {error}", "name an interpreter with PyTorch: --python PATH")
+    except KeyboardInterrupt:
+        sys.exit(130)
     sys.exit(command.main(sys.argv[1:]))
 
 

@@ -87,10 +87,10 @@ def run_recorded(
         When the program was not started, or recorded nothing.
     """
     if not command:
-        raise ValueError("there is no program to run: name it after --")
+        raise ValueError("there is no program to run; name it after --")
     path = Path(out)
     if _holds_run(path):
-        raise ValueError(f"a run lies in {path} already: name another folder")
+        raise ValueError(f"a run lies in {path} already; name another folder")
     words = [str(_command(ttap)), "run", *options, "--quiet", "-o", str(path), "--", *command]
     status = _wait(words, {"TTAP_LAUNCH_DIR": str(LAUNCH_FOLDER), **os.environ, **(environment or {})})
     shown = shlex.join(command)
@@ -118,8 +118,33 @@ def _wait(words: Sequence[str], environment: Mapping[str, str]) -> int:
         raise ProgramNotRecorded(f"cannot run {words[0]}: {error.strerror}", "install tensortap again") from error
     try:
         return process.wait()
-    except KeyboardInterrupt:
-        process.wait()  # the terminal has told the program too
+    except BaseException as error:
+        if not (isinstance(error, KeyboardInterrupt) and _terminal_told_all()):
+            process.terminate()  # which `ttap run` passes on
+        _wait_for_end(process)
+        raise
+
+
+def _terminal_told_all() -> bool:
+    """Whether Ctrl-C was typed at our terminal, which tells the program, too."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _wait_for_end(process: subprocess.Popen[bytes]) -> None:
+    """Until it has ended; whoever interrupts that does not want to wait for it."""
+    try:
+        process.wait()
+    except BaseException:
+        process.terminate()
         raise
 
 

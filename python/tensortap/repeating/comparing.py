@@ -69,7 +69,7 @@ def same_bits(
         judges.append(judge)
     if not calls or not hashes:
         what = "operators" if not calls else "hashes of its operators' tensors"
-        raise ValueError(f"{a.path} has no {what}: record with ttap run --ops --level fingerprint")
+        raise ValueError(f"{a.path} has no {what}; record with ttap run --ops --level fingerprint")
     found.received_from = settle(judges)
     for judge in judges:
         found.findings += judge.findings

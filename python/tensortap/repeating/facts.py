@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 from tensortap.repeating.calls import NOT_INITIALISED, Call, PassCalls
 from tensortap.typed_dicts import Stats
@@ -91,6 +92,8 @@ class Facts:
 
 
 def _apart(one: Stats, another: Stats) -> float:
+    if any(one[name] != another[name] for name in ("nan", "pos_inf", "neg_inf")):
+        return math.inf
     size = max(one["max_abs"], another["max_abs"])
     if not size:
         return 0.0

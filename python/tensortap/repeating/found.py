@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tensortap.literals import RepeatKind
+from tensortap.replaying.blame.found import place_text
 
 # Other bits were made from the same bits: the operator itself is not the same twice.
 MADE: tuple[RepeatKind, ...] = ("draw", "uninitialised", "race", "rounding", "kernel")
@@ -74,8 +75,7 @@ class UnequalCall:
     @property
     def place(self) -> str:
         """`encoder.layer.0: aten::mm`, with its direction."""
-        where = f"{self.module}: " if self.module else ""
-        return f"{where}{self.op}" + (" in the backward" if self.backward else "")
+        return place_text(self.module, self.op, backward=self.backward)
 
 
 @dataclass

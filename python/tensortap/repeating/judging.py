@@ -27,7 +27,7 @@ class Exchange:
     Attributes
     ----------
     op, number
-        Which operator, and the how-manieth call of it in this process.
+        Which operator, and which call of it in this process: the first is 1.
     gave_other
         Whether what this process gave to it differs between the runs.
     finding
@@ -123,7 +123,8 @@ class _PassJudge:
         call = self._a.calls[i] if i is not None else self._b.calls[j or 0]
         if self._alone[1] and self._alone[0] != of_a:
             self._end_row()
-        self._alone = (of_a, [*self._alone[1], call]) if self._alone[1] else (of_a, [call])
+        self._alone = (of_a, self._alone[1])
+        self._alone[1].append(call)
         (self._unequal_a if of_a else self._unequal_b).add(call.index)
 
     def _end_row(self) -> None:

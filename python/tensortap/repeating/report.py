@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from tensortap.html_table import ROWS_SHOWN, html_table
 from tensortap.repeating.found import Differences, UnequalCall
 from tensortap.repeating.text import differences_text
-from tensortap.replaying.blame.report import plain_json
+from tensortap.replaying.blame.report import row_json
 
 
 class SameBits(Differences):
@@ -43,6 +42,4 @@ class SameBits(Differences):
 
 
 def _call_json(one: UnequalCall) -> dict[str, Any]:
-    made = {name: plain_json(value) for name, value in asdict(one).items()}
-    made["pass"] = made.pop("pass_number")
-    return made | {"same_inputs": one.same_inputs}
+    return row_json(one) | {"same_inputs": one.same_inputs}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tensortap.programs.recorded_program import RecordedProgram, run_recorded
+from tensortap.programs.recorded_program import ProgramNotRecorded, RecordedProgram, run_recorded
 from tensortap.repeating.comparing import same_bits
 from tensortap.repeating.report import SameBits
 
@@ -74,15 +74,13 @@ class Repeats:
                 continue
             folder = self.folder / next(iter(variables))
             again = Repeats(self.command, folder, self.options, self.ttap, self.says)
-            fixed = again.until_other_bits(2, variables)
-            if fixed.ok:
-                verdict = "the same bits in two runs"
-            elif _begins_alike(found, fixed):
-                verdict = "differs as before"
-            else:
-                verdict = f"begins to differ elsewhere: {fixed.first.place if fixed.first else ''}"
+            self.says(f"with {what}")
+            try:
+                verdict = _beside(found, again.until_other_bits(2, variables))
+            except ProgramNotRecorded as error:  # what is known already is not lost with it
+                verdict = f"not known, {error.what}"
             found.notes.append(f"with {what}: {verdict}")
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _run(self, times: int, environment: Mapping[str, str] | None) -> RecordedProgram:
         self._runs += 1
@@ -94,10 +92,14 @@ class Repeats:
         return run_recorded(self.command, path, [*_OPTIONS, *self.options], ttap=self.ttap, environment=variables)
 
 
-def _begins_alike(one: SameBits, other: SameBits) -> bool:
-    if one.first is None or other.first is None:
-        return False
-    return (one.first.place, one.first.kind) == (other.first.place, other.first.kind)
+def _beside(found: SameBits, fixed: SameBits) -> str:
+    """What the runs with something fixed say of those without."""
+    if fixed.ok:
+        return "the same bits in two runs"
+    one, other = found.first, fixed.first
+    if one is not None and other is not None and (one.place, one.kind) == (other.place, other.kind):
+        return "differs as before"
+    return f"begins to differ elsewhere: {other.place}" if other is not None else "differs, and where is not known"
 
 
 def _notes(first: RecordedProgram, other: RecordedProgram) -> list[str]:

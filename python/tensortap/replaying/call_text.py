@@ -20,6 +20,7 @@ _NAME = re.compile(r"([A-Za-z_]\w*)=")
 _COMPLEX = re.compile(r"\((-?(?:inf|nan|[\d.]+(?:e[+-]?\d+)?))([+-](?:inf|nan|[\d.]+(?:e[+-]?\d+)?))j\)")
 _DEVICES = ("cpu", "cuda", "meta", "mps", "xpu", "hpu", "privateuseone")
 _CUT = "…"  # ends what the recorder shortened
+_GENERATOR = "<generator>"
 
 
 class UnreadableText(ValueError):
@@ -39,6 +40,11 @@ class UseAt:
     """A tensor among the arguments: the number of the use that says which."""
 
     number: int
+
+
+@dataclass(frozen=True)
+class GeneratorArgument:
+    """A random generator among the arguments: its state is a record of the call."""
 
 
 @dataclass
@@ -103,6 +109,9 @@ class _Parser:
             return self._quoted()
         if rest == _CUT:
             self._fail("an argument is behind those that had place in the text")
+        if self._text.startswith(_GENERATOR, self._at):
+            self._at += len(_GENERATOR)
+            return GeneratorArgument()
         if rest == "<":
             end = self._text.find(">", self._at)
             self._fail(f"an argument is {self._text[self._at : end + 1] or 'an object'}, which has no text")

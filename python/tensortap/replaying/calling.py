@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,13 @@ from torch._ops import OpOverload
 from tensortap.reading import Pass, pass_of
 from tensortap.records import EventRecord
 from tensortap.replaying.call_tensors import BytesMissing, argument_tensors, record_of
-from tensortap.replaying.call_text import CallArguments, UnreadableText, UseAt, parse_arguments
+from tensortap.replaying.call_text import (
+    CallArguments,
+    GeneratorArgument,
+    UnreadableText,
+    UseAt,
+    parse_arguments,
+)
 from tensortap.replaying.double_kernels import Kernel, kernel_in_double
 from tensortap.replaying.operators import (
     OpName,
@@ -24,6 +31,7 @@ from tensortap.replaying.operators import (
     overwrites,
 )
 from tensortap.replaying.precision import NoSuchPrecision, all_in_precision, arguments_in_precision
+from tensortap.replaying.random_draws import StateMissing, copy_of, default_generator_as, generator_of
 from tensortap.replaying.results import NotReplayable, Replayed, ReplayedTensor
 from tensortap.torch_glue.dispatch_modes import no_modes
 
@@ -51,6 +59,7 @@ class Call:
     arguments: CallArguments
     tensors: dict[int, torch.Tensor]
     device: torch.device
+    generator: torch.Generator | None = None  # what it draws random numbers from, as the call found it
 
     def made(
         self,
@@ -67,11 +76,13 @@ class Call:
         def real(value: Any) -> Any:
             if isinstance(value, UseAt):
                 return tensors[value.number]
+            if isinstance(value, GeneratorArgument):
+                return torch.Generator(self.device) if self.generator is None else copy_of(self.generator)
             return self.device if isinstance(value, torch.device) and value.type != "meta" else value
 
         given = arguments.map(real)
         try:
-            with no_modes(), torch.set_grad_enabled(differentiable):
+            with no_modes(), torch.set_grad_enabled(differentiable), self._draws():
                 returned = (kernel or self.op)(*given.args, **given.kwargs)
         except Exception as error:  # an operator of somebody's may raise anything
             raise Refused(f"the operator refused the call: {first_line(error)}") from error
@@ -80,6 +91,9 @@ class Call:
             if use.role == "after":
                 found[number] = tensors[self._argument_at(use.path)]
         return {number: value for number, value in found.items() if isinstance(value, torch.Tensor)}
+
+    def _draws(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self.generator is None else default_generator_as(self.generator)
 
     def _argument_at(self, path: str) -> int:
         return next(i for i, use in enumerate(self.event.uses) if use.role == "in" and use.path == path)
@@ -95,8 +109,11 @@ def device_of(device: str | torch.device) -> torch.device:
     return found
 
 
-def prepared(event: EventRecord, device: torch.device) -> Call:
-    """The call with its tensors. Raises Refused."""
+def prepared(event: EventRecord, device: torch.device, *, in_its_dtype: bool = False) -> Call:
+    """The call with its tensors. Raises Refused.
+
+    Random numbers are drawn again `in_its_dtype` only: in another one the same generator gives others.
+    """
     recorded = pass_of(event)
     if event.kind != "op":
         raise Refused(f"it is a {event.kind}, not an operator of PyTorch's dispatcher")
@@ -112,19 +129,22 @@ def prepared(event: EventRecord, device: torch.device) -> Call:
     try:
         op = find_operator(name)
         arguments = parse_arguments(event.arguments)
+        generator = None
         if is_random(op) and not _draws_nothing(op, arguments):
-            raise Refused("it draws random numbers, and the state of the generator is not recorded")
+            if not in_its_dtype:
+                raise Refused("it draws random numbers, which are others in float64")
+            generator = generator_of(recorded, event, device)
         tensors = argument_tensors(recorded, event.uses, arguments, device, overwrites(name))
-    except (UnknownOperator, UnreadableText, BytesMissing) as error:
+    except (UnknownOperator, UnreadableText, BytesMissing, StateMissing) as error:
         raise Refused(str(error)) from error
-    return Call(event, recorded, name, op, arguments, tensors, device)
+    return Call(event, recorded, name, op, arguments, tensors, device, generator)
 
 
 def replay_operator(call: EventRecord, dtype: torch.dtype | None, where: torch.device) -> Replayed | NotReplayable:
     """The call of an operator made again: in its own dtype, or with its arguments in another."""
     name = OpName.of(event_name := call.name)
     try:
-        ready = prepared(call, where)
+        ready = prepared(call, where, in_its_dtype=dtype is None)
         if dtype is None:
             made = ready.made(ready.arguments, ready.tensors)
         else:
@@ -163,11 +183,12 @@ def _paired(shown: Any, value: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _draws_nothing(op: OpOverload[..., Any], arguments: CallArguments) -> bool:
-    """Whether the dropout of this call has a probability of zero."""
+    """Whether this is a dropout with a probability of zero, or outside of training."""
     for place, argument in enumerate(op._schema.arguments):
-        if argument.name in ("dropout_p", "p"):
+        if argument.name in ("dropout_p", "p", "train", "training"):
             given = arguments.args[place] if place < len(arguments.args) else argument.default_value
-            return bool(arguments.kwargs.get(argument.name, given) == 0)
+            if arguments.kwargs.get(argument.name, given) == 0:  # False, too
+                return True
     return False
 
 

@@ -16,7 +16,7 @@ from tensortap import _core, reading
 from tensortap.reading import Pass, pass_of
 from tensortap.records import EventRecord, TensorRecord
 from tensortap.replaying.call_tensors import BytesMissing, as_it_lay, with_bytes
-from tensortap.replaying.call_text import CallArguments, UnreadableText, UseAt, parse_arguments
+from tensortap.replaying.call_text import CallArguments, GeneratorArgument, UnreadableText, UseAt, parse_arguments
 from tensortap.replaying.calling import Refused, first_line
 from tensortap.replaying.exact_casts import CastsAreExact
 from tensortap.replaying.find_module import Models, find_module, modules_of, refuse_other_class
@@ -121,6 +121,8 @@ def _results(
             if value.number not in tensors:
                 raise Refused(f"there is no tensor %{value.number}")  # in a file that says so
             return tensors[value.number]
+        if isinstance(value, GeneratorArgument):  # a Python generator has that text, too
+            raise Refused("an argument is a generator, which has no text")
         if isinstance(value, torch.dtype) and dtype == torch.float64:
             return counterpart(value, dtype)
         return device if isinstance(value, torch.device) and value.type != "meta" else value

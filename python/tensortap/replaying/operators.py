@@ -14,6 +14,10 @@ _UNINITIALISED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new
                   "_resize_output_")  # fmt: skip
 
 
+# They give every value of the argument that they write to anew.
+_OVERWRITING = ("copy_", "fill_", "zero_", "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_",
+                "normal_", "random_", "uniform_")  # fmt: skip
+
 # Results that their arguments do not determine: eigenvectors have any sign, and scratch memory any value.
 _UNDETERMINED = {"_linalg_eigh": ("/1",), "linalg_eig": ("/0", "/1"), "_linalg_svd": ("/0", "/2"), "_ctc_loss": ("/1",)}
 
@@ -88,7 +92,7 @@ def leaves_uninitialised(name: OpName) -> bool:
 
 def overwrites(name: OpName) -> bool:
     """Whether it gives every value of the argument that it writes to anew."""
-    return name.overload == "out" or name.overload.endswith("_out") or name.name in ("copy_", "fill_", "zero_")
+    return name.overload == "out" or name.overload.endswith("_out") or name.name in _OVERWRITING
 
 
 def is_determined(name: OpName, path: str) -> bool:

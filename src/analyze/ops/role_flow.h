@@ -23,4 +23,7 @@ bool is_argument(std::string_view role);
 // A call's parameters go in, and say nothing of its other inputs.
 bool is_parameter(std::string_view role);
 
+// The state of the random generator that a call draws from: kept to make the call again, and no value of the model.
+inline constexpr std::string_view kGeneratorRole = "generator";
+
 }  // namespace ttap

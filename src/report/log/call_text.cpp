@@ -1,7 +1,6 @@
 #include "report/log/call_text.h"
 
-#include <charconv>
-
+#include "report/log/argument_text.h"
 #include "report/log/event_text.h"
 #include "report/log/node_text.h"
 #include "report/log/stack_text.h"
@@ -12,25 +11,13 @@ namespace {
 // The text of arguments or results with each `%N` as the type of that tensor.
 std::string with_types(const Side& side, uint32_t event, uint32_t use_count, std::string_view text) {
   std::string result;
-  for (size_t at = 0; at < text.size();) {
-    const size_t mark = text.find('%', at);
-    result += text.substr(at, mark - at);
-    if (mark == std::string_view::npos) break;
-    uint32_t number = 0;
-    const auto [end, error] = std::from_chars(text.data() + mark + 1, text.data() + text.size(), number);
-    if (error != std::errc{}) {  // `%%`
-      result += '%';
-      at = mark + 2;
-      continue;
-    }
-    at = static_cast<size_t>(end - text.data());
-    const uint32_t record = number < use_count ? side.use(event, number).record : kNoNumber;
-    if (record < side.tensor_count()) {
-      append_type(result, side.tensor(record));
-    } else {
-      result += "tensor";
-    }
-  }
+  for_each_part(
+      text, [&](std::string_view part) { result += part; },
+      [&](uint32_t number) {
+        const uint32_t record = number < use_count ? side.use(event, number).record : kNoNumber;
+        record < side.tensor_count() ? append_type(result, side.tensor(record)) : void(result += "tensor");
+        return true;
+      });
   return result;
 }
 

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "analyze/ops/role_flow.h"
 #include "core/op_name.h"
+#include "report/log/argument_text.h"
 #include "report/log/log_selection.h"
 #include "report/log/node_text.h"
 #include "report/text/text.h"
@@ -201,21 +201,13 @@ void EventText::write_node(const EventRecord& event) {
 
 // Arguments or results: `%N` is the tensor N.
 void EventText::write_text(std::string_view text) {
-  while (!text.empty()) {
-    const size_t percent = text.find('%');
-    write_plain(text.substr(0, percent));
-    if (percent == std::string_view::npos) return;
-    text.remove_prefix(percent + 1);
-    size_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error == std::errc{} && number < values_.size()) {
-      write_tensor(values_[number]);
-      text.remove_prefix(static_cast<size_t>(end - text.data()));
-    } else {
-      out_.write("%");
-      if (text.starts_with('%')) text.remove_prefix(1);
-    }
-  }
+  for_each_part(
+      text, [&](std::string_view part) { write_plain(part); },
+      [&](uint32_t number) {
+        if (number >= values_.size()) return false;
+        write_tensor(values_[number]);
+        return true;
+      });
 }
 
 void EventText::write_tensor(const Value& value) {

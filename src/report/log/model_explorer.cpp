@@ -7,6 +7,7 @@
 
 #include "analyze/ops/event_op.h"
 #include "analyze/ops/role_flow.h"
+#include "report/log/argument_text.h"
 #include "report/log/event_notes.h"
 #include "report/log/event_tensors.h"
 #include "report/log/event_text.h"
@@ -112,7 +113,7 @@ class Graph {
     json_.member("namespace", layers);
     json_.key("attrs").begin_list();
     attribute("key", to_string(Key{.name = std::string(event.name), .call = event.call}));
-    attribute("arguments", event.arguments);
+    attribute("arguments", shortened_arguments(event.arguments));
     attribute("results", event.results);
     attribute("notes", event.notes);
     attribute("thread", fmt::format("{}", event.thread));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analyze/ops/event_op.h"
+#include "report/log/argument_text.h"
 #include "report/log/event_text.h"
 #include "report/log/log_selection.h"
 #include "report/text/json_writer.h"
@@ -90,7 +91,7 @@ class PerfettoWriter::Impl {
     json_.member("event", index).member("key", to_string(Key{.name = std::string(event.name), .call = event.call}));
     if (!name.scope.empty()) json_.member("module", name.scope);
     if (name.backward) json_.member("backward", true);
-    if (!event.arguments.empty()) json_.member("arguments", event.arguments);
+    if (!event.arguments.empty()) json_.member("arguments", shortened_arguments(event.arguments));
     if (!event.results.empty()) json_.member("results", event.results);
     if (!event.notes.empty()) json_.member("notes", event.notes);
     for (size_t i = 0; i < event.use_count; ++i) {

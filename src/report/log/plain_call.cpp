@@ -1,8 +1,7 @@
 #include "report/log/plain_call.h"
 
-#include <charconv>
-
 #include "core/op_name.h"
+#include "report/log/argument_text.h"
 #include "report/log/event_text.h"
 #include "report/log/node_text.h"
 #include "report/text/text.h"
@@ -11,22 +10,14 @@ namespace ttap {
 namespace {
 
 void append_filled(std::string& line, const Pass& pass, uint32_t event, size_t uses, std::string_view text) {
-  while (!text.empty()) {
-    const size_t percent = text.find('%');
-    line += printable(text.substr(0, percent));
-    if (percent == std::string_view::npos) return;
-    text.remove_prefix(percent + 1);
-    size_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc{} || number >= uses) {
-      line += '%';
-      if (text.starts_with('%')) text.remove_prefix(1);
-      continue;
-    }
-    text.remove_prefix(static_cast<size_t>(end - text.data()));
-    const UseRecord use = pass.use(event, number);
-    use.record < pass.tensor_count() ? append_type(line, pass.tensor(use.record)) : void(line += 't');
-  }
+  for_each_part(
+      text, [&](std::string_view part) { line += printable(part); },
+      [&](uint32_t number) {
+        if (number >= uses) return false;
+        const UseRecord use = pass.use(event, number);
+        use.record < pass.tensor_count() ? append_type(line, pass.tensor(use.record)) : void(line += 't');
+        return true;
+      });
 }
 
 }  // namespace

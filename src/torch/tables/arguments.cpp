@@ -17,7 +17,7 @@ namespace {
 using c10::IValue;
 using c10::TypeKind;
 
-constexpr size_t kLongestText = 200;  // of a string or list
+constexpr size_t kLongestText = 16 << 10;  // of a string or list
 
 // ---- signature ----
 

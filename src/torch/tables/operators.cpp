@@ -25,6 +25,8 @@ void describe_schema(Operator& op, PlaceTable& places) {
     op.writes |= written;
     if (argument.name() == "async_op" && argument.type()->kind() == c10::TypeKind::BoolType)
       op.async_argument = static_cast<int>(i);
+    if (argument.name() == "generator") op.generator_argument = static_cast<int>(i);
+    if (argument.name() == "device") op.device_argument = static_cast<int>(i);
     if (argument.name() == "group_name" || argument.name() == "process_group") op.group_argument = static_cast<int>(i);
   }
   // Their schemas do not say it: in training they write running mean and variance.
@@ -165,6 +167,7 @@ std::unique_ptr<Operator> OperatorTable::make(const at::RecordFunction& function
   describe_dispatch(*op);
   op->computes = op->name != "aten::detach_" && op->name != "aten::requires_grad_" && op->name != "aten::set_data" &&
                  op->name != "aten::retain_grad" && op->name != "aten::_backward";
+  op->draws = op->handle && op->handle->hasTag(at::Tag::nondeterministic_seeded);
   op->is_c10d = starts_with(op->name, "c10d::");
   op->is_receive = op->is_c10d && op->name.find("recv") != std::string::npos;
   op->is_wait = op->name == "_c10d_functional::wait_tensor" || op->name == "c10d_functional::wait_tensor";

@@ -66,6 +66,9 @@ struct Operator {
   bool is_collective = false;       // any of these
   int async_argument = -1;          // which argument says that the program waits for it later
   int group_argument = -1;          // which argument is the group of a collective, or its name
+  bool draws = false;               // random numbers
+  int generator_argument = -1;      // which argument is the generator that it draws from
+  int device_argument = -1;         // which argument is the device that it computes on
   bool fills_nothing = false;       // empty(): whatever is in the memory
   uint64_t scratch_results = 0;     // bits: memory for the backward alone, of which some may hold anything
   bool moves_nothing = false;       // it writes to a tensor's sizes and strides only

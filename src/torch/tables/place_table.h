@@ -17,13 +17,15 @@ class PlaceTable {
         in_(texts.intern("in")),
         out_(texts.intern("out")),
         after_(texts.intern("after")),
-        part_(texts.intern("part")) {}
+        part_(texts.intern("part")),
+        generator_(texts.intern("generator")) {}
 
   TextTable& texts() { return texts_; }
   TextId in() const { return in_; }
   TextId out() const { return out_; }
   TextId after() const { return after_; }
   TextId part() const { return part_; }
+  TextId generator() const { return generator_; }
   const std::deque<OpPlace>& all() const { return places_; }
 
   PlaceId of(TextId role, TextId path) {
@@ -55,7 +57,7 @@ class PlaceTable {
   }
 
   TextTable& texts_;
-  TextId in_, out_, after_, part_;
+  TextId in_, out_, after_, part_, generator_;
   std::deque<OpPlace> places_;
   std::unordered_map<uint64_t, PlaceId> numbers_;
   std::optional<PlaceId> of_only_;

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import torch
 
-from tensortap import _core, reading
+from tensortap import reading
 from tensortap.reading import Pass
 from tensortap.records import EventRecord
 from tensortap.replaying.batches.one_request import Batch, NotSplit, OtherBits, only_moves, other_bits
 from tensortap.replaying.batches.report import BatchDependentCall, BatchInvariance
-from tensortap.replaying.blame.blaming import call_text, chosen_passes, own_line
+from tensortap.replaying.blame.blaming import call_at, chosen_passes
 from tensortap.replaying.blame.found import RefusedCall
 from tensortap.replaying.calling import device_of
 from tensortap.replaying.operators import OpName
@@ -77,7 +77,7 @@ def batch_invariance(
     if not found.judged:
         reasons = Counter(one.reason for one in found.refused).most_common(1)
         raise ValueError(f"no operator could be judged: {reasons[0][0]}" if reasons else
-                         f"no operator of {opened.path} takes a tensor that entered with {requests} rows: "
+                         f"no operator of {opened.path} takes a tensor that entered with {requests} rows; "
                          "give the number of requests in a batch")  # fmt: skip
     return found
 
@@ -107,20 +107,10 @@ class _OnePass:
             return
         self._found.judged += 1
         if other is not None:
-            self._found.findings.append(self._finding(index, event, name, other))
+            self._found.findings.append(self._finding(index, event, other))
 
-    def _finding(self, index: int, event: EventRecord, name: OpName, other: OtherBits) -> BatchDependentCall:
+    def _finding(self, index: int, event: EventRecord, other: OtherBits) -> BatchDependentCall:
+        where = call_at(self._kept, self._rank, index, event.uses[other.number].path)
         return BatchDependentCall(
-            key=_core.key_text(event.name, event.call, "out", event.uses[other.number].path),
-            op=name.op,
-            module=name.scope,
-            rank=self._rank,
-            pass_number=self._kept.number,
-            event=index,
-            call=call_text(self._kept, event),
-            line=own_line(event.stack),
-            request=other.request,
-            relative=other.relative,
-            unequal=other.unequal,
-            count=other.count,
+            **vars(where), request=other.request, relative=other.relative, unequal=other.unequal, count=other.count
         )

@@ -12,6 +12,7 @@ from tensortap.records import EventRecord
 from tensortap.replaying.bounds.double_call import DoubleCall
 from tensortap.replaying.bounds.elements import moves_values
 from tensortap.replaying.calling import Call, Refused, prepared
+from tensortap.replaying.distance import distances, typical_size
 from tensortap.replaying.double import NoDouble
 from tensortap.replaying.operators import OpName, UnknownOperator, find_operator, returns_view
 from tensortap.replaying.results import bits_of
@@ -148,8 +149,7 @@ def _same_values(whole: torch.Tensor, alone: torch.Tensor) -> bool:
         return False
     if not (whole.is_floating_point() or whole.is_complex()):
         return torch.equal(whole, alone)
-    same = (whole == alone) | (whole.isnan() & alone.isnan())
-    apart = (whole - alone).abs().where(~same, 0.0).nan_to_num(nan=torch.inf)
+    apart = distances(whole, alone)
     size = whole.abs().nan_to_num(nan=0.0, posinf=0.0)
     return not apart.numel() or float(apart.max()) <= _SAME_VALUES * float(size.max())
 
@@ -157,9 +157,6 @@ def _same_values(whole: torch.Tensor, alone: torch.Tensor) -> bool:
 def _compared(whole: torch.Tensor, alone: torch.Tensor, number: int, request: int) -> OtherBits | None:
     if not whole.numel() or torch.equal(bits_of(whole), bits_of(alone)):
         return None
-    first, second = (each.to(torch.complex128 if each.is_complex() else torch.float64) for each in (whole, alone))
-    same = (first == second) | (first.isnan() & second.isnan())
-    apart = (first - second).abs().where(~same, 0.0).nan_to_num(nan=torch.inf)
-    size = float(first.abs().nan_to_num(nan=0.0, posinf=0.0).square().mean().sqrt())
+    apart, size = distances(whole, alone), typical_size(whole)
     relative = float(apart.max()) / size if size > 0 else float(apart.max())
-    return OtherBits(number, request, relative, int((~same).sum()), whole.numel())
+    return OtherBits(number, request, relative, int((apart > 0).sum()), whole.numel())

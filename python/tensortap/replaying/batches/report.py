@@ -5,35 +5,25 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tensortap.html_table import ROWS_SHOWN, html_table
-from tensortap.replaying.blame.found import RefusedCall
-from tensortap.replaying.blame.report import plain_json, refused_json
-from tensortap.replaying.blame.text import aligned, count_text
+from tensortap.replaying.blame.found import CallAt, RefusedCall
+from tensortap.replaying.blame.report import row_json
+from tensortap.replaying.blame.text import aligned, count_text, reason_lines
 
 _ROWS = 10
 _REASONS_SHOWN = 5
 
 
 @dataclass(frozen=True)
-class BatchDependentCall:
+class BatchDependentCall(CallAt):
     """A call that gives a request other bits alone than in the batch.
 
     Attributes
     ----------
-    key
-        Of its result, for `ttap replay`.
-    op, module
-        `aten::mm`, and the module that it ran in.
-    rank, pass_number, event
-        Where in the run it is; `event` counts those of the pass.
-    call
-        Its arguments, with dtype and shape for each tensor.
-    line
-        The innermost line of the program's own code; empty without stacks.
     request
         Which request: 0 is the first.
     relative
@@ -42,23 +32,10 @@ class BatchDependentCall:
         How many values of the request differ, of how many.
     """
 
-    key: str
-    op: str
-    module: str
-    rank: int
-    pass_number: int
-    event: int
-    call: str
-    line: str
     request: int
     relative: float
     unequal: int
     count: int
-
-    @property
-    def place(self) -> str:
-        """`encoder.layer.0: aten::mm`."""
-        return f"{self.module}: {self.op}" if self.module else self.op
 
 
 @dataclass
@@ -141,10 +118,7 @@ class BatchInvariance:
         if not self.refused:
             return
         yield f"{count_text(len(self.refused), 'call')} not made for one request:"
-        reasons = Counter(f"{one.op}: {one.reason}" for one in self.refused)
-        yield from (f"  {count:>4}  {reason}" for reason, count in reasons.most_common(_REASONS_SHOWN))
-        if len(reasons) > _REASONS_SHOWN:
-            yield f"  and {len(reasons) - _REASONS_SHOWN} more reasons: --json"
+        yield from reason_lines(Counter(f"{one.op}: {one.reason}" for one in self.refused), _REASONS_SHOWN)
 
     def _repr_html_(self) -> str:
         rows = [(o.rank, o.pass_number, o.place, f"{o.relative:.2g}", o.call) for o in self.findings[:ROWS_SHOWN]]
@@ -157,13 +131,7 @@ class BatchInvariance:
             "path": str(self.path),
             "requests": self.requests,
             "ok": self.ok,
-            "findings": [_call_json(one) for one in self.findings],
+            "findings": [row_json(one) for one in self.findings],
             "judged": self.judged,
-            "refused": [refused_json(one) for one in self.refused],
+            "refused": [row_json(one) for one in self.refused],
         }
-
-
-def _call_json(one: BatchDependentCall) -> dict[str, Any]:
-    made = {name: plain_json(value) for name, value in asdict(one).items()}
-    made["pass"] = made.pop("pass_number")
-    return made

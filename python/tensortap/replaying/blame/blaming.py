@@ -14,7 +14,7 @@ import torch
 from tensortap import _core, reading
 from tensortap.reading import Pass, Rank, Run
 from tensortap.records import EventRecord
-from tensortap.replaying.blame.found import BlamedCall, RefusedCall
+from tensortap.replaying.blame.found import BlamedCall, CallAt, RefusedCall
 from tensortap.replaying.blame.judged import TensorError, cancels, judge
 from tensortap.replaying.blame.report import Blame
 from tensortap.replaying.blame.settings import contradiction, settings_of
@@ -83,7 +83,7 @@ def blame(
             if progress is not None:
                 progress(done, total)
     if done == 0:
-        raise ValueError(f"{opened.path} has no operators: record with ttap run --ops --level full")
+        raise ValueError(f"{opened.path} has no operators; record with ttap run --ops --level full")
     found.calls.sort(key=_rank_of)
     found.findings = [one for one in found.calls if one.is_finding]
     found.cancelling.sort(key=lambda one: -one.error.cancellation)
@@ -98,7 +98,7 @@ def chosen_passes(
     of_passes, of_ranks = _numbers(passes), _numbers(ranks)
     chosen = [(rank, n) for rank in run.ranks if rank.number in of_ranks for n in rank.passes if n in of_passes]
     if not chosen:
-        raise ValueError(f"{run.path} has no such pass: see ttap ls")
+        raise ValueError(f"{run.path} has no such pass; ttap ls shows which there are")
     return chosen
 
 
@@ -137,18 +137,24 @@ def judged_call(place: Place, event: EventRecord, device: torch.device) -> Blame
         return RefusedCall(name.op, name.scope, place.rank.number, place.number, place.index, str(error))
     if worst is None:
         return "without values"
-    return BlamedCall(
-        key=_core.key_text(event.name, event.call, "out", worst.path),
+    where = call_at(place.kept, place.rank.number, place.index, worst.path)
+    setting = contradiction(name, event.arguments, place.settings.get(name.scope, {}))
+    return BlamedCall(**vars(where), error=worst, setting=setting)
+
+
+def call_at(kept: Pass, rank: int, index: int, path: str) -> CallAt:
+    """The event of this index in a pass; `path` says which of its results."""
+    event, name = kept.events[index], OpName.of(kept.events[index].name)
+    return CallAt(
+        key=_core.key_text(event.name, event.call, "out", path),
         op=name.op,
         module=name.scope,
         backward=name.backward,
-        rank=place.rank.number,
-        pass_number=place.number,
-        event=place.index,
-        call=call_text(place.kept, event),
+        rank=rank,
+        pass_number=kept.number,
+        event=index,
+        call=call_text(kept, event),
         line=own_line(event.stack),
-        error=worst,
-        setting=contradiction(name, event.arguments, place.settings.get(name.scope, {})),
     )
 
 

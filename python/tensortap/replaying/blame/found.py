@@ -10,13 +10,13 @@ from tensortap.replaying.blame.judged import TensorError
 
 
 @dataclass(frozen=True)
-class BlamedCall:
-    """A call that was held against the exact result of its own arguments.
+class CallAt:
+    """A call of an operator, and where in a run it is.
 
     Attributes
     ----------
     key
-        Of its tensor, for `ttap show`.
+        Of its result, for `ttap show` and `ttap replay`.
     op, module, backward
         `aten::mm`, the module that it ran in, and whether in its backward.
     rank, pass_number, event
@@ -25,10 +25,6 @@ class BlamedCall:
         Its arguments, with dtype and shape for each tensor.
     line
         The innermost line of the program's own code; empty without stacks.
-    error
-        How far it is from the exact result, where it is farthest.
-    setting
-        An argument that its module contradicts: `its eps is 0.001, and that of its module 1e-05`.
     """
 
     key: str
@@ -40,6 +36,30 @@ class BlamedCall:
     event: int
     call: str
     line: str
+
+    @property
+    def place(self) -> str:
+        """`encoder.layer.0: aten::mm`, with its direction."""
+        return place_text(self.module, self.op, backward=self.backward)
+
+
+def place_text(module: str, op: str, *, backward: bool) -> str:
+    """`encoder.layer.0: aten::mm in the backward`."""
+    return (f"{module}: " if module else "") + op + (" in the backward" if backward else "")
+
+
+@dataclass(frozen=True)
+class BlamedCall(CallAt):
+    """A call that was held against the exact result of its own arguments.
+
+    Attributes
+    ----------
+    error
+        How far it is from the exact result, where it is farthest.
+    setting
+        An argument that its module contradicts: `its eps is 0.001, and that of its module 1e-05`.
+    """
+
     error: TensorError
     setting: str = ""
 
@@ -47,12 +67,6 @@ class BlamedCall:
     def is_finding(self) -> bool:
         """Whether rounding does not explain it."""
         return self.error.kind != "rounding" or bool(self.setting)
-
-    @property
-    def place(self) -> str:
-        """`encoder.layer.0: aten::mm`, with its direction."""
-        where = f"{self.module}: " if self.module else ""
-        return f"{where}{self.op}" + (" in the backward" if self.backward else "")
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,10 +13,10 @@ import torch
 from tensortap import _core, reading
 from tensortap.reading import Pass
 from tensortap.records import EventRecord
+from tensortap.replaying.blame.beside_exact import InPrecision, in_precision, of_recorded
 from tensortap.replaying.blame.blaming import call_text, chosen_passes, worst_error
-from tensortap.replaying.blame.distance import InPrecision, in_precision, of_recorded
 from tensortap.replaying.blame.judged import LINE, TensorError
-from tensortap.replaying.blame.report import plain_json
+from tensortap.replaying.blame.report import row_json
 from tensortap.replaying.blame.text import bounds_text, number_text
 from tensortap.replaying.bounds.double_call import DoubleCall
 from tensortap.replaying.call_tensors import dtype_name
@@ -25,6 +26,7 @@ from tensortap.replaying.find_module import Models
 from tensortap.replaying.module_call import module_text
 from tensortap.replaying.replay import replay
 from tensortap.replaying.results import NotReplayable, Replayed
+from tensortap.session.filters import nearest_names
 
 if TYPE_CHECKING:
     from tensortap.literals import ParametersFrom
@@ -114,15 +116,11 @@ class OneCall:
 
     def to_json(self) -> dict[str, Any]:
         """As `ttap replay --json` prints it."""
-        error = None if self.error is None else _plain(self.error)
+        error = None if self.error is None else row_json(self.error)
         return {"command": "replay", "op": self.op, "call": self.call, "where": self.where, "ok": self.ok,
                 "same_bits": self.same_bits, "error": error, "unjudged": self.unjudged,
-                "in_precision": [_plain(one) for one in self.in_precision], "parameters": self.parameters,
-                "from_model": self.from_model, "distances": [_plain(one) for one in self.distances]}  # fmt: skip
-
-
-def _plain(what: TensorError | InPrecision) -> dict[str, Any]:
-    return {name: plain_json(value) for name, value in asdict(what).items()}
+                "in_precision": [row_json(one) for one in self.in_precision], "parameters": self.parameters,
+                "from_model": self.from_model, "distances": [row_json(one) for one in self.distances]}  # fmt: skip
 
 
 def replay_key(
@@ -146,9 +144,18 @@ def replay_key(
             if event.kind == "module":
                 return _module_made_again(kept, event, place, where, precision, model)
             return _made_again(kept, event, place, where, precision)
-    if chosen:
-        _ = chosen[0][0].passes[chosen[0][1]].record(key)  # raises, with keys that are near
-    raise ValueError(f"{key!r} is no operator's and no module's, or its call is not in the recording")
+    raise ValueError(_why_not(chosen[0][0].passes[chosen[0][1]], key, run))
+
+
+def _why_not(kept: Pass, key: str, run: str) -> str:
+    """Why there is no call to make again, and which key may have been meant."""
+    if key in kept and (of := kept.record(key).event) is not None:
+        kind = kept.events[of].kind
+        return f"{key} is the result of a {kind}; name an operator or module, as ttap log {shlex.quote(run)} shows it"
+    results = [each.key for each in kept.records if each.role == "out"]
+    near = nearest_names(key, results)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"ttap ls {shlex.quote(run)} lists the keys"
+    return f"{run} has no call with the result {key}; {hint}"
 
 
 def _event_of(kept: Pass, key: str) -> EventRecord | None:
@@ -184,7 +191,7 @@ def _module_made_again(
 ) -> OneCall:
     if model is None:
         raise ValueError(
-            f"{event.name} is a module: name a function that makes its model, --model FILE.py:make,"
+            f"{event.name} is a module; name a function that makes its model, --model FILE.py:make,"
             " or record its operators, ttap run --ops --level full"
         )
     again = made_again(replay(event, model=model, device=device))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensortap.html_table import ROWS_SHOWN, html_table
-from tensortap.replaying.blame.found import BlamedCall, Findings, RefusedCall
+from tensortap.replaying.blame.found import Findings
 from tensortap.replaying.blame.text import blame_text
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 class Blame(Findings):
@@ -34,34 +37,24 @@ class Blame(Findings):
             "path": str(self.path),
             "ok": self.ok,
             "judged": self.judged,
-            "findings": [call_json(one) for one in self.findings],
-            "calls": [call_json(one) for one in self.calls],
-            "cancelling": [call_json(one) for one in self.cancelling],
+            "findings": [row_json(one) for one in self.findings],
+            "calls": [row_json(one) for one in self.calls],
+            "cancelling": [row_json(one) for one in self.cancelling],
             "nothing_to_judge": dict(self.nothing_to_judge),
             "not_replayed": dict(self.reasons),
-            "refused": [refused_json(one) for one in self.refused],
+            "refused": [row_json(one) for one in self.refused],
         }
 
 
-def call_json(one: BlamedCall) -> dict[str, Any]:
-    """A call that was judged, as JSON has it."""
-    made = _with_pass(asdict(one))
-    made["error"] = {name: plain_json(value) for name, value in made["error"].items()}
-    return made
-
-
-def refused_json(one: RefusedCall) -> dict[str, Any]:
-    """A call that was not made again, as JSON has it."""
-    return _with_pass(asdict(one))
-
-
-def _with_pass(known: dict[str, Any]) -> dict[str, Any]:
-    known["pass"] = known.pop("pass_number")
-    return known
+def row_json(one: DataclassInstance) -> dict[str, Any]:
+    """Its fields as JSON has them, with `pass` for `pass_number`."""
+    return {"pass" if name == "pass_number" else name: plain_json(value) for name, value in asdict(one).items()}
 
 
 def plain_json(value: Any) -> Any:
     """As JSON has it: NaN and infinities as words, a complex number as its text."""
+    if isinstance(value, dict):
+        return {name: plain_json(each) for name, each in value.items()}
     if isinstance(value, complex):
         return str(value)
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):

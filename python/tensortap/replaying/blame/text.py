@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from tensortap.replaying.blame.found import BlamedCall, Findings
@@ -88,6 +89,13 @@ def _counts(found: Findings) -> Iterator[str]:
                         for one in found.refused if one.reason == reason)  # fmt: skip
     if len(found.reasons) > len(reasons):
         yield f"  and {len(found.reasons) - len(reasons)} more reasons: --all"
+
+
+def reason_lines(reasons: Counter[str], shown: int) -> Iterator[str]:
+    """How many there are of each, the most first."""
+    yield from (f"  {count:>4}  {reason}" for reason, count in reasons.most_common(shown))
+    if len(reasons) > shown:
+        yield f"  and {len(reasons) - shown} more reasons: --json"
 
 
 def count_text(number: int, what: str) -> str:

@@ -10,7 +10,7 @@ from tensortap.html_table import ROWS_SHOWN, html_table
 from tensortap.literals import WhoIsWrong
 from tensortap.replaying.blame.found import BlamedCall
 from tensortap.replaying.blame.judged import cancels
-from tensortap.replaying.blame.report import call_json
+from tensortap.replaying.blame.report import row_json
 from tensortap.replaying.blame.text import bounds_text, number_text
 
 _SHOWN = 4
@@ -172,7 +172,7 @@ class WhoIsRight:
 
 def _side_json(side: ReplayedSide) -> dict[str, Any]:
     known = {name: value for name, value in asdict(side).items() if name != "call"}
-    return {**known, "is_wrong": side.is_wrong, "call": None if side.call is None else call_json(side.call)}
+    return {**known, "is_wrong": side.is_wrong, "call": None if side.call is None else row_json(side.call)}
 
 
 def _list(side: ReplayedSide) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tensortap.html_table import ROWS_SHOWN, html_table
 from tensortap.literals import DType
-from tensortap.replaying.blame.found import RefusedCall
-from tensortap.replaying.blame.report import plain_json, refused_json
-from tensortap.replaying.blame.text import aligned, count_text
+from tensortap.replaying.blame.found import CallAt, RefusedCall
+from tensortap.replaying.blame.report import row_json
+from tensortap.replaying.blame.text import aligned, count_text, reason_lines
 
 _REASONS_SHOWN = 5
 _MODULES_SHOWN = 5
@@ -19,21 +20,11 @@ _CANCELLING = 2.0  # times the error that is left
 
 
 @dataclass(frozen=True)
-class CallShare:
+class CallShare(CallAt):
     """A call, and how much of the output's error its own error explains.
 
     Attributes
     ----------
-    key
-        Of its call, for `ttap replay`.
-    op, module, backward
-        `aten::mm`, the module that it ran in, and whether in its backward.
-    rank, pass_number, event
-        Where in the run it is; `event` counts those of the pass.
-    call
-        Its arguments, with dtype and shape for each tensor.
-    line
-        The innermost line of the program's own code; empty without stacks.
     dtype, shape
         Of its first result.
     share
@@ -43,25 +34,10 @@ class CallShare:
         Its own error beside the size of its result.
     """
 
-    key: str
-    op: str
-    module: str
-    backward: bool
-    rank: int
-    pass_number: int
-    event: int
-    call: str
-    line: str
     dtype: DType
     shape: tuple[int, ...]
     share: float
     relative: float
-
-    @property
-    def place(self) -> str:
-        """`encoder.layer.0: aten::mm`, with its direction."""
-        where = f"{self.module}: " if self.module else ""
-        return f"{where}{self.op}" + (" in the backward" if self.backward else "")
 
 
 @dataclass
@@ -138,14 +114,8 @@ class Sensitivity:
     def _not_covered(self) -> list[str]:
         lines = []
         if self.cut:
-            reasons: dict[str, int] = {}
-            for one in self.cut:
-                reasons[f"{one.op}: {one.reason}"] = reasons.get(f"{one.op}: {one.reason}", 0) + 1
             lines += [f"errors are not followed through {count_text(len(self.cut), 'call')}:"]
-            ordered = sorted(reasons.items(), key=lambda item: -item[1])
-            lines += [f"  {count:>4}  {reason}" for reason, count in ordered[:_REASONS_SHOWN]]
-            if len(ordered) > _REASONS_SHOWN:
-                lines += [f"  and {len(ordered) - _REASONS_SHOWN} more reasons: --json"]
+            lines += reason_lines(Counter(f"{one.op}: {one.reason}" for one in self.cut), _REASONS_SHOWN)
         if self.lost:
             lines += [f"{count_text(self.lost, 'value')} changed through another view, or past PyTorch: "
                       "errors are not followed into them"]  # fmt: skip
@@ -170,17 +140,11 @@ class Sensitivity:
             "explained": self.explained,
             "magnitude": self.magnitude,
             "count": self.count,
-            "calls": [_call_json(one) for one in self.calls],
+            "calls": [row_json(one) for one in self.calls],
             "modules": self.modules,
-            "cut": [refused_json(one) for one in self.cut],
+            "cut": [row_json(one) for one in self.cut],
             "lost": self.lost,
         }
-
-
-def _call_json(one: CallShare) -> dict[str, Any]:
-    known = {name: plain_json(value) for name, value in asdict(one).items()}
-    known["pass"] = known.pop("pass_number")
-    return known
 
 
 def _percent(share: float) -> str:

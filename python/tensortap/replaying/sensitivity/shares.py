@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from tensortap import _core, reading
+from tensortap import reading
 from tensortap.reading import Pass
 from tensortap.records import EventRecord
-from tensortap.replaying.blame.blaming import Progress, call_text, chosen_passes, own_line
+from tensortap.replaying.blame.blaming import Progress, call_at, chosen_passes
 from tensortap.replaying.blame.found import RefusedCall
 from tensortap.replaying.bounds.double_call import DoubleCall
 from tensortap.replaying.bounds.rounding import is_bounded
@@ -85,7 +85,7 @@ def sensitivity(
         found.cut = follower.refused(of_rank.number, number)
         return found
     shares = follower.shares(error)
-    calls = [_share_of(kept, i, share, relative, of_rank.number, number) for i, (share, relative) in shares.items()]
+    calls = [_share_of(kept, i, share, relative, of_rank.number) for i, (share, relative) in shares.items()]
     calls.sort(key=lambda one: -abs(one.share))
     found.count = len(calls)
     found.explained = sum(one.share for one in calls)
@@ -114,7 +114,7 @@ def _output_of(kept: Pass, key: str) -> int:
                 single = record if single is None else single
     if single is not None:
         return single
-    raise ValueError(f"{kept.path} has no operator's result with bytes: record with ttap run --ops --level full")
+    raise ValueError(f"{kept.path} has no operator's result with bytes; record with ttap run --ops --level full")
 
 
 def _takes_shapes_only(name: OpName, event: EventRecord) -> bool:
@@ -257,25 +257,10 @@ def _difference(recorded: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
     return (recorded - exact).where(~same, 0.0)
 
 
-def _share_of(kept: Pass, index: int, share: float, relative: float, rank: int, pass_number: int) -> CallShare:
-    event = kept.events[index]
-    name = OpName.of(event.name)
+def _share_of(kept: Pass, index: int, share: float, relative: float, rank: int) -> CallShare:
     first = kept.records[next(iter(made(kept, index).values()))]
-    return CallShare(
-        key=_core.key_text(event.name, event.call, "out", ""),
-        op=name.op,
-        module=name.scope,
-        backward=name.backward,
-        rank=rank,
-        pass_number=pass_number,
-        event=index,
-        call=call_text(kept, event),
-        line=own_line(event.stack),
-        dtype=first.dtype,
-        shape=first.shape,
-        share=share,
-        relative=relative,
-    )
+    where = call_at(kept, rank, index, "")
+    return CallShare(**vars(where), dtype=first.dtype, shape=first.shape, share=share, relative=relative)
 
 
 def _by_module(calls: list[CallShare]) -> dict[str, float]:

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "analyze/ops/role_flow.h"
 #include "analyze/values/real_values.h"
 #include "store/graph/graph_names.h"
 #include "store/sources/run_layout.h"
@@ -13,22 +16,32 @@ namespace {
 class PassSide final : public Side {
  public:
   PassSide(Pass pass, uint32_t rank, ModelFacts model) : pass_(std::move(pass)), rank_(rank), model_(std::move(model)) {
-    for (size_t i = 0; i < pass_.tensor_count(); ++i)
-      if (const TensorRecord record = pass_.tensor(i); !record.group.empty() && has_values(pass_, i)) {
+    for (uint32_t i = 0; i < pass_.tensor_count(); ++i) {
+      const TensorRecord record = pass_.tensor(i);
+      if (!record.group.empty() && has_values(pass_, i)) {
         decodable_.resize(pass_.tensor_count());
         decodable_[i] = true;
       }
+      if (record.role != kGeneratorRole) rows_.push_back(i);
+    }
+    if (rows_.size() == pass_.tensor_count()) rows_ = {};
   }
 
-  size_t tensor_count() const override { return pass_.tensor_count(); }
+  size_t tensor_count() const override { return rows_.empty() ? pass_.tensor_count() : rows_.size(); }
   TensorRecord tensor(size_t index) const override {
-    TensorRecord record = pass_.tensor(index);
-    if (!decodable_.empty() && decodable_[index]) record.has_bytes = true;
+    const size_t row = row_of(index);
+    TensorRecord record = pass_.tensor(row);
+    if (!decodable_.empty() && decodable_[row]) record.has_bytes = true;
     return record;
   }
   size_t event_count() const override { return pass_.event_count(); }
   EventRecord event(size_t index) const override { return pass_.event(index); }
-  UseRecord use(size_t event, size_t index) const override { return pass_.use(event, index); }
+  UseRecord use(size_t event, size_t index) const override {
+    UseRecord use = pass_.use(event, index);
+    if (!rows_.empty() && use.record < pass_.tensor_count())
+      use.record = static_cast<uint32_t>(std::ranges::lower_bound(rows_, use.record) - rows_.begin());
+    return use;
+  }
   const PassInfo& info() const override { return pass_.info(); }
   const ModuleFacts* module(std::string_view name) const override {
     const auto found = model_.modules.find(name);
@@ -37,17 +50,17 @@ class PassSide final : public Side {
   const ModulesByName* optimizers() const override { return &model_.optimizers; }
 
   Result<SideBytes> read(size_t index) const override {
-    TTAP_ASSIGN(Values values, read_values(pass_, index));
+    TTAP_ASSIGN(Values values, read_values(pass_, row_of(index)));
     return SideBytes{.view = values.view, .shape = std::move(values.shape), .decoded = std::move(values.owned)};
   }
 
   Result<QuantPicture> picture(size_t index, const TensorView* twin) const override {
-    TTAP_ASSIGN(const GroupParts parts, group_of(pass_, index));
+    TTAP_ASSIGN(const GroupParts parts, group_of(pass_, row_of(index)));
     TTAP_ASSIGN(const QuantGroup group, read_group(pass_, parts));
     return quant_picture(group, twin);
   }
   Result<QuantStats> quant_stats(size_t index, const TensorView& twin) const override {
-    TTAP_ASSIGN(const GroupParts parts, group_of(pass_, index));
+    TTAP_ASSIGN(const GroupParts parts, group_of(pass_, row_of(index)));
     TTAP_ASSIGN(const QuantGroup group, read_group(pass_, parts));
     const RealValues values(twin);
     return quant_statistics(values.view(), group);
@@ -63,9 +76,13 @@ class PassSide final : public Side {
   }
 
  private:
+  // The row of the pass that a tensor is.
+  size_t row_of(size_t index) const { return rows_.empty() ? index : rows_[index]; }
+
   Pass pass_;
   uint32_t rank_;
   ModelFacts model_;
+  std::vector<uint32_t> rows_;   // what is compared: all but states of random generators; empty: all
   std::vector<bool> decodable_;  // quantized tensors that can be read; empty when there is none
 };
 

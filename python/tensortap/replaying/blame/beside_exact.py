@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from tensortap.replaying.call_tensors import dtype_name
+from tensortap.replaying.distance import distances, typical_size
 from tensortap.replaying.results import Replayed, ReplayedTensor
 
 
@@ -54,27 +55,19 @@ def _is_number(value: torch.Tensor) -> bool:
 
 
 def _beside(result: ReplayedTensor, got: torch.Tensor, exact: torch.Tensor, name: str) -> InPrecision:
-    error = _distance(got, exact)
+    error = distances(got, exact)
     place = int(error.reshape(-1).argmax())
     return InPrecision(
         path=result.path,
         dtype=name,
         relative=_relative(error, exact),
-        recorded=None if result.recorded is None else _relative(_distance(result.recorded, exact), exact),
+        recorded=None if result.recorded is None else _relative(distances(result.recorded, exact), exact),
         worst=tuple(int(i) for i in torch.unravel_index(torch.tensor(place), error.shape)),
         got=got.reshape(-1)[place].item(),
         exact=exact.reshape(-1)[place].item(),
     )
 
 
-def _distance(got: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
-    """Of each element; none between equal infinities, and an infinite one to NaN."""
-    wide = got.to(device=exact.device, dtype=exact.dtype)
-    same = (wide == exact) | (wide.isnan() & exact.isnan())
-    return (wide - exact).abs().where(~same, 0.0).nan_to_num(nan=torch.inf, posinf=torch.inf)
-
-
 def _relative(error: torch.Tensor, exact: torch.Tensor) -> float:
-    size = float(exact.abs().nan_to_num(posinf=0.0).square().mean().sqrt())
-    off = float(error.square().mean().sqrt())
+    size, off = typical_size(exact), float(error.square().mean().sqrt())
     return off / size if size > 0 else math.inf if off else 0.0

@@ -7,21 +7,18 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from tensortap.replaying.blame.command import answered, print_answer
+from tensortap.commands.answering import answered, parser, print_answer
 from tensortap.replaying.calling import device_of
 from tensortap.replaying.right.who_is_right import who_is_right_in
 
 
 def main(words: Sequence[str]) -> int:
     """Run the command with these words; its exit code, which is that of the diff unless this fails."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("command")
-    parser.add_argument("report", help="where the diff's JSON is")
-    parser.add_argument("--exit-code", type=int, required=True)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--color", default="auto")
-    options = parser.parse_args(words)
+    of_diff = parser()
+    of_diff.add_argument("report", help="where the diff's JSON is")
+    of_diff.add_argument("--exit-code", type=int, required=True)
+    of_diff.add_argument("--device", default="cpu")
+    options = of_diff.parse_args(words)
     return answered("diff", lambda: _run(options))
 
 

@@ -1,0 +1,1 @@
+"""The commands of `ttap` whose work needs PyTorch, one file each; the command in C++ has checked their options."""
