@@ -382,6 +382,7 @@ def test_modes_of_the_call_are_those_of_the_replay(tmp_path):
     assert (made.value.dtype, made.same_bits) == (torch.bfloat16, True)
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
         assert replayed(plain, "Looks", model).same_bits is True
+    assert replayed(autocast, "Looks", model, dtype=torch.float32).tensors[0].value.dtype == torch.float32
     (exact,) = replayed(autocast, "Looks", model, dtype=torch.float64).tensors
     assert torch.equal(exact.value, x.double() @ x.double())
 
