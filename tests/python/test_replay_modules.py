@@ -130,6 +130,30 @@ def test_an_object_or_a_long_list_is_said_to_be_not_there(tmp_path):
     assert all(len(str(event_of(kept, "Takes").notes)) < 5000 for kept in passes)
 
 
+def test_nothing_is_asked_of_an_argument_and_any_device_will_do(tmp_path):
+    class Odd:
+        @property
+        def __class__(self):
+            raise RuntimeError("nobody asks for this")
+
+    class Takes(nn.Module):
+        def forward(self, x, *others, **named):
+            return x + 1
+
+    model = Takes()
+    options = {"strict": True, "level": {"never": "meta"}}
+    (first, second) = recorded(
+        model,
+        tmp_path,
+        lambda: model(torch.ones(2, device="meta"), {1.5: 2, (1,): 3}, **{"a b": 1}),
+        lambda: model(torch.ones(2), {None: 1}, x_=torch.ones(2).to_sparse(), odd=3),
+        **options,
+    )
+    assert "the argument 1 is a dict with other keys than texts and numbers" in refusal(first, "Takes", model)
+    assert "the argument 1 is a dict with other keys than texts and numbers" in refusal(second, "Takes", model)
+    assert ArgumentWriter({}).text_of((Odd(),), {}).endswith("Odd>")
+
+
 def test_one_tensor_in_two_places_is_one_tensor_again(tmp_path):
     class Same(nn.Module):
         def forward(self, a, b):
@@ -358,6 +382,7 @@ def test_modes_of_the_call_are_those_of_the_replay(tmp_path):
     assert (made.value.dtype, made.same_bits) == (torch.bfloat16, True)
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
         assert replayed(plain, "Looks", model).same_bits is True
+    assert replayed(autocast, "Looks", model, dtype=torch.float32).tensors[0].value.dtype == torch.float32
     (exact,) = replayed(autocast, "Looks", model, dtype=torch.float64).tensors
     assert torch.equal(exact.value, x.double() @ x.double())
 

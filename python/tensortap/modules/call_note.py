@@ -36,9 +36,16 @@ def texts_of_call(
         "training": module is not None and module.training,
         "grad": torch.is_grad_enabled(),
     }
-    if torch.is_autocast_enabled(device):
-        called["autocast"] = _NAMES.get(torch.get_autocast_dtype(device), "")
+    if (autocast := _autocast_dtype(device)) is not None:
+        called["autocast"] = _NAMES.get(autocast, "")
     return _core.CallTexts(notes=json.dumps({"call": called}))
+
+
+def _autocast_dtype(device: str) -> torch.dtype | None:
+    is_available = getattr(torch.amp, "is_autocast_available", None)  # since 2.4; not for every device
+    if is_available is None or not is_available(device) or not torch.is_autocast_enabled(device):
+        return None
+    return torch.get_autocast_dtype(device)
 
 
 class ArgumentWriter:
@@ -74,16 +81,13 @@ class ArgumentWriter:
         kind = type(value)
         if kind in (list, tuple, torch.Size, dict) and depth < _DEEPEST:
             self._add_structure(value, kind, depth + 1)
-        elif isinstance(value, torch.Tensor):
+        elif issubclass(kind, torch.Tensor):
             self._add(self._tensor_text(value))
         else:
             self._add(self._plain_text(value, kind))
 
     def _add_structure(self, value: Any, kind: type, depth: int) -> None:
         if kind is dict:
-            if any(type(key) not in (str, int) for key in value):
-                self._add("<dict>")
-                return
             self._add("{")
             self._add_all(((f"{self._plain_text(key, type(key))}: ", item) for key, item in value.items()), depth)
             self._add("}")
