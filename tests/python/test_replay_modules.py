@@ -190,6 +190,18 @@ def test_parameters_are_those_of_the_call_and_not_of_today(tmp_path):
     assert all(torch.equal(value, today[name]) for name, value in model.state_dict().items())
 
 
+def test_parameters_that_change_within_a_pass_are_those_of_each_call(tmp_path):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(4, 4)), torch.randn(2, 4)
+    with tap.record(model, tmp_path, roles="in,out,param", step="manual", report=False) as recording, recording.step():
+        model(x)
+        model(x * 2)
+        nn.init.ones_(model[0].weight)
+        model(x * 3)
+    (kept,) = tap.open(tmp_path).ranks[0].passes.values()
+    assert [replayed(kept, "0", model, call=call).same_bits for call in (1, 2, 3)] == [True, True, True]
+
+
 def test_without_recorded_parameters_those_of_the_model_are_taken_and_it_is_said(tmp_path):
     model, x = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), torch.randn(2, 4)
     (kept,) = recorded(model, tmp_path / "a", lambda: model(x), roles="in,out")
