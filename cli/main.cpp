@@ -24,7 +24,7 @@ Examples:
   ttap mismatch out/vllm out/trainer    how far the token probabilities of two runs differ, and why
   ttap check out/run                    the first NaN or Inf, and every later one
   ttap blame out/run                    which operator is off by more than rounding, without a second run
-  ttap replay out/run KEY               one operator again: the same bits, and how exact
+  ttap replay out/run KEY               one operator or module again: the same bits, and how exact
   ttap hunt -- python good.py --against python bad.py
                                         which operator is wrong, and on which side
   ttap twice -- python x.py             which operator gives other bits when the program runs again

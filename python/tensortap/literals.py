@@ -45,6 +45,7 @@ NonContiguous = Literal["error", "copy"]
 Stage = Literal["dynamo", "aot"]
 GraphPart = Literal["forward", "backward", "inference"]
 Parameters = Literal["once", "always"]
+ParametersFrom = Literal["recorded", "partly recorded", "of the model", "none"]  # those of a module that was replayed
 
 # ---- what a comparison says ----
 

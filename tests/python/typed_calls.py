@@ -283,7 +283,7 @@ def graft_calls() -> None:
     tap.removed_error(x, x, x)
 
 
-def replay_calls(recorded: tap.Pass) -> None:
+def replay_calls(recorded: tap.Pass, model: torch.nn.Module) -> None:
     made = tap.replay(recorded.events[0], dtype=torch.float64, device="cpu")
     assert_type(made, tap.Replayed | tap.NotReplayable)
     if isinstance(made, tap.NotReplayable):
@@ -294,6 +294,10 @@ def replay_calls(recorded: tap.Pass) -> None:
         for tensor in made.tensors:
             assert_type((tensor.value, tensor.recorded), tuple[torch.Tensor, torch.Tensor | None])
             assert_type((tensor.role, tensor.path), tuple[tap.literals.UseRole, str])
+        assert_type(made.parameters, tap.literals.ParametersFrom | None)
+        assert_type(made.from_model, tuple[str, ...])
+    tap.replay(recorded.events[0], model=model)
+    tap.replay(recorded.events[0], model={"encoder": model, "head": model})
 
 
 def right_calls(found: tap.Diff) -> None:

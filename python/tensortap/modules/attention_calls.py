@@ -112,6 +112,8 @@ class AttentionTap(Tap):
         self._record_results(call, results)
         if self.source.wants_gradients and torch.is_grad_enabled():
             self._watch_gradients(call, [item for item in results if item[1].requires_grad])
+        if self.source.keeps_calls:
+            self._end(call)
 
     def cached(self) -> Iterable[tuple[str, torch.Tensor]]:
         """That of Transformers is recorded already."""

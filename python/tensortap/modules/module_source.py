@@ -20,6 +20,7 @@ from tensortap.modules.unseen import ModuleDescription, explain_unseen, model_na
 from tensortap.ops.op_tap import OpTap
 from tensortap.session.coverage import Coverage
 from tensortap.session.metadata import of_model, of_optimizer
+from tensortap.session.options import LEVELS
 from tensortap.session.session import Session
 from tensortap.session.tensor_capture import TensorCapture
 from tensortap.torch_glue import compiled_calls, cuda_graphs
@@ -68,6 +69,9 @@ class ModuleSource:
         self.wants_gradients = bool(options.roles & {"grad_out", "grad_in"})
         self.ops = ops
         self.uses_before = options.modules == "all" or options.ops or bool(options.roles & {"in", "grad_in", "param"})
+        keeps_bytes = options.directory is not None and options.levels.has(LEVELS["full"])
+        # Other formats have no place for it, and would leave the segment beside them.
+        self.keeps_calls = "in" in options.roles and keeps_bytes and options.core.format == "ttap"
         self.options = options
         self.capture = capture if capture is not None else TensorCapture(session)
         self.guarded = session.guarded

@@ -22,6 +22,7 @@ class Parameters:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Any, ...]] = {}
+        self._was_training = False  # in the last call
 
     def changed(self, module: nn.Module | None, optimizer_steps: int = 0) -> Iterator[tuple[str, torch.Tensor | Group]]:
         """Each parameter and buffer that is new or another, with its path; those of one quantized weight as a group.
@@ -33,8 +34,9 @@ class Parameters:
         held = {**module._parameters, **module._buffers}
         states = {name: _state(tensor, optimizer_steps) for name, tensor in held.items() if tensor is not None}
         changed = {name for name, state in states.items() if self._known.get(name) != state}
-        if module.training and isinstance(module, nn.modules.batchnorm._NormBase):
+        if (module.training or self._was_training) and isinstance(module, nn.modules.batchnorm._NormBase):
             changed.update(name for name in module._buffers if name in states)  # written to without being counted
+        self._was_training = module.training
         # What is not taken, because something fails on the way, is as new the next time.
         self._known = {name: state for name, state in states.items() if name not in changed}
         if not changed:

@@ -11,6 +11,7 @@ from torch.nn.modules import module as torch_module
 from tensortap.modules.module_source import ModuleSource
 from tensortap.session.passes import in_backward
 from tensortap.torch_glue.hook_warning import ignore_warning_of_global_hooks
+from tensortap.torch_glue.own_calls import is_own_call
 
 _FRUITLESS = 3  # looks for new parts of a model, after which modules of that type count as foreign
 
@@ -30,7 +31,7 @@ class RootFinder:
 
     def before(self, module: nn.Module, args: Any) -> None:
         """A module is about to be called."""
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or is_own_call():
             return
         if self._source.tracker.thread.scopes and self._source.knows(module):
             return  # the common case: a part of the model that is being called

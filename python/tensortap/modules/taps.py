@@ -13,15 +13,19 @@ from torch import nn
 from tensortap import _core
 from tensortap.modules import gradients
 from tensortap.modules.attention_cache import cached_rows
+from tensortap.modules.call_note import texts_of_call
 from tensortap.modules.parameters import Parameters
 from tensortap.modules.unseen import ModuleDescription
 from tensortap.ops.op_tap import OpTap
 from tensortap.quant.group import Group
 from tensortap.session.coverage import Coverage
+from tensortap.session.options import LEVELS
 from tensortap.session.passes import SKIPPED, PassTracker, in_backward
 from tensortap.session.tensor_capture import TensorCapture, TensorPlace
 from tensortap.tensors.nested import tensors_in
 from tensortap.torch_glue.call_stack import NOTHING_HANDLED, Handled, caller_of, handled_now, has_raised
+
+_FULL = LEVELS["full"]
 
 
 class Source(Protocol):
@@ -34,6 +38,7 @@ class Source(Protocol):
     roles: frozenset[str]
     wants_gradients: bool
     uses_before: bool  # whether the beginning of a call is of use
+    keeps_calls: bool  # whether calls are kept so that they can be made again
     guarded: _core.Guard  # runs our own code; no exception of it reaches the model
 
     @property
@@ -95,6 +100,7 @@ class Call:
     inputs: list[tuple[str, gradients.Edge, torch.Tensor]] = field(default_factory=list)  # whose gradients are wanted
     mark: int = 0
     handled: Handled = NOTHING_HANDLED  # when it began
+    texts: _core.CallTexts | None = None  # its arguments, where they are kept
 
     def role(self, role: str) -> str:
         """The role of one of its tensors. Recomputed tensors stand beside the first ones.
@@ -186,7 +192,10 @@ class Tap:
             self.source.ops.module_event(call.event)
         if call.event is not None and self.keeps_tensors and self.source.roles & {"in", "grad_in"}:
             inputs = {str(position): value for position, value in enumerate(args)} | kwargs
-            self._record_inputs(call, list(tensors_in(inputs, self.source.coverage.opaque)))
+            tensors = list(tensors_in(inputs, self.source.coverage.opaque))
+            self._record_inputs(call, tensors)
+            if self.source.keeps_calls and call.event.level == _FULL and not call.again:
+                call.texts = texts_of_call(self.module(), args, kwargs, tensors)
 
     def before_compiled(self, inputs: list[tuple[str, torch.Tensor]]) -> None:
         """As before(), of a call inside compiled code; no boundary for operators, whose order is another there."""
@@ -236,8 +245,8 @@ class Tap:
             if self.source.wants_gradients and torch.is_grad_enabled():
                 self._watch_gradients(call, [item for item in tensors if item[1].requires_grad])
         finally:
-            if self.source.ops is not None and call.event is not None and not raised:
-                self.source.core.end_event(call.event)
+            if not raised and (self.source.ops is not None or self.source.keeps_calls):
+                self._end(call)
             self.source.tracker.call_is_over(self.module())  # type: ignore[arg-type]
 
     def after_compiled(self, results: list[tuple[str, torch.Tensor]]) -> None:
@@ -246,6 +255,8 @@ class Tap:
         call = self._call_of_before() if self.source.uses_before else self._begin()
         if call.event is not None:
             self._record_results(call, results if self.keeps_tensors else [])
+            if self.source.keeps_calls:
+                self._end(call)
         self.source.tracker.call_is_over(self.module())  # type: ignore[arg-type]
 
     def add_results(self, tensors: list[tuple[str, torch.Tensor]]) -> None:
@@ -278,6 +289,10 @@ class Tap:
 
     def _record(self, call: Call, tensor: torch.Tensor | Group, role: str, path: str) -> None:
         self.source.capture.record(tensor, TensorPlace(call.event, call.number, self.names, role, path))
+
+    def _end(self, call: Call) -> None:
+        if call.event is not None:
+            self.source.core.end_event(call.event, call.texts)
 
     def _call_of_before(self) -> Call:
         parents = self.source.tracker.thread.parents

@@ -22,6 +22,7 @@ from tensortap.torch_glue.hook_warning import ignore_warning_of_global_hooks
 from tensortap.torch_glue.module_map import ModuleMap
 from tensortap.torch_glue.module_names import named_buffers, named_modules, named_parameters, unwrapped
 from tensortap.torch_glue.optimizer_watch import OptimizerWatch
+from tensortap.torch_glue.own_calls import is_own_call
 from tensortap.torch_glue.program_errors import is_of_program
 from tensortap.torch_glue.shared_hook import add_to_all_modules
 
@@ -163,7 +164,7 @@ class ModuleScopes:
 
     # A compiled region has no modules any more, and what stands for it is none of the program's.
     def _before(self, module: nn.Module, args: Any) -> None:
-        if torch.compiler.is_compiling() or self._is_compiled_region(module):
+        if torch.compiler.is_compiling() or is_own_call() or self._is_compiled_region(module):
             return
         early, self._thread.early = getattr(self._thread, "early", None), None
         if early is module:
@@ -187,7 +188,7 @@ class ModuleScopes:
         return not module._modules or type(module).__name__.startswith("CompiledAutograd")
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or is_own_call():
             return
         self._thread.early = None
         entered = self._entered()

@@ -58,7 +58,11 @@ def record_of(recorded: Pass, use: Use) -> TensorRecord:
     where = f"{'the result' if use.role == 'out' else 'the argument'} {use.path}".rstrip()
     if use.record is None:
         raise BytesMissing(f"the values of {where} were not recorded")
-    record = recorded.records[use.record]
+    return with_bytes(recorded.records[use.record], where)
+
+
+def with_bytes(record: TensorRecord, where: str) -> TensorRecord:
+    """The record, if its values can be had; `where` it is says an error. Raises BytesMissing."""
     if record.group:
         raise BytesMissing(f"{where} is a quantized tensor")
     if not record.has_bytes and record.level == "full":

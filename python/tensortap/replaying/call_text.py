@@ -24,7 +24,15 @@ _GENERATOR = "<generator>"
 
 
 class UnreadableText(ValueError):
-    """Arguments that cannot be made again from their text; the message says which."""
+    """Arguments that cannot be made again from their text; the message says which.
+
+    Attributes
+    ----------
+    argument
+        The position or name of the one that cannot.
+    """
+
+    argument = ""
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ class CallArguments:
     kwargs: dict[str, Any] = field(default_factory=dict)
 
     def map(self, change: Callable[[Any], Any]) -> CallArguments:
-        """With every argument that is no list or tuple put through `change`, also those in lists and tuples."""
+        """With every argument that is no list, tuple or dict put through `change`, also those inside of one."""
         return CallArguments(
             [_mapped(value, change) for value in self.args],
             {name: _mapped(value, change) for name, value in self.kwargs.items()},
@@ -57,6 +65,8 @@ class CallArguments:
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_mapped(each, change) for each in value)
+    if isinstance(value, dict):
+        return {key: _mapped(each, change) for key, each in value.items()}
     return change(value)
 
 
@@ -74,11 +84,15 @@ class _Parser:
         found = CallArguments()
         while self._at < len(self._text):
             name = _NAME.match(self._text, self._at)
-            if name is None:
-                found.args.append(self._value())
-            else:
-                self._at = name.end()
-                found.kwargs[name[1]] = self._value()
+            try:
+                if name is None:
+                    found.args.append(self._value())
+                else:
+                    self._at = name.end()
+                    found.kwargs[name[1]] = self._value()
+            except UnreadableText as error:
+                error.argument = str(len(found.args)) if name is None else name[1]
+                raise
             if self._at < len(self._text):
                 self._expect(", ")
         return found
@@ -89,8 +103,12 @@ class _Parser:
             return self._use()
         if rest == "[":
             return self._items("[", "]")
+        if rest == "{":
+            return self._entries()
         if rest == "'":
             return self._quoted()
+        if rest == _CUT:
+            self._fail("an argument is behind those that had place in the text")
         if self._text.startswith(_GENERATOR, self._at):
             self._at += len(_GENERATOR)
             return GeneratorArgument()
@@ -121,10 +139,27 @@ class _Parser:
             if self._text.startswith(_CUT, self._at):
                 self._fail("an argument is a list that was too long for its text")
             items.append(self._value())
-            if self._text.startswith(", ", self._at):
-                self._at += 2
+            if self._text.startswith((", ", ",)"), self._at):
+                self._at += 2 if self._text[self._at + 1] == " " else 1
         self._expect(closed)
         return items
+
+    def _entries(self) -> dict[Any, Any]:
+        """A dict, which only modules are given."""
+        self._expect("{")
+        entries: dict[Any, Any] = {}
+        while not self._text.startswith("}", self._at):
+            if self._text.startswith(_CUT, self._at):
+                self._fail("an argument is a dict that was too long for its text")
+            key = self._value()
+            if not isinstance(key, str | int):
+                self._fail("an argument is a dict with other keys than texts and numbers")
+            self._expect(": ")
+            entries[key] = self._value()
+            if self._text.startswith(", ", self._at):
+                self._at += 2
+        self._expect("}")
+        return entries
 
     def _quoted(self) -> str:
         end = self._at + 1

@@ -1,4 +1,4 @@
-"""`tap.replay`: a recorded call of an operator, made again from the file alone."""
+"""A recorded call of an operator, made again from the file alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tensortap.replaying.operators import (
     leaves_uninitialised,
     overwrites,
 )
-from tensortap.replaying.precision import PRECISIONS, NoSuchPrecision, all_in_precision, arguments_in_precision
+from tensortap.replaying.precision import NoSuchPrecision, all_in_precision, arguments_in_precision
 from tensortap.replaying.random_draws import StateMissing, copy_of, default_generator_as, generator_of
 from tensortap.replaying.results import NotReplayable, Replayed, ReplayedTensor
 from tensortap.torch_glue.dispatch_modes import no_modes
@@ -140,36 +140,8 @@ def prepared(event: EventRecord, device: torch.device, *, in_its_dtype: bool = F
     return Call(event, recorded, name, op, arguments, tensors, device, generator)
 
 
-def replay(
-    call: EventRecord, *, dtype: torch.dtype | None = None, device: str | torch.device = "cpu"
-) -> Replayed | NotReplayable:
-    """Make a recorded call of an operator again, from the recording alone.
-
-    The recording needs the bytes of the call's arguments: level "full".
-
-        call = next(each for each in tap.open("run").ranks[0].passes[0].events if each.name.endswith("aten::mm"))
-        tap.replay(call).same_bits
-
-    Parameters
-    ----------
-    call
-        An event of a pass: one of `Pass.events` or `Trace.events`.
-    dtype
-        None: the recorded one, which gives the recorded bits on the device where it was recorded. torch.float64: every
-        floating-point argument in double precision, which gives the exact result. torch.float32, bfloat16 or float16:
-        likewise, which shows what the operator would lose or gain in it.
-    device
-        Where to run it.
-
-    Returns
-    -------
-    Replayed or NotReplayable
-        The results beside the recorded ones; or the reason why there are none.
-    """
-    if dtype is not None and dtype not in PRECISIONS:
-        known = ", ".join(str(each) for each in PRECISIONS)
-        raise ValueError(f"dtype is {dtype}: a call is replayed in the recorded dtype (None), or in {known}")
-    where = device_of(device)
+def replay_operator(call: EventRecord, dtype: torch.dtype | None, where: torch.device) -> Replayed | NotReplayable:
+    """The call of an operator made again: in its own dtype, or with its arguments in another."""
     name = OpName.of(event_name := call.name)
     try:
         ready = prepared(call, where, in_its_dtype=dtype is None)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from tensortap.records import EventRecord, TensorRecord
+from tensortap.torch_glue.dispatch_modes import no_modes
+from tensortap.torch_glue.op_extension import recording_suppressed
 
 if TYPE_CHECKING:
-    from tensortap.literals import UseRole
+    from tensortap.literals import ParametersFrom, UseRole
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class ReplayedTensor:
             return None
         if self.recorded.shape != self.value.shape:
             return False
-        return bool(torch.equal(bits_of(self.recorded), bits_of(self.value)))
+        with no_modes(), recording_suppressed():
+            return bool(torch.equal(bits_of(self.recorded), bits_of(self.value)))
 
 
 @dataclass(frozen=True)
@@ -54,14 +57,20 @@ class Replayed:
     call
         The recorded call.
     op
-        Its operator: `aten::add.Tensor`.
+        Its operator: `aten::add.Tensor`; of a module its class.
     tensors
         Its results, and the arguments that it wrote to.
+    parameters
+        Of a module: whether its parameters and buffers are those that were recorded. None of an operator.
+    from_model
+        The names of those that are the model's.
     """
 
     call: EventRecord
     op: str
     tensors: tuple[ReplayedTensor, ...]
+    parameters: ParametersFrom | None = None
+    from_model: tuple[str, ...] = ()
 
     @property
     def same_bits(self) -> bool | None:

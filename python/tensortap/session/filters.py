@@ -6,6 +6,7 @@ import difflib
 import importlib
 import importlib.util
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,6 +130,7 @@ def load_function(spec: str) -> Callable:
         assert module_spec is not None
         assert module_spec.loader is not None
         module = importlib.util.module_from_spec(module_spec)
+        sys.modules[module_spec.name] = module  # dataclasses look for the module of their class
         module_spec.loader.exec_module(module)
     else:
         try:

@@ -44,6 +44,10 @@ class Levels:
                 return level
         return self._default
 
+    def has(self, level: int) -> bool:
+        """Whether a name can have this level."""
+        return level == self._default or any(level == of_rule for _, of_rule in self._rules)
+
 
 def _level(name: object) -> int:
     if name not in LEVELS:

@@ -27,6 +27,8 @@ std::string call_text(const Side& side, uint32_t index) {
   if (index >= side.event_count()) return {};
   const EventRecord event = side.event(index);
   if (!event.returned) return {};
+  // What a recording of modules says of a call are its tensors.
+  if (event.kind == "module" && event.arguments.empty() && event.results.empty()) return {};
   std::string text(event.name);
   if (event.kind == kNodeKind) text += " = " + called_text(read_node_notes(event.notes));
   text += '(' + with_types(side, index, event.use_count, event.arguments) + ')';

@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tensortap import _core, reading
 from tensortap.reading import Pass
 from tensortap.records import EventRecord
+from tensortap.replaying.blame.beside_exact import InPrecision, in_precision, of_recorded
 from tensortap.replaying.blame.blaming import call_text, chosen_passes, worst_error
 from tensortap.replaying.blame.judged import LINE, TensorError
 from tensortap.replaying.blame.report import row_json
 from tensortap.replaying.blame.text import bounds_text, number_text
 from tensortap.replaying.bounds.double_call import DoubleCall
 from tensortap.replaying.call_tensors import dtype_name
-from tensortap.replaying.calling import Refused, device_of, prepared, replay
-from tensortap.replaying.distance import distances, typical_size
+from tensortap.replaying.calling import Refused, device_of, prepared
 from tensortap.replaying.double import NoDouble
+from tensortap.replaying.find_module import Models
+from tensortap.replaying.module_call import module_text
+from tensortap.replaying.replay import replay
 from tensortap.replaying.results import NotReplayable, Replayed
 from tensortap.session.filters import nearest_names
 
+if TYPE_CHECKING:
+    from tensortap.literals import ParametersFrom
 
-@dataclass(frozen=True)
-class InPrecision:
-    """A result of the call in another dtype beside the exact one.
-
-    Attributes
-    ----------
-    path, dtype
-        Which result, and the dtype that the call was made in.
-    relative, recorded
-        Its error as a whole beside the size of the exact result; and that of what was recorded.
-    worst, got, exact
-        The element with the largest error, what this dtype gives there, and what is right.
-    """
-
-    path: str
-    dtype: str
-    relative: float
-    recorded: float | None
-    worst: tuple[int, ...]
-    got: float | complex
-    exact: float | complex
+_KINDS = ("op", "module")
+_NAMES_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -64,6 +49,12 @@ class OneCall:
         Why there is no error, where that is another reason.
     in_precision
         Its floating-point results in the dtype that was asked for.
+    parameters
+        Of a module: whether its parameters and buffers are those that were recorded.
+    from_model
+        The names of those that are the model's.
+    distances
+        Of a module: how far its recorded results are from those in float64. No bound is known for many operators.
     """
 
     op: str
@@ -73,6 +64,9 @@ class OneCall:
     error: TensorError | None
     unjudged: str
     in_precision: tuple[InPrecision, ...] = ()
+    parameters: ParametersFrom | None = None
+    from_model: tuple[str, ...] = ()
+    distances: tuple[InPrecision, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -86,6 +80,8 @@ class OneCall:
     def _lines(self) -> Iterator[str]:
         yield f"{self.op}({self.call})"
         yield f"  where     {self.where}"
+        if self.parameters is not None:
+            yield f"  weights   {self.parameters}{self._models_own()}"
         for path, same in self.same_bits.items():
             words = {
                 True: "the recorded bits",
@@ -101,6 +97,10 @@ class OneCall:
             yield f"  worst at  {list(error.worst)}: recorded {got}, exact {exact}"
         elif self.unjudged:
             yield f"  exact     not known: {self.unjudged}"
+        for one in self.distances:
+            which = f"{one.path} " if one.path else ""
+            yield f"  recorded  {which}{one.relative:.3g} of its size from the module in float64"
+            yield f"  worst at  {list(one.worst)}: recorded {number_text(one.got)}, exact {number_text(one.exact)}"
         for one in self.in_precision:
             beside = "" if one.recorded is None else f", what was recorded {one.recorded:.3g}"
             which = f"{one.path} " if one.path else ""
@@ -108,16 +108,29 @@ class OneCall:
             got, exact = number_text(one.got), number_text(one.exact)
             yield f"  worst at  {list(one.worst)}: {one.dtype} {got}, exact {exact}"
 
+    def _models_own(self) -> str:
+        if self.parameters != "partly recorded":
+            return ""
+        more = f" and {len(self.from_model) - _NAMES_SHOWN} more" if len(self.from_model) > _NAMES_SHOWN else ""
+        return f"; of the model: {', '.join(self.from_model[:_NAMES_SHOWN])}{more}"
+
     def to_json(self) -> dict[str, Any]:
         """As `ttap replay --json` prints it."""
         error = None if self.error is None else row_json(self.error)
         return {"command": "replay", "op": self.op, "call": self.call, "where": self.where, "ok": self.ok,
                 "same_bits": self.same_bits, "error": error, "unjudged": self.unjudged,
-                "in_precision": [row_json(one) for one in self.in_precision]}  # fmt: skip
+                "in_precision": [row_json(one) for one in self.in_precision], "parameters": self.parameters,
+                "from_model": self.from_model, "distances": [row_json(one) for one in self.distances]}  # fmt: skip
 
 
 def replay_key(
-    run: str, key: str, passes: str, ranks: str, device: str, precision: torch.dtype | None = None
+    run: str,
+    key: str,
+    passes: str,
+    ranks: str,
+    device: str,
+    precision: torch.dtype | None = None,
+    model: Models | None = None,
 ) -> OneCall:
     """The call of a key made again, in the first pass that has it. Raises ValueError where it cannot be."""
     where = device_of(device)
@@ -127,7 +140,10 @@ def replay_key(
         kept = rank.passes[number]
         event = _event_of(kept, key)
         if event is not None:
-            return _made_again(kept, event, f"rank {rank.number}, pass {number}", where, precision)
+            place = f"rank {rank.number}, pass {number}"
+            if event.kind == "module":
+                return _module_made_again(kept, event, place, where, precision, model)
+            return _made_again(kept, event, place, where, precision)
     raise ValueError(_why_not(chosen[0][0].passes[chosen[0][1]], key, run))
 
 
@@ -135,7 +151,7 @@ def _why_not(kept: Pass, key: str, run: str) -> str:
     """Why there is no call to make again, and which key may have been meant."""
     if key in kept and (of := kept.record(key).event) is not None:
         kind = kept.events[of].kind
-        return f"{key} is the result of a {kind}; name an operator, as ttap log {shlex.quote(run)} shows it"
+        return f"{key} is the result of a {kind}; name an operator or module, as ttap log {shlex.quote(run)} shows it"
     results = [each.key for each in kept.records if each.role == "out"]
     near = nearest_names(key, results)
     hint = f"did you mean {' or '.join(near)}?" if near else f"ttap ls {shlex.quote(run)} lists the keys"
@@ -144,9 +160,9 @@ def _why_not(kept: Pass, key: str, run: str) -> str:
 
 def _event_of(kept: Pass, key: str) -> EventRecord | None:
     for event in kept.events:
-        if event.kind == "op" and key == _core.key_text(event.name, event.call, "out", ""):
+        if event.kind in _KINDS and key == _core.key_text(event.name, event.call, "out", ""):
             return event
-    if key in kept and (of := kept.record(key).event) is not None and kept.events[of].kind == "op":
+    if key in kept and (of := kept.record(key).event) is not None and kept.events[of].kind in _KINDS:
         return kept.events[of]
     return None
 
@@ -154,9 +170,7 @@ def _event_of(kept: Pass, key: str) -> EventRecord | None:
 def _made_again(
     kept: Pass, event: EventRecord, where: str, device: torch.device, precision: torch.dtype | None
 ) -> OneCall:
-    again = replay(event, device=device)
-    if isinstance(again, NotReplayable):
-        raise ValueError(f"the call cannot be made again: {again.reason}")
+    again = made_again(replay(event, device=device))
     error, unjudged = None, ""
     try:
         error = worst_error(kept, DoubleCall(prepared(event, device)))
@@ -167,30 +181,50 @@ def _made_again(
     return OneCall(again.op, call_text(kept, event), where, same, error, unjudged, other)
 
 
-def _in_precision(event: EventRecord, device: torch.device, precision: torch.dtype) -> Iterator[InPrecision]:
-    name = dtype_name(precision)
-    made, exact = (replay(event, dtype=dtype, device=device) for dtype in (precision, torch.float64))
-    for each, what in ((made, name), (exact, "f64, which is what its error is held against")):
-        if isinstance(each, NotReplayable):
-            raise ValueError(f"the call cannot be made again in {what}: {each.reason}")
-    assert isinstance(made, Replayed)
-    assert isinstance(exact, Replayed)
-    for got, right in zip(made.tensors, exact.tensors, strict=True):
-        if not (right.value.is_floating_point() or right.value.is_complex()) or not right.value.numel():
-            continue
-        error = distances(got.value, right.value)
-        place = int(error.reshape(-1).argmax())
-        yield InPrecision(
-            path=got.path,
-            dtype=name,
-            relative=_relative(error, right.value),
-            recorded=None if got.recorded is None else _relative(distances(got.recorded, right.value), right.value),
-            worst=tuple(int(i) for i in torch.unravel_index(torch.tensor(place), error.shape)),
-            got=got.value.reshape(-1)[place].item(),
-            exact=right.value.reshape(-1)[place].item(),
+def _module_made_again(
+    kept: Pass,
+    event: EventRecord,
+    where: str,
+    device: torch.device,
+    precision: torch.dtype | None,
+    model: Models | None,
+) -> OneCall:
+    if model is None:
+        raise ValueError(
+            f"{event.name} is a module; name a function that makes its model, --model FILE.py:make,"
+            " or record its operators, ttap run --ops --level full"
         )
+    again = made_again(replay(event, model=model, device=device))
+    exact = replay(event, model=model, dtype=torch.float64, device=device)
+    return OneCall(
+        op=again.op,
+        call=module_text(kept, event),
+        where=where,
+        same_bits={each.path: each.same_bits for each in again.tensors},
+        error=None,
+        unjudged=exact.reason if isinstance(exact, NotReplayable) else "",
+        in_precision=() if precision is None else tuple(_in_precision(event, device, precision, model)),
+        parameters=again.parameters,
+        from_model=again.from_model,
+        distances=tuple(of_recorded(exact)) if isinstance(exact, Replayed) else (),
+    )
 
 
-def _relative(error: torch.Tensor, exact: torch.Tensor) -> float:
-    size, off = typical_size(exact), float(error.square().mean().sqrt())
-    return off / size if size > 0 else math.inf if off else 0.0
+def _in_precision(
+    event: EventRecord, device: torch.device, precision: torch.dtype, model: Models | None = None
+) -> Iterator[InPrecision]:
+    made, exact = (
+        made_again(replay(event, model=model, dtype=dtype, device=device), what)
+        for dtype, what in (
+            (precision, f" in {dtype_name(precision)}"),
+            (torch.float64, " in f64, which is what its error is held against"),
+        )
+    )
+    yield from in_precision(made, exact, precision)
+
+
+def made_again(again: Replayed | NotReplayable, how: str = "") -> Replayed:
+    """What a replay gave. Raises ValueError with the reason where it gave nothing."""
+    if isinstance(again, NotReplayable):
+        raise ValueError(f"the call cannot be made again{how}: {again.reason}")
+    return again
