@@ -31,7 +31,7 @@ struct Arguments {
   SelectionOptions selection;
   std::string device = "cpu";
   std::string output;
-  std::string python;
+  PythonOptions python;
   uint32_t top = 10;
   bool all = false;
   bool sensitivity = false;

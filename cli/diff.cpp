@@ -57,7 +57,8 @@ struct Arguments {
   bool keys_only = false;
   bool by_token = false, by_pass = false;
   bool replay = false;
-  std::string device = "cpu", python;  // of the replay
+  std::string device = "cpu";  // of the replay, as is the next
+  PythonOptions python;
 };
 
 Error not_handed_over(const char* what) {
@@ -187,7 +188,7 @@ void add_diff(CommandLine& line, Command& command) {
       "--replay", options->replay,
       "Which side is wrong: call both again in float64, where the bytes are there; needs Python with PyTorch");
   add_device(verb, options->device).needs("--replay");
-  add_python(verb, options->python).needs("--replay");
+  for (Option& option : add_python(verb, options->python)) option.needs("--replay");
   add_output_options(verb, options->selection);
   verb.footer(kHelp);
   verb.callback([options, &command] {

@@ -35,7 +35,7 @@ struct Arguments {
   uint32_t suspects = 3;
   bool confirm = false;
   std::string device = "cpu";
-  std::string python;
+  PythonOptions python;
   char* const* programs = nullptr;
   std::vector<std::string> programs_in_help;  // for the help alone: take_program() has them before the parser does
 };

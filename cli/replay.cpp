@@ -35,7 +35,7 @@ struct Arguments {
   std::string device = "cpu";
   std::optional<std::string> dtype;
   std::optional<std::string> model;
-  std::string python;
+  PythonOptions python;
 };
 
 std::vector<std::string> words_of(const Arguments& arguments) {

@@ -37,7 +37,7 @@ struct Arguments {
   std::vector<std::string> filter;
   bool why = false;
   std::optional<uint32_t> requests;  // in a batch, for --batch-invariance
-  std::string python;
+  PythonOptions python;
   char* const* program = nullptr;
   std::vector<std::string> program_in_help;  // for the help alone: take_program() has it before the parser does
 };

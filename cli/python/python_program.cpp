@@ -29,11 +29,16 @@ std::string own_path() {
   return error ? "ttap" : path.string();
 }
 
-Option add_python(Verb& verb, std::string& python) {
-  return verb
-      .add_option("--python", python,
-                  "The interpreter with PyTorch; by default the one beside the command, else that of the PATH")
-      .type_name("PATH");
+std::array<Option, 2> add_python(Verb& verb, PythonOptions& python) {
+  const Option path =
+      verb.add_option("--python", python.path,
+                      "The interpreter with PyTorch; by default the one beside the command, else that of the PATH")
+          .type_name("PATH");
+  const Option imports = verb.add_option("--import", python.imports,
+                                         "Import this first, a module or a file: a library of operators; repeatable")
+                             .type_name("MODULE")
+                             .one_value_each();
+  return {path, imports};
 }
 
 Option add_device(Verb& verb, std::string& device) {
@@ -53,10 +58,12 @@ void append_program(char* const* program, std::vector<std::string>& words) {
   for (char* const* word = program; *word != nullptr; ++word) words.emplace_back(*word);
 }
 
-Result<ExitCode> become_python(const std::string& python, const std::vector<std::string>& words) {
+Result<ExitCode> become_python(const PythonOptions& python, const std::vector<std::string>& words) {
   TTAP_ASSIGN(const fs::path launch, launch_folder());
-  std::vector<std::string> all = {python.empty() ? usual_python() : python, (launch / "tensortap_command.py").string()};
-  all.insert(all.end(), words.begin(), words.end());
+  std::vector<std::string> all = {python.path.empty() ? usual_python() : python.path,
+                                  (launch / "tensortap_command.py").string(), words.front()};
+  for (const std::string& name : python.imports) all.push_back("--import=" + name);
+  all.insert(all.end(), words.begin() + 1, words.end());
   std::vector<char*> given;
   given.reserve(all.size() + 1);
   for (std::string& word : all) given.push_back(word.data());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,16 @@ std::string usual_python();
 // The command itself, for work that runs programs with it.
 std::string own_path();
 
-// --python and --device, of the interpreter and of what it calls again.
-Option add_python(Verb& verb, std::string& python);
+// The interpreter that does the work (empty: the usual one), and what it imports before: libraries that register
+// operators.
+struct PythonOptions {
+  std::string path;
+  std::vector<std::string> imports;
+};
+
+// --python and --import.
+std::array<Option, 2> add_python(Verb& verb, PythonOptions& python);
+// --device, of what it calls again.
 Option add_device(Verb& verb, std::string& device);
 
 // What the options that commands share were given as, for the package's command: --pass, --rank, --json, --color.
@@ -25,8 +34,8 @@ void append_options(const SelectionOptions& given, std::vector<std::string>& wor
 // The program of `ttap hunt` and `ttap twice`, behind "--".
 void append_program(char* const* program, std::vector<std::string>& words);
 
-// Becomes the interpreter `python` (empty: the usual one), which runs the package's command with these words. Returns
-// only when that fails.
-Result<ExitCode> become_python(const std::string& python, const std::vector<std::string>& words);
+// Becomes the interpreter, which runs the package's command with these words: its name first. Returns only when that
+// fails.
+Result<ExitCode> become_python(const PythonOptions& python, const std::vector<std::string>& words);
 
 }  // namespace ttap::cli

@@ -75,6 +75,46 @@ def test_a_mistake_of_ours_is_no_finding(capsys):
     assert "ttap twice: error: this is a bug in ttap" in printed
 
 
+@pytest.fixture
+def own_operator(tmp_path):
+    """A folder with a library that registers an operator, and a run of a program that calls it."""
+    (tmp_path / "my_ops.py").write_text(
+        "import torch\n"
+        "@torch.library.custom_op('ttap_imported::double', mutates_args=())\n"
+        "def double(x: torch.Tensor) -> torch.Tensor:\n"
+        "    return x * 2\n"
+    )
+    program = "import my_ops, torch; torch.ops.ttap_imported.double(torch.ones(3))"
+    words = ["--quiet", "--ops", "--level", "full", "-o", tmp_path / "run", "--", sys.executable, "-c", program]
+    result = run("run", *words, PYTHONPATH=str(tmp_path), PATH=PATH)
+    assert result.returncode == 0, result.stderr
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["my_ops", "my_ops.py"])
+def test_operators_of_a_library_are_called_where_it_is_imported(own_operator, name):
+    words = ["replay", own_operator / "run", "ttap_imported::double", "--python", sys.executable]
+    without = run(*words)
+    assert without.returncode == 2
+    assert "ttap_imported::double is not here: import the library that registers it (--import)" in without.stderr
+    if name.endswith(".py"):
+        result = run(*words, "--import", own_operator / name)
+    else:
+        result = run(*words, "--import", name, PYTHONPATH=str(own_operator))
+    assert result.returncode == 0, result.stderr
+    assert "the recorded bits" in result.stdout
+
+
+def test_a_library_that_cannot_be_imported_is_an_error(own_operator):
+    (own_operator / "torn.py").write_text("import nowhere_at_all")
+    for name, why in [("absent", "cannot import absent"), (own_operator / "torn.py", "nowhere_at_all"),
+                      (own_operator / "gone.py", "there is no file")]:  # fmt: skip
+        result = run("blame", own_operator / "run", "--python", sys.executable, "--import", name)
+        assert result.returncode == 2
+        assert f"--import {name}: " in result.stderr
+        assert why in result.stderr
+
+
 def test_it_is_no_part_of_a_program_that_is_recorded(wrong):
     words = ["--quiet", "--ops", "-o", wrong / "outer", "--", TTAP, "blame", wrong / "run", "--python", sys.executable]
     result = run("run", *words, PATH=PATH)

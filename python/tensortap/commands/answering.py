@@ -9,10 +9,11 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from tensortap.programs.recorded_program import ProgramNotRecorded
+from tensortap.session.loading import load_module, look_beside
 
 FINE, FINDING, ERROR = 0, 1, 2
 _BY_SIGNAL = 128
@@ -26,10 +27,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("command")
     made.add_argument("--json", action="store_true")
     made.add_argument("--color", default="auto")
+    made.add_argument("--import", dest="imports", action="append", default=[])
     return made
 
 
-def answered(command: str, run: Callable[[], int]) -> int:
+def answered(command: str, run: Callable[[], int], imports: Sequence[str] = ()) -> int:
     """The exit code of a command: what `run` gives, or that of an error, which is printed."""
     for number in _ENDING:
         if signal.getsignal(number) == signal.SIG_DFL:  # else it is ignored, as nohup does
@@ -37,6 +39,8 @@ def answered(command: str, run: Callable[[], int]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # as the command in C++ writes, whatever the locale and names of files
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
+        for name in imports:
+            _import(name)
         return run()
     except KeyboardInterrupt:
         return _BY_SIGNAL + signal.SIGINT
@@ -58,6 +62,15 @@ def print_answer(answer: str | dict[str, Any], color: str, headings: tuple[str, 
         print(text, flush=True)
     except BrokenPipeError:  # `ttap blame RUN | head` ends quietly, and with the exit code of its answer
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _import(name: str) -> None:
+    """A library that registers operators. Raises ValueError with the reason why it cannot be had."""
+    look_beside(name)
+    try:
+        load_module(name)
+    except Exception as error:  # the user's code may raise anything
+        raise ValueError(f"--import {name}: {type(error).__name__}: {error}") from error
 
 
 def _colored(text: str, color: str, headings: tuple[str, ...]) -> str:

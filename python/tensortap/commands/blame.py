@@ -23,7 +23,7 @@ def main(words: Sequence[str]) -> int:
     of_blame.add_argument("--sensitivity", action="store_true")
     of_blame.add_argument("--output", default="")
     options = of_blame.parse_args(words)
-    return answered("blame", lambda: _sensitivity(options) if options.sensitivity else _blame(options))
+    return answered("blame", lambda: _sensitivity(options) if options.sensitivity else _blame(options), options.imports)
 
 
 def _blame(options: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ def main(words: Sequence[str]) -> int:
     of_diff.add_argument("--exit-code", type=int, required=True)
     of_diff.add_argument("--device", default="cpu")
     options = of_diff.parse_args(words)
-    return answered("diff", lambda: _run(options))
+    return answered("diff", lambda: _run(options), options.imports)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ def main(words: Sequence[str]) -> int:
     at = list(words).index("--")
     options = of_hunt.parse_args(words[:at])
     program, against = _programs(list(words[at + 1 :]))
-    return answered("hunt", lambda: _run(options, program, against))
+    return answered("hunt", lambda: _run(options, program, against), options.imports)
 
 
 def _programs(words: list[str]) -> tuple[list[str], list[str] | None]:

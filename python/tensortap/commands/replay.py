@@ -22,7 +22,7 @@ def main(words: Sequence[str]) -> int:
     of_replay.add_argument("--dtype", default="")
     of_replay.add_argument("--model", default="")
     options = of_replay.parse_args(words)
-    return answered("replay", lambda: _replay(options))
+    return answered("replay", lambda: _replay(options), options.imports)
 
 
 def _replay(options: argparse.Namespace) -> int:

@@ -33,7 +33,7 @@ def main(words: Sequence[str]) -> int:
     of_twice.add_argument("--batch-invariance", type=int, default=0)
     at = list(words).index("--")
     options = of_twice.parse_args(words[:at])
-    return answered("twice", lambda: _run(options, list(words[at + 1 :])))
+    return answered("twice", lambda: _run(options, list(words[at + 1 :])), options.imports)
 
 
 def _run(options: argparse.Namespace, program: list[str]) -> int:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import torch.fx
 
 from tensortap.graph.fx.identity import target_name
-from tensortap.session.filters import load_function, nearest_names, patterns_of
+from tensortap.session.filters import nearest_names, patterns_of
+from tensortap.session.loading import load_function
 
 _FUNCTION = re.compile(r"(.+\.py|[\w.]+):[\w.]+")  # file.py:func, pkg.module:func
 

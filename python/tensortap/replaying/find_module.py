@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from torch import nn
 
 from tensortap.reading import Rank
 from tensortap.replaying.calling import Refused, first_line
-from tensortap.session.filters import load_function, nearest_names
+from tensortap.session.filters import nearest_names
+from tensortap.session.loading import load_function, look_beside
 from tensortap.torch_glue.module_names import NamedModule, named_modules
 
 Models = nn.Module | Mapping[str, nn.Module]
@@ -53,8 +51,7 @@ def load_model(spec: str) -> Models:
 
     Modules beside the file, or in the current folder, can be imported, as by a program that runs there.
     """
-    file = Path(spec.rpartition(":")[0])
-    sys.path.insert(0, str(file.expanduser().absolute().parent) if file.suffix == ".py" else os.getcwd())
+    look_beside(spec.rpartition(":")[0])
     try:
         made = load_function(spec)()
     except Exception as error:  # a function of the program may raise anything

@@ -62,7 +62,7 @@ def find_operator(name: OpName) -> OpOverload[..., Any]:
     except AttributeError:
         packet = None
     if not isinstance(packet, OpOverloadPacket):
-        raise UnknownOperator(f"{name.op} is not here: import the library that registers it")
+        raise UnknownOperator(f"{name.op} is not here: import the library that registers it (--import)")
     overload = name.overload or "default"
     if not hasattr(packet, overload):
         raise UnknownOperator(f"this PyTorch has {name.library}::{name.name} without the overload {overload}")

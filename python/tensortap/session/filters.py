@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import importlib
-import importlib.util
 import re
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -115,33 +111,3 @@ def nearest_names(pattern: str, names: Sequence[str], count: int = 3) -> list[st
     tails = {name.rpartition(".")[2]: name for name in reversed(names)}
     close += [tails[tail] for word in words for tail in difflib.get_close_matches(word, tails, count, 0.7)]
     return list(dict.fromkeys(close + holding))[:count]
-
-
-def load_function(spec: str) -> Callable:
-    """The function that `pkg.module:func` or `/path/file.py:func` names."""
-    left, colon, name = spec.rpartition(":")
-    if not colon or not left or not name:
-        raise ValueError(f"{spec!r} does not name a function: write 'pkg.module:func' or '/path/file.py:func'")
-    if left.endswith(".py"):
-        path = Path(left).expanduser()
-        if not path.is_file():
-            raise FileNotFoundError(f"{spec!r}: there is no file {path}")
-        module_spec = importlib.util.spec_from_file_location(f"_ttap_filter_{path.stem}", path)
-        assert module_spec is not None
-        assert module_spec.loader is not None
-        module = importlib.util.module_from_spec(module_spec)
-        sys.modules[module_spec.name] = module  # dataclasses look for the module of their class
-        module_spec.loader.exec_module(module)
-    else:
-        try:
-            module = importlib.import_module(left)
-        except ImportError as error:
-            raise ImportError(f"{spec!r}: cannot import {left}: {error}") from error
-    found = module
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise AttributeError(f"{spec!r}: {left} has no {name}")
-        found = getattr(found, part)
-    if not callable(found):
-        raise TypeError(f"{spec!r}: {name} is a {type(found).__name__}, not a function")
-    return found

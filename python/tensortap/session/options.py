@@ -11,7 +11,8 @@ from typing import Any
 
 from tensortap import _core
 from tensortap.literals import Level, Modules, Role, Step
-from tensortap.session.filters import NameFilter, load_function
+from tensortap.session.filters import NameFilter
+from tensortap.session.loading import load_function
 from tensortap.tensors.live_rows import LiveRows
 
 ROLES: tuple[Role, ...] = ("out", "in", "grad_out", "grad_in", "param", "cache")
