@@ -11,6 +11,7 @@
 #include "analyze/ops/event_op.h"
 #include "analyze/ops/op_facts.h"
 #include "analyze/ops/role_flow.h"
+#include "ttap/api.h"
 #include "ttap/record.h"
 
 // Collectives, sends and receives as one rank recorded them. `Source` is a Pass or a Side.
@@ -42,7 +43,7 @@ std::optional<CollectiveCall> collective_of(const EventRecord& event);
 // "its 3rd", "1st".
 std::string ordinal(uint32_t number);
 // `c10d::allreduce_ of group 0 (default_pg), its 3rd`; of a send and its receive, with both ends.
-std::string call_text(const CollectiveCall& call);
+TTAP_API std::string call_text(const CollectiveCall& call);
 
 // Those of a pass in execution order, numbered. One that another runs (autograd, a compiled graph) is not counted
 // twice.
