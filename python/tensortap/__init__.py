@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from tensortap.replaying.blame.found import BlamedCall, RefusedCall
     from tensortap.replaying.blame.judged import TensorError
     from tensortap.replaying.blame.report import Blame
-    from tensortap.replaying.calling import replay
+    from tensortap.replaying.replay import replay
     from tensortap.replaying.results import NotReplayable, Replayed, ReplayedTensor
     from tensortap.replaying.right.report import ReplayedSide, Suspect, WhoIsRight
     from tensortap.replaying.right.who_is_right import who_is_right
@@ -96,7 +96,7 @@ else:
             "tensortap.replaying.blame.found": ("BlamedCall", "RefusedCall"),
             "tensortap.replaying.blame.judged": ("TensorError",),
             "tensortap.replaying.blame.report": ("Blame",),
-            "tensortap.replaying.calling": ("replay",),
+            "tensortap.replaying.replay": ("replay",),
             "tensortap.replaying.results": ("NotReplayable", "Replayed", "ReplayedTensor"),
             "tensortap.replaying.right.report": ("ReplayedSide", "Suspect", "WhoIsRight"),
             "tensortap.replaying.right.who_is_right": ("who_is_right",),

@@ -1,4 +1,4 @@
-"""`tap.replay`: a recorded call of an operator, made again from the file alone."""
+"""A recorded call of an operator, to be made again with its recorded arguments."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 from torch._ops import OpOverload
 
 from tensortap.reading import Pass, pass_of
-from tensortap.records import EventRecord
+from tensortap.records import EventRecord, TensorRecord
 from tensortap.replaying.call_tensors import BytesMissing, argument_tensors, record_of
 from tensortap.replaying.call_text import CallArguments, UnreadableText, UseAt, parse_arguments
-from tensortap.replaying.double_kernels import Kernel, kernel_in_double
+from tensortap.replaying.double_kernels import Kernel
 from tensortap.replaying.operators import (
     OpName,
     UnknownOperator,
@@ -23,8 +23,6 @@ from tensortap.replaying.operators import (
     leaves_uninitialised,
     overwrites,
 )
-from tensortap.replaying.precision import PRECISIONS, NoSuchPrecision, all_in_precision, arguments_in_precision
-from tensortap.replaying.results import NotReplayable, Replayed, ReplayedTensor
 from tensortap.torch_glue.dispatch_modes import no_modes
 
 
@@ -81,6 +79,12 @@ class Call:
                 found[number] = tensors[self._argument_at(use.path)]
         return {number: value for number, value in found.items() if isinstance(value, torch.Tensor)}
 
+    def recorded_result(self, number: int) -> tuple[TensorRecord, torch.Tensor | None]:
+        """What was recorded of the result of a use; None for a quantized tensor. Raises BytesMissing."""
+        record = record_of(self.recorded, self.event.uses[number])
+        kept = self.recorded[record.key]
+        return record, kept if isinstance(kept, torch.Tensor) else None
+
     def _argument_at(self, path: str) -> int:
         return next(i for i, use in enumerate(self.event.uses) if use.role == "in" and use.path == path)
 
@@ -95,16 +99,21 @@ def device_of(device: str | torch.device) -> torch.device:
     return found
 
 
-def prepared(event: EventRecord, device: torch.device) -> Call:
-    """The call with its tensors. Raises Refused."""
-    recorded = pass_of(event)
+def operator_called(event: EventRecord) -> OpName:
+    """The operator of a call that may be made again. Raises Refused."""
     if event.kind != "op":
         raise Refused(f"it is a {event.kind}, not an operator of PyTorch's dispatcher")
     if not event.returned:
         raise Refused("it did not return")
     if "dtensor" in event.notes:
         raise Refused("its arguments are spread over several ranks")
-    name = OpName.of(event.name)
+    return OpName.of(event.name)
+
+
+def prepared(event: EventRecord, device: torch.device) -> Call:
+    """The call with its tensors; no collective. Raises Refused."""
+    recorded = pass_of(event)
+    name = operator_called(event)
     if is_collective(name):
         raise Refused("a collective: its result depends on other ranks")
     if leaves_uninitialised(name):
@@ -118,62 +127,6 @@ def prepared(event: EventRecord, device: torch.device) -> Call:
     except (UnknownOperator, UnreadableText, BytesMissing) as error:
         raise Refused(str(error)) from error
     return Call(event, recorded, name, op, arguments, tensors, device)
-
-
-def replay(
-    call: EventRecord, *, dtype: torch.dtype | None = None, device: str | torch.device = "cpu"
-) -> Replayed | NotReplayable:
-    """Make a recorded call of an operator again, from the recording alone.
-
-    The recording needs the bytes of the call's arguments: level "full".
-
-        call = next(each for each in tap.open("run").ranks[0].passes[0].events if each.name.endswith("aten::mm"))
-        tap.replay(call).same_bits
-
-    Parameters
-    ----------
-    call
-        An event of a pass: one of `Pass.events` or `Trace.events`.
-    dtype
-        None: the recorded one, which gives the recorded bits on the device where it was recorded. torch.float64: every
-        floating-point argument in double precision, which gives the exact result. torch.float32, bfloat16 or float16:
-        likewise, which shows what the operator would lose or gain in it.
-    device
-        Where to run it.
-
-    Returns
-    -------
-    Replayed or NotReplayable
-        The results beside the recorded ones; or the reason why there are none.
-    """
-    if dtype is not None and dtype not in PRECISIONS:
-        known = ", ".join(str(each) for each in PRECISIONS)
-        raise ValueError(f"dtype is {dtype}: a call is replayed in the recorded dtype (None), or in {known}")
-    where = device_of(device)
-    name = OpName.of(event_name := call.name)
-    try:
-        ready = prepared(call, where)
-        if dtype is None:
-            made = ready.made(ready.arguments, ready.tensors)
-        else:
-            arguments = arguments_in_precision(name, ready.op, ready.arguments, ready.tensors, dtype)
-            kernel = kernel_in_double(name) if dtype == torch.float64 else None
-            made = ready.made(arguments, all_in_precision(ready.tensors, dtype), kernel)
-    except (Refused, NoSuchPrecision) as error:
-        return NotReplayable(call, name.op if name.library else event_name, str(error))
-    return Replayed(call, name.op, tuple(_beside_recorded(ready, made)))
-
-
-def _beside_recorded(call: Call, made: dict[int, torch.Tensor]) -> Iterator[ReplayedTensor]:
-    for number, value in sorted(made.items()):
-        use = call.event.uses[number]
-        try:
-            record = record_of(call.recorded, use)
-            recorded = call.recorded[record.key]
-        except BytesMissing:
-            record, recorded = None, None
-        kept = recorded if isinstance(recorded, torch.Tensor) else None
-        yield ReplayedTensor(use.role, use.path, value, kept, record)
 
 
 def _returned(text: CallArguments, value: Any) -> Iterator[tuple[int, Any]]:

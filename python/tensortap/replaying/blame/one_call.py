@@ -19,8 +19,10 @@ from tensortap.replaying.blame.report import plain_json
 from tensortap.replaying.blame.text import bounds_text, number_text
 from tensortap.replaying.bounds.double_call import DoubleCall
 from tensortap.replaying.call_tensors import dtype_name
-from tensortap.replaying.calling import Refused, device_of, prepared, replay
+from tensortap.replaying.calling import Refused, device_of
+from tensortap.replaying.collectives import CollectiveCall
 from tensortap.replaying.double import NoDouble
+from tensortap.replaying.replay import prepared_call, replay
 from tensortap.replaying.results import NotReplayable, Replayed
 
 
@@ -61,6 +63,8 @@ class OneCall:
         Why there is no error, where that is another reason.
     in_precision
         Its floating-point results in the dtype that was asked for.
+    in_any_order
+        Whether its bits depend on the order in which a backend adds what the ranks gave.
     """
 
     op: str
@@ -70,12 +74,14 @@ class OneCall:
     error: TensorError | None
     unjudged: str
     in_precision: tuple[InPrecision, ...] = ()
+    in_any_order: bool = False
 
     @property
     def ok(self) -> bool:
         """Whether it gave the recorded bits, and rounding explains their error."""
-        explained = self.error is None or self.error.kind == "rounding"
-        return explained and (self.error is not None or all(same is not False for same in self.same_bits.values()))
+        if self.error is not None:
+            return self.error.kind == "rounding"
+        return self.in_any_order or all(same is not False for same in self.same_bits.values())
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -86,7 +92,7 @@ class OneCall:
         for path, same in self.same_bits.items():
             words = {
                 True: "the recorded bits",
-                False: "other bits than recorded",
+                False: "other bits than recorded" + (", as ranks are added in any order" if self.in_any_order else ""),
                 None: "not compared: no bytes were kept",
             }
             yield f"  {'result ' + path if path else 'result':<9} {words[same]}"
@@ -149,14 +155,16 @@ def _made_again(
     again = replay(event, device=device)
     if isinstance(again, NotReplayable):
         raise ValueError(f"the call cannot be made again: {again.reason}")
-    error, unjudged = None, ""
+    error, unjudged, in_any_order = None, "", False
     try:
-        error = worst_error(kept, DoubleCall(prepared(event, device)))
+        call = prepared_call(event, device)
+        in_any_order = isinstance(call, CollectiveCall) and call.in_any_order
+        error = worst_error(DoubleCall(call))
     except (Refused, NoDouble) as reason:
         unjudged = str(reason)
     same = {each.path: each.same_bits for each in again.tensors}
     other = () if precision is None else tuple(_in_precision(event, device, precision))
-    return OneCall(again.op, call_text(kept, event), where, same, error, unjudged, other)
+    return OneCall(again.op, call_text(kept, event), where, same, error, unjudged, other, in_any_order)
 
 
 def _in_precision(event: EventRecord, device: torch.device, precision: torch.dtype) -> Iterator[InPrecision]:
