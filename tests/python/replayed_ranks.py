@@ -63,6 +63,7 @@ def functional_collectives(dtype):
     group = dist.group.WORLD
     x = given(dtype=dtype)
     functional.all_reduce(x, "sum", group) + 1
+    functional.all_reduce(x, "sum", group).view(12, 20) + 1  # as a row-wise parallel layer does
     functional.all_gather_tensor(x, 0, group) + 1
     functional.reduce_scatter_tensor(x, "sum", 0, group) + 1
     functional.broadcast(x, BAD_RANK, group) + 1

@@ -132,7 +132,7 @@ def test_a_result_that_was_waited_for_is_read_where_it_was_used(recorded):
 def test_a_wait_gives_what_its_collective_makes(recorded):
     kept = tap.open(recorded(2) / "functional_f32").ranks[0].passes[0]
     waits = [event for event in kept.events if event.name == "_c10d_functional::wait_tensor"]
-    assert len(waits) == 11
+    assert len(waits) == 12
     assert [tap.replay(event).same_bits for event in waits] == [True] * len(waits)
 
 

@@ -56,9 +56,13 @@ def _loaded(recorded: Pass, use: Use, overwrites: bool) -> torch.Tensor:
 def record_of(recorded: Pass, use: Use) -> TensorRecord:
     """The record with the values of a use. Raises BytesMissing where there are none."""
     where = f"{'the result' if use.role == 'out' else 'the argument'} {use.path}".rstrip()
-    if use.record is None:
+    return with_bytes(None if use.record is None else recorded.records[use.record], where)
+
+
+def with_bytes(record: TensorRecord | None, where: str) -> TensorRecord:
+    """The record, which has values. Raises BytesMissing, with `where` in its words."""
+    if record is None:
         raise BytesMissing(f"the values of {where} were not recorded")
-    record = recorded.records[use.record]
     if record.group:
         raise BytesMissing(f"{where} is a quantized tensor")
     if not record.has_bytes and record.level == "full":

@@ -9,7 +9,7 @@ import torch
 
 from tensortap.reading import Pass, pass_of
 from tensortap.records import EventRecord, TensorRecord, Use
-from tensortap.replaying.call_tensors import BytesMissing, as_it_lay, record_of
+from tensortap.replaying.call_tensors import BytesMissing, as_it_lay, with_bytes
 from tensortap.replaying.call_text import CallArguments, ReduceOpWord, UnreadableText, parse_arguments
 from tensortap.replaying.calling import Call, Refused, first_line
 from tensortap.replaying.collective_rules import REDUCTIONS, Making, Rule, made_of, rule_of
@@ -79,7 +79,8 @@ class CollectiveCall(Call):
                     "the program waited for its result later, and the recording has no use of all of it after that"
                 ) from at_call
             found = self.recorded[later.key]
-            return later, found if isinstance(found, torch.Tensor) else None
+            shape = self.makings[number].shape
+            return later, found.reshape(shape) if isinstance(found, torch.Tensor) else None
 
 
 def prepared_collective(event: EventRecord, name: OpName, device: torch.device) -> CollectiveCall:
@@ -129,25 +130,20 @@ class _Contributions:
     def __init__(self, device: torch.device, first: int) -> None:
         self.tensors: dict[int, torch.Tensor] = {}
         self._device = device
-        self._next = first
-        self._known: dict[tuple[int, int], int] = {}  # by group rank and record
+        self._first = first
+        self._known: dict[tuple[int, str], int] = {}  # by group rank and key
 
-    def add(self, given: Given, path: str, record: int | None) -> int:
+    def add(self, given: Given, path: str, record: TensorRecord | None) -> int:
         """The number that stands for a tensor. Raises Refused."""
-        assert given.kept is not None
-        if record is not None and (known := self._known.get((given.group_rank, record))) is not None:
-            return known
         try:
-            found = record_of(given.kept, Use("in", path, None, record, written=False))
-            tensor = as_it_lay(given.kept[found.key], found).to(self._device)
+            found = with_bytes(record, f"the argument {path}")
+            known = given.group_rank, found.key
+            if known not in self._known:
+                number = self._known[known] = self._first + len(self._known)
+                self.tensors[number] = as_it_lay(given.kept[found.key], found).to(self._device)
         except BytesMissing as error:
             raise Refused(f"of what rank {given.rank} gave, {error}") from error
-        number = self._next
-        self._next += 1
-        self.tensors[number] = tensor
-        if record is not None:
-            self._known[given.group_rank, record] = number
-        return number
+        return self._known[known]
 
 
 def _making(ranks: RankPasses, place: ResultPlace, shape: tuple[int, ...], gathered: _Contributions) -> Making:
@@ -158,21 +154,18 @@ def _making(ranks: RankPasses, place: ResultPlace, shape: tuple[int, ...], gathe
     problem, all_given = ranks.given_to(event, path)
     if problem:
         raise Refused(f"{problem}; {_NEEDED}")
-    if missing := next((each.missing for each in all_given if each.missing), ""):
-        raise Refused(f"{missing}; {_NEEDED}")
     name = OpName.of(ranks.passes[ranks.part][1].events[event].name)
     rule = rule_of(name)
     if rule is None or rule is Rule.WAIT or not all_given:
         raise Refused(_NO_RULE)
-    texts = [_text_of(each) for each in all_given]
     receiver, count = call["group_rank"], call["group_size"]
-    if name.name == "reduce_" and receiver != _root_of(texts[0]):
+    if name.name == "reduce_" and receiver != _argument(all_given[0], "root_rank"):
         raise Refused("a reduction to another rank, which leaves nothing that is defined here")
     numbers = tuple(_number_of(each, path, gathered) for each in all_given)
     if len({gathered.tensors[each].dtype for each in numbers}) > 1:
         raise Refused("the ranks gave tensors of several dtypes")
-    reduction = _reduction_of(texts) if rule in (Rule.REDUCE, Rule.REDUCE_PART) else ""
-    splits = tuple(_splits_of(each, count) for each in texts) if rule is Rule.EXCHANGE else ()
+    reduction = _reduction_of(all_given) if rule in (Rule.REDUCE, Rule.REDUCE_PART) else ""
+    splits = tuple(_splits_of(each, count) for each in all_given) if rule is Rule.EXCHANGE else ()
     return Making(rule, reduction, numbers, receiver, count, splits, shape)
 
 
@@ -188,45 +181,28 @@ def _number_of(given: Given, path: str, gathered: _Contributions) -> int:
 # ---- arguments that are no tensors ----
 
 
-@dataclass(frozen=True)
-class _Text:
-    """The arguments of the call of one rank by their names."""
-
-    arguments: dict[str, Any]
-
-
-def _text_of(given: Given) -> _Text:
-    assert given.kept is not None
-    assert given.event is not None
-    event = given.kept.events[given.event]
+def _argument(given: Given, name: str) -> Any:
+    """The argument of this name that the rank called with; None where it has none."""
     try:
-        parsed = parse_arguments(event.arguments, objects=True)
+        parsed = parse_arguments(given.event.arguments, objects=True)
     except UnreadableText as error:
         raise Refused(f"on rank {given.rank}, {error}") from error
-    names = [argument.name for argument in _operator(OpName.of(event.name))._schema.arguments]
-    return _Text({**dict(zip(names, parsed.args, strict=False)), **parsed.kwargs})
+    names = [argument.name for argument in _operator(OpName.of(given.event.name))._schema.arguments]
+    return {**dict(zip(names, parsed.args, strict=False)), **parsed.kwargs}.get(name)
 
 
-def _reduction_of(texts: list[_Text]) -> str:
-    found = sorted({_reduction(text) for text in texts})
+def _reduction_of(all_given: list[Given]) -> str:
+    words = [_argument(given, "reduce_op") for given in all_given]
+    found = sorted({each.name if isinstance(each, ReduceOpWord) else str(each).upper() for each in words})
     if len(found) > 1:
         raise Refused(f"the ranks ask for several reductions: {', '.join(found)}")
     if found[0] not in REDUCTIONS:
-        raise Refused(f"a reduction of which not all is recorded: {found[0] or 'its name'}")
+        raise Refused(f"a reduction of which not all is recorded: {found[0]}")
     return found[0]
 
 
-def _reduction(text: _Text) -> str:
-    given = text.arguments.get("reduce_op")
-    return given.name if isinstance(given, ReduceOpWord) else str(given or "").upper()
-
-
-def _root_of(text: _Text) -> object:
-    return text.arguments.get("root_rank")
-
-
-def _splits_of(text: _Text, ranks: int) -> tuple[int, ...]:
-    splits = text.arguments.get("input_split_sizes")
+def _splits_of(given: Given, ranks: int) -> tuple[int, ...]:
+    splits = _argument(given, "input_split_sizes")
     if not splits:
         return ()
     if not (isinstance(splits, list) and len(splits) == ranks and all(isinstance(each, int) for each in splits)):

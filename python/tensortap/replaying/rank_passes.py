@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
 from tensortap import _core, reading
 from tensortap.reading import FormatError, Pass
-from tensortap.records import TensorRecord, Use
+from tensortap.records import EventRecord, TensorRecord, Use
 
 # Where a result of a collective is: the event of its call, and its path.
 ResultPlace = tuple[int, str]
@@ -20,21 +21,18 @@ class Given:
     Attributes
     ----------
     group_rank, rank
-        Its number within the process group, and that of the process; None where it was not recorded.
+        Its number within the process group, and that of the process.
     kept, event
-        Its pass, and its call there.
+        Its pass, and its call.
     tensors
-        Path and record of each tensor.
-    missing
-        Why there is no call.
+        Path and record of each tensor; None where it was not recorded.
     """
 
     group_rank: int
-    rank: int | None
-    kept: Pass | None
-    event: int | None
-    tensors: list[tuple[str, int | None]]
-    missing: str
+    rank: int
+    kept: Pass
+    event: EventRecord
+    tensors: list[tuple[str, TensorRecord | None]]
 
 
 @dataclass(frozen=True)
@@ -47,15 +45,18 @@ class RankPasses:
     held: dict[ResultPlace, list[int]]
 
     def given_to(self, event: int, path: str) -> tuple[str, list[Given]]:
-        """Why the ranks do not pair, or else what each gave to this result."""
+        """Why it is not known what the ranks gave to this result; or else what each gave."""
         problem, all_given = self.core.given_to(self.part, event, path)
-        return problem, [self._given(*each) for each in all_given]
-
-    def _given(
-        self, group_rank: int, part: int | None, event: int | None, tensors: list[tuple[str, int | None]], missing: str
-    ) -> Given:
-        rank, kept = (None, None) if part is None else self.passes[part]
-        return Given(group_rank, rank, kept, event, tensors, missing)
+        found = []
+        for group_rank, part, call, tensors, missing in all_given:
+            if part is None or call is None:
+                problem = problem or missing
+                continue
+            rank, kept = self.passes[part]
+            # Not by way of `events` and `records`: of other ranks little else is read.
+            records = [(path, None if each is None else kept._record(each)) for path, each in tensors]
+            found.append(Given(group_rank, rank, kept, kept._event(call), records))
+        return problem, found
 
     def read_later(self, place: ResultPlace, use: Use) -> TensorRecord | None:
         """The record of a whole result that was read after its call; `use` is the result at the call."""
@@ -65,15 +66,22 @@ class RankPasses:
         result = kept.records[use.record]
         for index in self.held.get(place, []):
             record = kept.records[index]
-            # What a wait returns is the result; an argument may be a part of it, or more.
-            is_all = record.role == "out" or _object_of(kept, index) == use.tensor
-            if is_all and (record.shape, record.dtype, record.strides) == (result.shape, result.dtype, result.strides):
+            if (_size(record), record.dtype, record.strides) != (_size(result), result.dtype, result.strides):
+                continue
+            # What a wait returns is the result, perhaps in another shape; an argument may be a part of it, or more.
+            if record.role == "out" and (record.shape == result.shape or record.strides is None):
+                return record
+            if record.shape == result.shape and _object_of(kept, index) == use.tensor:
                 return record
         return None
 
     def place_behind(self, record: int) -> ResultPlace | None:
         """The result of a collective that a record holds, which was read after its call."""
         return next((place for place, records in self.held.items() if record in records), None)
+
+
+def _size(record: TensorRecord) -> int:
+    return math.prod(record.shape)
 
 
 def _object_of(kept: Pass, record: int) -> int | None:

@@ -102,8 +102,9 @@ struct CollectiveResult {
 // Whether a record says nothing of its values.
 inline bool is_without_value(const TensorRecord& record) { return !record.has_fingerprint && !record.has_bytes; }
 
-// The collectives whose results a record holds: of the call itself, of the call that waits for it, or of a call that
-// was given what a collective wrote and the program had waited for. Nothing where its value came another way.
+// The collectives whose results a record holds: of the call itself, of the call that waits for it, perhaps through a
+// view, or of a call that was given what a collective wrote and the program had waited for. Nothing where its value
+// came another way.
 template <class Source>
 std::vector<CollectiveResult> results_behind(const Source& source, const CollectiveCalls& calls, uint32_t record) {
   std::vector<CollectiveResult> found;
@@ -128,7 +129,7 @@ std::vector<CollectiveResult> results_behind(const Source& source, const Collect
       }
     } else if (const CollectiveCall* call = calls.at(tensor.event)) {
       found.push_back({call->event, std::string(tensor.path)});
-    } else if (is_same_op(operator_of(event))) {
+    } else if (const std::string op = operator_of(event); is_same_op(op) || is_view_op(op)) {
       uint32_t argument = kNoNumber;
       for (uint32_t i = 0; i < event.use_count && argument == kNoNumber; ++i)
         if (const UseRecord use = source.use(tensor.event, i); use.role == "in") argument = use.record;

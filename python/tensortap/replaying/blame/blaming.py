@@ -165,7 +165,9 @@ def _nothing_to_judge(kept: Pass, name: OpName, event: EventRecord) -> str:
     if event.kind != "op" or not event.returned:
         return ""
     if is_wait(name) or _is_given_one_under_way(event):
-        return "waits for collectives"  # what they wait for is judged with its collective, and the operator beneath them
+        return (
+            "waits for collectives"  # what they wait for is judged with its collective, and the operator beneath them
+        )
     try:
         if returns_view(find_operator(name)):
             return "views"
