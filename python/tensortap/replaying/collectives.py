@@ -136,7 +136,7 @@ class _Contributions:
     def add(self, given: Given, path: str, record: TensorRecord | None) -> int:
         """The number that stands for a tensor. Raises Refused."""
         try:
-            found = with_bytes(record, f"the argument {path}")
+            found = with_bytes(given.kept, record, f"the argument {path}")
             known = given.group_rank, found.key
             if known not in self._known:
                 number = self._known[known] = self._first + len(self._known)
