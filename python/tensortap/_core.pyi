@@ -295,6 +295,26 @@ class Pass:
 def recover_pass(path: str, force: bool) -> tuple[str, int, int]: ...
 def exported_rank_name(path: str, rank: int, pid: int) -> str: ...
 
+# ---- collectives ----
+
+class _CollectiveDict(TypedDict):
+    event: int
+    text: str
+    group_rank: int
+    group_size: int
+
+# Path and record of a tensor.
+_Contributed: TypeAlias = tuple[str, int | None]
+# group_rank, part, event, tensors, missing
+_GivenByRank: TypeAlias = tuple[int, int | None, int | None, list[_Contributed], str]
+
+class PassCollectives:
+    @staticmethod
+    def open(ranks: Sequence[tuple[int, Pass]]) -> PassCollectives: ...
+    def call(self, part: int, event: int) -> _CollectiveDict | None: ...
+    def given_to(self, part: int, event: int, path: str) -> tuple[str, list[_GivenByRank]]: ...
+    def held_results(self, part: int) -> list[tuple[int, int, str]]: ...
+
 # ---- comparing ----
 
 class Diff:

@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 
 #include "python/checking.h"
+#include "python/collectives.h"
 #include "python/comparing.h"
 #include "python/errors.h"
 #include "python/guard.h"
@@ -24,6 +25,7 @@ NB_MODULE(_core, m) {
   ttap::python::init_reading(m);
   ttap::python::init_comparing(m);
   ttap::python::init_checking(m);
+  ttap::python::init_collectives(m);
   ttap::python::init_scoring(m);
   ttap::python::init_logging(m);
   ttap::python::init_probing(m);

@@ -16,6 +16,7 @@
 #include "python/stats_dict.h"
 #include "python/tensor_access.h"
 #include "python/tensor_bytes.h"
+#include "python/text.h"
 #include "report/log/event_notes.h"
 #include "store/sources/run_layout.h"
 #include "ttap/group.h"
@@ -28,16 +29,6 @@ namespace ttap::python {
 namespace {
 
 static_assert(kNoEvent == kNoNumber);
-
-// Names may hold any bytes; Python's text may not, so what is not UTF-8 becomes a surrogate, as in file names.
-nb::object text(std::string_view bytes) {
-  PyObject* made = PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape");
-  if (made == nullptr) throw nb::python_error();
-  return nb::steal(made);
-}
-
-// The numbers of events, records and objects: what stands for none is None.
-nb::object number_or_none(uint32_t number) { return number == kNoNumber ? nb::none() : nb::object(nb::int_(number)); }
 
 nb::tuple numbers(std::span<const int64_t> values) {
   nb::list list;
@@ -118,12 +109,6 @@ nb::dict info_as_dict(const Pass& pass) {
   for (const std::string& note : info.notes) notes.append(text(note));
   result["notes"] = notes;
   return result;
-}
-
-std::string bytes_of(nb::handle key) {
-  const nb::object encoded = nb::steal(PyUnicode_AsEncodedString(key.ptr(), "utf-8", "surrogateescape"));
-  if (!encoded.is_valid()) throw nb::python_error();
-  return {PyBytes_AsString(encoded.ptr()), static_cast<size_t>(PyBytes_Size(encoded.ptr()))};
 }
 
 std::optional<size_t> find_key(const Pass& pass, nb::str key) {

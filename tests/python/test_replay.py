@@ -8,7 +8,14 @@ from collections import Counter
 import pytest
 import tensortap as tap
 import torch
-from tensortap.replaying.call_text import GeneratorArgument, UnreadableText, UseAt, parse_arguments
+from tensortap.replaying.call_text import (
+    GeneratorArgument,
+    NoText,
+    ReduceOpWord,
+    UnreadableText,
+    UseAt,
+    parse_arguments,
+)
 from ttap_command import ROOT, read_json, run
 
 sys.path.insert(0, str(ROOT / "bench/verdicts"))
@@ -37,12 +44,18 @@ with warnings.catch_warnings():
             {"dtype": torch.bfloat16, "layout": torch.strided, "memory_format": torch.channels_last},
         ),
         ("9223372036854775807", [2**63 - 1], {}),
+        ("[%0], ReduceOp.SUM, None", [[UseAt(0)], ReduceOpWord("SUM"), None], {}),
     ],
 )
 def test_arguments_are_made_again_from_their_text(text, args, kwargs):
     found = parse_arguments(text)
     assert (found.args, found.kwargs) == (args, kwargs)
     assert [type(each) for each in found.args] == [type(each) for each in args]
+
+
+def test_objects_are_left_out_where_that_is_asked_for():
+    found = parse_arguments("[%0], <ProcessGroup>, ReduceOp.MAX, False", objects=True)
+    assert found.args == [[UseAt(0)], NoText("ProcessGroup"), ReduceOpWord("MAX"), False]
 
 
 def test_nan_is_an_argument():
@@ -55,8 +68,7 @@ def test_nan_is_an_argument():
     [
         ("%0, [1, 2, …]", "a list that was too long"),
         ("'abc…'", "a string that was too long"),
-        ("%0, <ProcessGroup>", "<ProcessGroup>, which has no text"),
-        ("%0, ReduceOp.SUM", "ReduceOp.SUM, which cannot be made again"),
+        ("%0, <__torch__.torch.classes.c10d.ProcessGroup>", "ProcessGroup>, which has no text"),
         ("%0, ?", "not understood: ?"),
         ("%%s", "a symbol"),
     ],

@@ -56,20 +56,29 @@ def _loaded(recorded: Pass, use: Use, overwrites: bool) -> torch.Tensor:
 def record_of(recorded: Pass, use: Use) -> TensorRecord:
     """The record with the values of a use. Raises BytesMissing where there are none."""
     where = f"{'the result' if use.role == 'out' else 'the argument'} {use.path}".rstrip()
-    if use.record is None:
+    return with_bytes(recorded, None if use.record is None else recorded.records[use.record], where)
+
+
+def with_bytes(recorded: Pass, record: TensorRecord | None, where: str) -> TensorRecord:
+    """The record, which has values. Raises BytesMissing, with `where` in its words."""
+    if record is None:
         raise BytesMissing(f"the values of {where} were not recorded")
-    return with_bytes(recorded.records[use.record], where)
-
-
-def with_bytes(record: TensorRecord, where: str) -> TensorRecord:
-    """The record, if its values can be had; `where` it is says an error. Raises BytesMissing."""
     if record.group:
         raise BytesMissing(f"{where} is a quantized tensor")
     if not record.has_bytes and record.level == "full":
         raise BytesMissing(f"the bytes of {where} were dropped, or never read: ttap show {record.key}")
+    if not record.has_bytes and (why := _why_unread(recorded, record)):
+        raise BytesMissing(f"{where} was not read: {why}")
     if not record.has_bytes:
         raise BytesMissing(f"the bytes of {where} were not kept: record with {_COMMAND}")
     return record
+
+
+def _why_unread(recorded: Pass, record: TensorRecord) -> str:
+    """What the call that made a tensor notes of it; empty where it notes nothing."""
+    unread = None if record.event is None else recorded._event(record.event).notes.get("unread")
+    place = record.path if record.role == "in" else f"{record.role}{record.path}"
+    return str(unread.get(place, "")) if isinstance(unread, dict) else ""
 
 
 def dtype_name(dtype: torch.dtype) -> str:

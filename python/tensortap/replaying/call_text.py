@@ -1,7 +1,7 @@
 """The arguments of a recorded call: from their text to real ones.
 
 The text has literals as Python writes them, `%N` for the N-th use of a tensor, and PyTorch's own words:
-`torch.float32`, `cuda:0`, `torch.channels_last`.
+`torch.float32`, `cuda:0`, `torch.channels_last`, `ReduceOp.SUM`.
 """
 
 from __future__ import annotations
@@ -47,6 +47,20 @@ class GeneratorArgument:
     """A random generator among the arguments: its state is a record of the call."""
 
 
+@dataclass(frozen=True)
+class ReduceOpWord:
+    """How a collective reduces: `SUM` of `ReduceOp.SUM`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class NoText:
+    """An object among the arguments, of which only the kind is known: a process group."""
+
+    kind: str
+
+
 @dataclass
 class CallArguments:
     """Positional arguments and those by name; tensors are `UseAt`."""
@@ -70,15 +84,19 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     return change(value)
 
 
-def parse_arguments(text: str) -> CallArguments:
-    """What `EventRecord.arguments` says. Raises UnreadableText for what was shortened, and for objects."""
-    return _Parser(text).arguments()
+def parse_arguments(text: str, *, objects: bool = False) -> CallArguments:
+    """What `EventRecord.arguments` says. Raises UnreadableText for what was shortened.
+
+    Objects have no text: with `objects` they are `NoText`, else that raises too.
+    """
+    return _Parser(text, objects=objects).arguments()
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, objects: bool) -> None:
         self._text = text
         self._at = 0
+        self._objects = objects
 
     def arguments(self) -> CallArguments:
         found = CallArguments()
@@ -113,8 +131,7 @@ class _Parser:
             self._at += len(_GENERATOR)
             return GeneratorArgument()
         if rest == "<":
-            end = self._text.find(">", self._at)
-            self._fail(f"an argument is {self._text[self._at : end + 1] or 'an object'}, which has no text")
+            return self._object()
         if (found := _COMPLEX.match(self._text, self._at)) is not None:
             self._at = found.end()
             return complex(float(found[1]), float(found[2]))
@@ -124,6 +141,13 @@ class _Parser:
             self._at = found.end()
             return int(found[0]) if re.fullmatch(r"-?\d+", found[0]) else float(found[0])
         return self._word()
+
+    def _object(self) -> NoText:
+        end = self._text.find(">", self._at) + 1
+        if not self._objects or not end:
+            self._fail(f"an argument is {self._text[self._at : end] or 'an object'}, which has no text")
+        kind, self._at = self._text[self._at + 1 : end - 1], end
+        return NoText(kind)
 
     def _use(self) -> UseAt:
         found = re.compile(r"%(\d+)").match(self._text, self._at)
@@ -186,6 +210,8 @@ class _Parser:
             known := getattr(torch, word[6:], None), torch.dtype | torch.layout | torch.memory_format
         ):
             return known
+        if word.startswith("ReduceOp."):
+            return ReduceOpWord(word.removeprefix("ReduceOp."))
         if word.partition(":")[0] in _DEVICES:
             return torch.device(word)
         self._fail(f"an argument is {word}, which cannot be made again")

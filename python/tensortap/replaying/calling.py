@@ -1,4 +1,4 @@
-"""A recorded call of an operator, made again from the file alone."""
+"""A recorded call of an operator, to be made again with its recorded arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch._ops import OpOverload
 
 from tensortap.reading import Pass, pass_of
-from tensortap.records import EventRecord
+from tensortap.records import EventRecord, TensorRecord
 from tensortap.replaying.call_tensors import BytesMissing, argument_tensors, record_of
 from tensortap.replaying.call_text import (
     CallArguments,
@@ -20,7 +20,7 @@ from tensortap.replaying.call_text import (
     UseAt,
     parse_arguments,
 )
-from tensortap.replaying.double_kernels import Kernel, kernel_in_double
+from tensortap.replaying.double_kernels import Kernel
 from tensortap.replaying.operators import (
     OpName,
     UnknownOperator,
@@ -30,9 +30,7 @@ from tensortap.replaying.operators import (
     leaves_uninitialised,
     overwrites,
 )
-from tensortap.replaying.precision import NoSuchPrecision, all_in_precision, arguments_in_precision
 from tensortap.replaying.random_draws import StateMissing, copy_of, default_generator_as, generator_of
-from tensortap.replaying.results import NotReplayable, Replayed, ReplayedTensor
 from tensortap.torch_glue.dispatch_modes import no_modes
 
 
@@ -95,6 +93,12 @@ class Call:
     def _draws(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext() if self.generator is None else default_generator_as(self.generator)
 
+    def recorded_result(self, number: int) -> tuple[TensorRecord, torch.Tensor | None]:
+        """What was recorded of the result of a use; None for a quantized tensor. Raises BytesMissing."""
+        record = record_of(self.recorded, self.event.uses[number])
+        kept = self.recorded[record.key]
+        return record, kept if isinstance(kept, torch.Tensor) else None
+
     def _argument_at(self, path: str) -> int:
         return next(i for i, use in enumerate(self.event.uses) if use.role == "in" and use.path == path)
 
@@ -109,19 +113,24 @@ def device_of(device: str | torch.device) -> torch.device:
     return found
 
 
-def prepared(event: EventRecord, device: torch.device, *, in_its_dtype: bool = False) -> Call:
-    """The call with its tensors. Raises Refused.
-
-    Random numbers are drawn again `in_its_dtype` only: in another one the same generator gives others.
-    """
-    recorded = pass_of(event)
+def operator_called(event: EventRecord) -> OpName:
+    """The operator of a call that may be made again. Raises Refused."""
     if event.kind != "op":
         raise Refused(f"it is a {event.kind}, not an operator of PyTorch's dispatcher")
     if not event.returned:
         raise Refused("it did not return")
     if "dtensor" in event.notes:
         raise Refused("its arguments are spread over several ranks")
-    name = OpName.of(event.name)
+    return OpName.of(event.name)
+
+
+def prepared(event: EventRecord, device: torch.device, *, in_its_dtype: bool = False) -> Call:
+    """The call with its tensors; no collective. Raises Refused.
+
+    Random numbers are drawn again `in_its_dtype` only: in another one the same generator gives others.
+    """
+    recorded = pass_of(event)
+    name = operator_called(event)
     if is_collective(name):
         raise Refused("a collective: its result depends on other ranks")
     if leaves_uninitialised(name):
@@ -138,34 +147,6 @@ def prepared(event: EventRecord, device: torch.device, *, in_its_dtype: bool = F
     except (UnknownOperator, UnreadableText, BytesMissing, StateMissing) as error:
         raise Refused(str(error)) from error
     return Call(event, recorded, name, op, arguments, tensors, device, generator)
-
-
-def replay_operator(call: EventRecord, dtype: torch.dtype | None, where: torch.device) -> Replayed | NotReplayable:
-    """The call of an operator made again: in its own dtype, or with its arguments in another."""
-    name = OpName.of(event_name := call.name)
-    try:
-        ready = prepared(call, where, in_its_dtype=dtype is None)
-        if dtype is None:
-            made = ready.made(ready.arguments, ready.tensors)
-        else:
-            arguments = arguments_in_precision(name, ready.op, ready.arguments, ready.tensors, dtype)
-            kernel = kernel_in_double(name) if dtype == torch.float64 else None
-            made = ready.made(arguments, all_in_precision(ready.tensors, dtype), kernel)
-    except (Refused, NoSuchPrecision) as error:
-        return NotReplayable(call, name.op if name.library else event_name, str(error))
-    return Replayed(call, name.op, tuple(_beside_recorded(ready, made)))
-
-
-def _beside_recorded(call: Call, made: dict[int, torch.Tensor]) -> Iterator[ReplayedTensor]:
-    for number, value in sorted(made.items()):
-        use = call.event.uses[number]
-        try:
-            record = record_of(call.recorded, use)
-            recorded = call.recorded[record.key]
-        except BytesMissing:
-            record, recorded = None, None
-        kept = recorded if isinstance(recorded, torch.Tensor) else None
-        yield ReplayedTensor(use.role, use.path, value, kept, record)
 
 
 def _returned(text: CallArguments, value: Any) -> Iterator[tuple[int, Any]]:

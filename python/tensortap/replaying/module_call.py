@@ -103,7 +103,7 @@ def _inputs(
         key = _core.key_text(event.name, event.call, "in", path)
         if key not in recorded:
             raise BytesMissing(f"the values of the argument {path} were not recorded")
-        record = with_bytes(recorded.record(key), f"the argument {path}")
+        record = with_bytes(recorded, recorded.record(key), f"the argument {path}")
         yield number, as_it_lay(recorded[key], record).to(device)
 
 

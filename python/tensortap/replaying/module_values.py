@@ -84,7 +84,7 @@ def _loaded(
             raise Refused(f"{where.key} is spread over several ranks")
         kept = files[where.file]
         try:
-            record = with_bytes(kept.record(where.key), where.key)
+            record = with_bytes(kept, kept.record(where.key), where.key)
             value = as_it_lay(kept[where.key], record)
         except BytesMissing:  # a quantized one, or one of which only a fingerprint was kept
             continue

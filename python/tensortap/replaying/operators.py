@@ -85,6 +85,11 @@ def is_collective(name: OpName) -> bool:
     return name.library in _COLLECTIVES
 
 
+def is_wait(name: OpName) -> bool:
+    """Whether it only hands on what a collective made."""
+    return is_collective(name) and name.name in ("wait_tensor", "_wrap_tensor_autograd")
+
+
 def leaves_uninitialised(name: OpName) -> bool:
     """Whether its result is memory that nothing was written to."""
     return name.name in _UNINITIALISED

@@ -19,13 +19,7 @@ constexpr size_t kMostHops = 1000;
 
 RankOrigins::RankOrigins(std::vector<RankPass> ranks) : ranks_(std::move(ranks)) {
   std::vector<RankCollectives> collectives;
-  for (const RankPass& each : ranks_) {
-    const PassInfo& info = each.pass->info();
-    collectives.push_back({.rank = each.rank,
-                           .calls = CollectiveCalls(*each.pass),
-                           .recorded_to_end = info.ending == Ending::kComplete,
-                           .lost_events = info.drops.events});
-  }
+  for (const RankPass& each : ranks_) collectives.push_back(collectives_of(each));
   pairs_ = CollectivePairs(std::move(collectives));
   for (size_t part = 0; part < ranks_.size(); ++part) {
     origins_.push_back(find_origins(*ranks_[part].pass, pairs_.ranks()[part].calls));

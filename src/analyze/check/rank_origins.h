@@ -11,12 +11,6 @@
 
 namespace ttap {
 
-// The same pass of one rank of a run.
-struct RankPass {
-  uint32_t rank = 0;
-  const Pass* pass = nullptr;  // must outlive its RankOrigins
-};
-
 // How NaN or Inf went from one rank to others.
 struct Spread {
   uint32_t event = kNoEvent;  // of the collective, on the rank that gave

@@ -11,6 +11,7 @@
 #include "analyze/ops/event_op.h"
 #include "analyze/ops/op_facts.h"
 #include "analyze/ops/role_flow.h"
+#include "ttap/api.h"
 #include "ttap/record.h"
 
 // Collectives, sends and receives as one rank recorded them. `Source` is a Pass or a Side.
@@ -42,7 +43,7 @@ std::optional<CollectiveCall> collective_of(const EventRecord& event);
 // "its 3rd", "1st".
 std::string ordinal(uint32_t number);
 // `c10d::allreduce_ of group 0 (default_pg), its 3rd`; of a send and its receive, with both ends.
-std::string call_text(const CollectiveCall& call);
+TTAP_API std::string call_text(const CollectiveCall& call);
 
 // Those of a pass in execution order, numbered. One that another runs (autograd, a compiled graph) is not counted
 // twice.
@@ -101,8 +102,9 @@ struct CollectiveResult {
 // Whether a record says nothing of its values.
 inline bool is_without_value(const TensorRecord& record) { return !record.has_fingerprint && !record.has_bytes; }
 
-// The collectives whose results a record holds: of the call itself, of the call that waits for it, or of a call that
-// was given what a collective wrote and the program had waited for. Nothing where its value came another way.
+// The collectives whose results a record holds: of the call itself, of the call that waits for it, perhaps through a
+// view, or of a call that was given what a collective wrote and the program had waited for. Nothing where its value
+// came another way.
 template <class Source>
 std::vector<CollectiveResult> results_behind(const Source& source, const CollectiveCalls& calls, uint32_t record) {
   std::vector<CollectiveResult> found;
@@ -127,7 +129,7 @@ std::vector<CollectiveResult> results_behind(const Source& source, const Collect
       }
     } else if (const CollectiveCall* call = calls.at(tensor.event)) {
       found.push_back({call->event, std::string(tensor.path)});
-    } else if (is_same_op(operator_of(event))) {
+    } else if (const std::string op = operator_of(event); is_same_op(op) || is_view_op(op)) {
       uint32_t argument = kNoNumber;
       for (uint32_t i = 0; i < event.use_count && argument == kNoNumber; ++i)
         if (const UseRecord use = source.use(tensor.event, i); use.role == "in") argument = use.record;

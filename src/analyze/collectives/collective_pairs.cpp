@@ -6,6 +6,14 @@
 
 namespace ttap {
 
+RankCollectives collectives_of(const RankPass& of) {
+  const PassInfo& info = of.pass->info();
+  return {.rank = of.rank,
+          .calls = CollectiveCalls(*of.pass),
+          .recorded_to_end = info.ending == Ending::kComplete,
+          .lost_events = info.drops.events};
+}
+
 CollectivePairs::CollectivePairs(std::vector<RankCollectives> ranks) : ranks_(std::move(ranks)) {
   for (size_t part = 0; part < ranks_.size(); ++part)
     for (const CollectiveCall& call : ranks_[part].calls.all()) {

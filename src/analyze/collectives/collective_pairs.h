@@ -8,8 +8,15 @@
 #include <vector>
 
 #include "analyze/collectives/collective_call.h"
+#include "ttap/run.h"
 
 namespace ttap {
+
+// The same pass of one rank of a run.
+struct RankPass {
+  uint32_t rank = 0;
+  const Pass* pass = nullptr;  // must outlive whoever is given it
+};
 
 // The collectives of one rank in one pass.
 struct RankCollectives {
@@ -18,6 +25,7 @@ struct RankCollectives {
   bool recorded_to_end = true;  // else later calls may be missing
   uint64_t lost_events = 0;     // calls may be missing anywhere
 };
+RankCollectives collectives_of(const RankPass& of);
 
 // Which calls of several ranks are one collective: the n-th of a group in a pass on one rank and the n-th on another.
 // Nothing is guessed: where the calls of a group do not agree in number and operator, none of them is paired.

@@ -20,10 +20,18 @@ from tensortap.replaying.blame.report import Blame
 from tensortap.replaying.blame.settings import contradiction, settings_of
 from tensortap.replaying.bounds.double_call import DoubleCall
 from tensortap.replaying.bounds.rounding import is_bounded
-from tensortap.replaying.call_tensors import BytesMissing, record_of
-from tensortap.replaying.calling import Refused, device_of, first_line, prepared
+from tensortap.replaying.call_tensors import BytesMissing
+from tensortap.replaying.calling import Refused, device_of, first_line
 from tensortap.replaying.double import NoDouble
-from tensortap.replaying.operators import OpName, UnknownOperator, find_operator, is_determined, returns_view
+from tensortap.replaying.operators import (
+    OpName,
+    UnknownOperator,
+    find_operator,
+    is_determined,
+    is_wait,
+    returns_view,
+)
+from tensortap.replaying.replay import prepared_call
 from tensortap.tensors.dtypes import TORCH_DTYPES
 
 Progress = Callable[[int, int], None]
@@ -132,7 +140,7 @@ def judged_call(place: Place, event: EventRecord, device: torch.device) -> Blame
     if what := _nothing_to_judge(place.kept, name, event):
         return what
     try:
-        worst = worst_error(place.kept, DoubleCall(prepared(event, device)))
+        worst = worst_error(DoubleCall(prepared_call(event, device)))
     except (Refused, NoDouble) as error:
         return RefusedCall(name.op, name.scope, place.rank.number, place.number, place.index, str(error))
     if worst is None:
@@ -162,6 +170,10 @@ def _nothing_to_judge(kept: Pass, name: OpName, event: EventRecord) -> str:
     """Why no result of the call is rounded; empty where one is."""
     if event.kind != "op" or not event.returned:
         return ""
+    if is_wait(name) or _is_given_one_under_way(event):
+        return (
+            "waits for collectives"  # what they wait for is judged with its collective, and the operator beneath them
+        )
     try:
         if returns_view(find_operator(name)):
             return "views"
@@ -174,7 +186,15 @@ def _nothing_to_judge(kept: Pass, name: OpName, event: EventRecord) -> str:
     return ""
 
 
-def worst_error(kept: Pass, call: DoubleCall) -> TensorError | None:
+def _is_given_one_under_way(event: EventRecord) -> bool:
+    """Whether it waits for an argument before an operator beneath it computes with that."""
+    classes = event.notes.get("classes")
+    return isinstance(classes, dict) and any(
+        kind == "AsyncCollectiveTensor" for path, kind in classes.items() if not path.startswith("out")
+    )
+
+
+def worst_error(call: DoubleCall) -> TensorError | None:
     """Of the results of the call the one that is farthest from the exact one."""
     worst: TensorError | None = None
     missing = ""
@@ -184,12 +204,11 @@ def worst_error(kept: Pass, call: DoubleCall) -> TensorError | None:
             missing = missing or f"the result {use.path} is one of many that are right"
             continue
         try:
-            record = record_of(kept, use)
+            _, recorded = call.call.recorded_result(number)
         except BytesMissing as error:
             missing = str(error)
             continue
-        recorded = kept[record.key]
-        if not isinstance(recorded, torch.Tensor):
+        if recorded is None:
             continue
         try:
             error_of = judge(call, number, recorded.to(call.call.device))

@@ -20,11 +20,12 @@ from tensortap.replaying.blame.report import row_json
 from tensortap.replaying.blame.text import bounds_text, number_text
 from tensortap.replaying.bounds.double_call import DoubleCall
 from tensortap.replaying.call_tensors import dtype_name
-from tensortap.replaying.calling import Refused, device_of, prepared
+from tensortap.replaying.calling import Refused, device_of
+from tensortap.replaying.collectives import CollectiveCall
 from tensortap.replaying.double import NoDouble
 from tensortap.replaying.find_module import Models
 from tensortap.replaying.module_call import module_text
-from tensortap.replaying.replay import replay
+from tensortap.replaying.replay import prepared_call, replay
 from tensortap.replaying.results import NotReplayable, Replayed
 from tensortap.session.filters import nearest_names
 
@@ -55,6 +56,8 @@ class OneCall:
         The names of those that are the model's.
     distances
         Of a module: how far its recorded results are from those in float64. No bound is known for many operators.
+    in_any_order
+        Whether its bits depend on the order in which a backend adds what the ranks gave.
     """
 
     op: str
@@ -67,12 +70,14 @@ class OneCall:
     parameters: ParametersFrom | None = None
     from_model: tuple[str, ...] = ()
     distances: tuple[InPrecision, ...] = ()
+    in_any_order: bool = False
 
     @property
     def ok(self) -> bool:
         """Whether it gave the recorded bits, and rounding explains their error."""
-        explained = self.error is None or self.error.kind == "rounding"
-        return explained and (self.error is not None or all(same is not False for same in self.same_bits.values()))
+        if self.error is not None:
+            return self.error.kind == "rounding"
+        return self.in_any_order or all(same is not False for same in self.same_bits.values())
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -85,7 +90,7 @@ class OneCall:
         for path, same in self.same_bits.items():
             words = {
                 True: "the recorded bits",
-                False: "other bits than recorded",
+                False: "other bits than recorded" + (", as ranks are added in any order" if self.in_any_order else ""),
                 None: "not compared: no bytes were kept",
             }
             yield f"  {'result ' + path if path else 'result':<9} {words[same]}"
@@ -171,14 +176,16 @@ def _made_again(
     kept: Pass, event: EventRecord, where: str, device: torch.device, precision: torch.dtype | None
 ) -> OneCall:
     again = made_again(replay(event, device=device))
-    error, unjudged = None, ""
+    error, unjudged, in_any_order = None, "", False
     try:
-        error = worst_error(kept, DoubleCall(prepared(event, device)))
+        call = prepared_call(event, device)
+        in_any_order = isinstance(call, CollectiveCall) and call.in_any_order
+        error = worst_error(DoubleCall(call))
     except (Refused, NoDouble) as reason:
         unjudged = str(reason)
     same = {each.path: each.same_bits for each in again.tensors}
     other = () if precision is None else tuple(_in_precision(event, device, precision))
-    return OneCall(again.op, call_text(kept, event), where, same, error, unjudged, other)
+    return OneCall(again.op, call_text(kept, event), where, same, error, unjudged, other, in_any_order=in_any_order)
 
 
 def _module_made_again(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from tensortap.replaying.bounds.attention import terms_of_attention
+from tensortap.replaying.bounds.collectives import terms_of_collective
 from tensortap.replaying.bounds.double_call import DoubleCall
 from tensortap.replaying.bounds.elements import terms_of_elements
 from tensortap.replaying.bounds.interpolation import terms_of_interpolation
@@ -12,7 +13,7 @@ from tensortap.replaying.bounds.norms import terms_of_norm
 from tensortap.replaying.bounds.sums import terms_of_sum
 from tensortap.replaying.bounds.terms import Terms
 
-_RULES = (terms_of_sum, terms_of_norm, terms_of_attention, terms_of_interpolation)
+_RULES = (terms_of_collective, terms_of_sum, terms_of_norm, terms_of_attention, terms_of_interpolation)
 _MOST_STEPS = 100.0  # however many terms: they do not all err alike
 _MANTISSA = {
     torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53,
