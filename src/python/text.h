@@ -19,8 +19,7 @@ inline nanobind::object text(std::string_view bytes) {
 
 // The way back.
 inline std::string bytes_of(nanobind::handle text) {
-  const nanobind::object encoded =
-      nanobind::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "surrogateescape"));
+  const nanobind::object encoded = nanobind::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "surrogateescape"));
   if (!encoded.is_valid()) throw nanobind::python_error();
   return {PyBytes_AsString(encoded.ptr()), static_cast<size_t>(PyBytes_Size(encoded.ptr()))};
 }

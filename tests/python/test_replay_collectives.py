@@ -163,6 +163,12 @@ def test_sound_runs_have_nothing_above_the_line(recorded, ranks):
     assert judged >= REDUCED | MOVED | FUNCTIONAL
 
 
+def test_a_wait_is_judged_with_its_collective(recorded):
+    blamed = tap.blame(recorded(2) / "functional_f32")
+    assert blamed.nothing_to_judge["waits for collectives"] > 24  # and operators on what they wait for
+    assert set(blamed.reasons) == {"an argument is <generator>, which has no text"}
+
+
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("fault", WRONG)
 def test_a_wrong_all_reduce_is_ranked_first(recorded, fault, ranks):
@@ -242,3 +248,10 @@ def test_the_command_makes_a_collective_again(recorded):
     sound = run("replay", recorded(2) / "reductions_f32", *words)
     assert sound.returncode == 0
     assert "the recorded bits" in sound.stdout
+
+
+def test_other_bits_of_four_ranks_are_no_finding(recorded):
+    result = run("replay", recorded(4) / "reductions_f32", "c10d::allreduce_", "--python", sys.executable)
+    assert result.returncode == 0
+    assert "other bits than recorded, as ranks are added in any order" in result.stdout
+    assert "no more than rounding explains" in result.stdout
