@@ -322,7 +322,9 @@ def test_another_model_is_refused_with_the_difference(tmp_path):
     assert "the model has none" in refusal(kept, "0", made(4).to("meta"))
 
 
-@pytest.mark.parametrize("options", [{"roles": "out,param"}, {"level": "fingerprint"}, {"format": "safetensors"}])
+@pytest.mark.parametrize(
+    "options", [{"roles": "out,param"}, {"roles": "out,grad_in"}, {"level": "fingerprint"}, {"format": "safetensors"}]
+)
 def test_without_inputs_the_reason_says_how_to_record_them(options, tmp_path):
     model, x = nn.Sequential(nn.Linear(4, 4)), torch.randn(2, 4)
     recorded(model, tmp_path, lambda: model(x), **options)
