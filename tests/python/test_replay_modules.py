@@ -93,14 +93,23 @@ def test_arguments_of_every_kind_are_given_again(tmp_path):
 
 @pytest.mark.parametrize(
     "value",
-    [1, -(2**70), True, None, 2.5, -0.0, 1e-300, "a'b\n%1 \"é\" \ud800", (1,), (), [[1], (2, 3)], {"a": {1: [None]}},
-     1 + 2j, 2j, torch.float16, torch.device("cpu"), torch.channels_last, {}, [], ""],
+    [1, -(2**70), True, None, 2.5, -0.0, 1e-300, "a'b\n%1 \"é\" \ud800", "100%% %0", (1,), (), [[1], (2, 3)],
+     {"a": {1: [None]}}, 1 + 2j, 2j, torch.float16, torch.device("cpu"), torch.channels_last, {}, [], ""],
 )  # fmt: skip
 def test_a_value_comes_back_as_it_was(value):
     x = torch.ones(1)
     found = parse_arguments(ArgumentWriter({id(x): "/1"}).text_of((value, x), {"named": value}))
     assert (found.args[0], found.kwargs["named"]) == (value, value)
     assert type(found.args[0]) is type(value)
+
+
+def test_arguments_are_written_as_python_writes_them():
+    x = torch.ones(1)
+    writer = ArgumentWriter({id(x): "/0"})
+    assert writer.text_of((x, (1,), "5%"), {"on": [True, x], "of": {"a": torch.float16}}) == (
+        "%0, (1,), '5%%', on=[True, %0], of={'a': torch.float16}"
+    )
+    assert writer.inputs == ["/0"]
 
 
 def test_an_object_or_a_long_list_is_said_to_be_not_there(tmp_path):
@@ -267,10 +276,11 @@ def test_a_wrapped_model_has_the_names_of_the_bare_one(tmp_path):
     assert refusal(kept, "left.0", model) == "the model has no module left.0"
 
 
-def test_batch_norm_in_training_leaves_the_running_statistics(tmp_path):
+@pytest.mark.parametrize("roles", ["in,out,param", "in,out"])
+def test_batch_norm_in_training_leaves_the_running_statistics(roles, tmp_path):
     torch.manual_seed(0)
     model, x = nn.BatchNorm1d(4), torch.randn(8, 4)
-    first, second = recorded(model, tmp_path, lambda: model(x), lambda: model(x * 2))
+    first, second = recorded(model, tmp_path, lambda: model(x), lambda: model(x * 2), roles=roles)
     model.eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     for kept in (first, second):
@@ -322,7 +332,9 @@ def test_another_model_is_refused_with_the_difference(tmp_path):
     assert "the model has none" in refusal(kept, "0", made(4).to("meta"))
 
 
-@pytest.mark.parametrize("options", [{"roles": "out,param"}, {"level": "fingerprint"}, {"format": "safetensors"}])
+@pytest.mark.parametrize(
+    "options", [{"roles": "out,param"}, {"roles": "out,grad_in"}, {"level": "fingerprint"}, {"format": "safetensors"}]
+)
 def test_without_inputs_the_reason_says_how_to_record_them(options, tmp_path):
     model, x = nn.Sequential(nn.Linear(4, 4)), torch.randn(2, 4)
     recorded(model, tmp_path, lambda: model(x), **options)
@@ -397,6 +409,18 @@ def test_modes_of_the_call_are_those_of_the_replay(tmp_path):
     assert replayed(autocast, "Looks", model, dtype=torch.float32).tensors[0].value.dtype == torch.float32
     (exact,) = replayed(autocast, "Looks", model, dtype=torch.float64).tensors
     assert torch.equal(exact.value, x.double() @ x.double())
+
+
+def test_a_module_that_differentiates_is_called_again_in_inference_mode_too(tmp_path):
+    class Force(nn.Module):
+        def forward(self, x):
+            at = x.detach().requires_grad_()
+            return torch.autograd.grad(at.square().sum(), at)[0]
+
+    model, x = Force(), torch.randn(4)
+    (kept,) = recorded(model, tmp_path, lambda: model(x))
+    with torch.inference_mode():
+        assert replayed(kept, "Force", model).same_bits is True
 
 
 def test_the_model_is_left_as_it_was(tmp_path):
