@@ -116,6 +116,44 @@ torch.add(mask, scores, alpha=ALPHA).softmax(-1)
 """
 
 
+def test_behind_a_view_stands_the_call_that_made_what_it_shows(tmp_path):
+    model = """
+import torch
+from torch import nn
+
+class Separate(nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.q, self.v = nn.Linear(32, 32), nn.Linear(32, 32)
+        self.q.weight.data, self.v.weight.data = weight[:32], weight[32:]
+        nn.init.zeros_(self.q.bias), nn.init.zeros_(self.v.bias)
+
+    def forward(self, x):
+        return torch.tanh(self.q(x)) * torch.sigmoid(self.v(x))
+
+class Fused(nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.qv = nn.Linear(32, 64)
+        self.qv.weight.data = weight.clone()
+        self.qv.weight.data[40] *= 1.5
+        nn.init.zeros_(self.qv.bias)
+
+    def forward(self, x):
+        q, v = self.qv(x).split(32, -1)
+        return torch.tanh(q) * torch.sigmoid(v)
+
+torch.manual_seed(0)
+weight, x = torch.randn(64, 32) / 6, torch.randn(4, 32)
+"""
+    for name, work in (("a", "Separate(weight)(x)"), ("b", "Fused(weight)(x)")):
+        (tmp_path / f"{name}.py").write_text(model + work)
+    a, b = ([sys.executable, str(tmp_path / f"{name}.py")] for name in "ab")
+    found = tap.hunt(a, b, tmp_path / "out", ttap=TTAP)
+    assert [place.call for place in found.first.places] == ["v:aten::addmm", "qv:aten::addmm"]
+    assert found.first.verdict == "other arguments"
+
+
 def test_equal_infinities_are_not_apart(programs, tmp_path):
     good, bad = programs(**{name: MODEL + MASKED.replace("ALPHA", a) for name, a in (("good", "1.5"), ("bad", "1.7"))})
     first = hunted(good, bad, tmp_path / "hunt").first

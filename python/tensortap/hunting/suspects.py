@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from tensortap.comparing import Diff
 from tensortap.literals import EventKind
 from tensortap.reading import Pass, Run
+from tensortap.records import EventRecord
+from tensortap.replaying.operators import OpName, UnknownOperator, find_operator, returns_view
 from tensortap.replaying.right.who_is_right import introduced
 
 _PLACE = re.compile(r"^ranks? (\d+).*, pass (\d+)$")
@@ -92,9 +94,30 @@ def place_in(run: Run, where: str, key: str | None) -> CallPlace | None:
     """Where a run has this key, in the pass that a diff calls so: `rank 0, pass 3`."""
     for rank, number, kept in _passes(run, where) if key is not None else ():
         if key in kept and (event := kept.record(key).event) is not None:
+            key, event = _behind_views(kept, key, event)
             made_by = kept.events[event]
             return CallPlace(key, made_by.name, made_by.kind, rank, number, event)
     return None
+
+
+def _behind_views(kept: Pass, key: str, event: int) -> tuple[str, int]:
+    """The tensor that a view shows, and the call that made it: a view computes nothing."""
+    while _is_view(kept.events[event]):
+        shown = next((use.record for use in kept.events[event].uses if use.role == "in"), None)
+        if shown is None or kept.records[shown].role == "in":
+            break
+        maker = kept.records[shown].event
+        if maker is None or maker >= event:  # a damaged file may say so
+            break
+        key, event = kept.records[shown].key, maker
+    return key, event
+
+
+def _is_view(event: EventRecord) -> bool:
+    try:
+        return event.kind == "op" and returns_view(find_operator(OpName.of(event.name)))
+    except UnknownOperator:
+        return False
 
 
 def _passes(run: Run, where: str) -> Iterator[tuple[int, int, Pass]]:

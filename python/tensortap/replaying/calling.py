@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -57,7 +57,8 @@ class Call:
     arguments: CallArguments
     tensors: dict[int, torch.Tensor]
     device: torch.device
-    generator: torch.Generator | None = None  # what it draws random numbers from, as the call found it
+    # What it draws random numbers from, as the call found it.
+    generator: torch.Generator | None = field(default=None, kw_only=True)
 
     def made(
         self,
@@ -146,7 +147,7 @@ def prepared(event: EventRecord, device: torch.device, *, in_its_dtype: bool = F
         tensors = argument_tensors(recorded, event.uses, arguments, device, overwrites(name))
     except (UnknownOperator, UnreadableText, BytesMissing, StateMissing) as error:
         raise Refused(str(error)) from error
-    return Call(event, recorded, name, op, arguments, tensors, device, generator)
+    return Call(event, recorded, name, op, arguments, tensors, device, generator=generator)
 
 
 def _returned(text: CallArguments, value: Any) -> Iterator[tuple[int, Any]]:
