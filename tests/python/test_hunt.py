@@ -144,14 +144,17 @@ class Fused(nn.Module):
         return torch.tanh(q) * torch.sigmoid(v)
 
 torch.manual_seed(0)
-weight, x = torch.randn(64, 32) / 6, torch.randn(4, 32)
+weight, x = torch.randn(64, 32) / 6, torch.randn(2, 4, 32)
 """
     for name, work in (("a", "Separate(weight)(x)"), ("b", "Fused(weight)(x)")):
         (tmp_path / f"{name}.py").write_text(model + work)
     a, b = ([sys.executable, str(tmp_path / f"{name}.py")] for name in "ab")
     found = tap.hunt(a, b, tmp_path / "out", ttap=TTAP)
     assert [place.call for place in found.first.places] == ["v:aten::addmm", "qv:aten::addmm"]
-    assert found.first.verdict == "other arguments"
+    assert (found.first.verdict, found.first.apart > 1000) == ("other arguments", True)
+    shown = subprocess.run([sys.executable, found.first.script], capture_output=True, text=True)
+    assert shown.returncode == 1
+    assert re.search(r"A and B as recorded +\d\S*e\+04 times what rounding explains", shown.stdout)
 
 
 def test_equal_infinities_are_not_apart(programs, tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -33,11 +33,33 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """What a diff compared of a result, and what rounding may do to each value; None where it is a view."""
+
+    values: torch.Tensor
+    bound: torch.Tensor | None
+
+    def bound_beside(self, other: Compared) -> torch.Tensor | None:
+        """What rounding may put between the two: a view is taken to be as exact as what it is compared with."""
+        bounds = [bound for bound in (self.bound, other.bound) if bound is not None]
+        if self.values.shape != other.values.shape or not bounds:
+            return None
+        return bounds[0] + bounds[-1]
+
+
+@dataclass(frozen=True)
 class CallAgain:
-    """A call made again in float64, and the pass that it was recorded in."""
+    """A call made again in float64, and the pass that it was recorded in.
+
+    Attributes
+    ----------
+    view
+        What of its result was compared, where that is a view of it.
+    """
 
     kept: Pass
     double: DoubleCall
+    view: torch.Tensor | None = None
 
     @property
     def event(self) -> EventRecord:
@@ -48,6 +70,22 @@ class CallAgain:
     def paths(self) -> list[str]:
         """Of its results."""
         return [self.event.uses[number].path for number in self.double.exact]
+
+    def shaped_as(self, other: CallAgain, at: CallPlace) -> CallAgain:
+        """With its view in the shape of the other's result at a place, where axes before the last are only merged."""
+        shape = other.kept.record(at.key).shape
+        if self.view is None or self.view.numel() != torch.Size(shape).numel() or self.view.shape[-1:] != shape[-1:]:
+            return self
+        return replace(self, view=self.view.reshape(shape))
+
+    def compared(self, path: str) -> Compared | None:
+        """What was compared of a result; None as of `result`."""
+        found = self.result(path)
+        if found is None:
+            return None
+        if self.view is None:
+            return Compared(found.recorded, found.bound)
+        return Compared(self.view.to(found.recorded.device), None)
 
     def result(self, path: str) -> Result | None:
         """The result of a path; None where there is none, its bytes were not kept, or nothing of it is rounded."""
@@ -92,6 +130,8 @@ def call_again(run: str | os.PathLike[str], place: CallPlace | None, call: Blame
         return None
     try:
         _, kept, _ = find_tensor(reading.open(run), place.rank, place.pass_number, place.key)
-        return CallAgain(kept, DoubleCall(prepared(kept.events[call.event], device)))
+        view = None if place.view is None else kept.get(place.view.key)
+        double = DoubleCall(prepared(kept.events[call.event], device))
+        return CallAgain(kept, double, view if isinstance(view, torch.Tensor) else None)
     except (LookupError, OSError, FormatError, Refused, NoDouble):
         return None

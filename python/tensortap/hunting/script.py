@@ -83,10 +83,10 @@ def write_script(pair: JudgedPair, path: Path) -> None:
     for side in sides:
         tensors |= side.tensors
     shows = [line for side in sides for line in side.shows()]
-    if len(sides) == 2 and sides[0].recorded.shape == sides[1].recorded.shape:
-        shows.append(
-            _show("A and B as recorded", 't64["a.recorded"]', 't64["b.recorded"]', 't["a.bound"] + t["b.bound"]')
-        )
+    if len(sides) == 2 and sides[0].compared.bound_beside(sides[1].compared) is not None:
+        bounds = [side.bound for side in sides if side.compared.bound is not None]
+        values = [f't64["{side.compared_as}"]' for side in sides]
+        shows.append(_show("A and B as recorded", *values, f"{bounds[0]} + {bounds[-1]}"))
     text = _PROGRAM.format(
         title=_inside_quotes(f"{found.key}: what A and B recorded, beside the exact results of their own arguments."),
         sentence=_inside_quotes(found.sentence[0].upper() + found.sentence[1:] + "."),
@@ -108,14 +108,17 @@ class _Side:
     def __init__(self, name: str, blamed: BlamedCall, again: CallAgain, path: str) -> None:
         if kernel_in_double(again.double.call.name) is not None:
             raise NoScript(f"PyTorch has no {blamed.op} in float64")
-        result = again.result(path)
-        if result is None:
+        result, compared = again.result(path), again.compared(path)
+        if result is None or compared is None:
             raise NoScript("the recorded result has no bytes")
         self._name, self._line, self._call = name, blamed.line, again.double
-        self._number, self.recorded = result.number, result.recorded
+        self._number = result.number
+        self.compared, self.compared_as = compared, f"{name}.recorded" if compared.bound is not None else f"{name}.view"
+        self.bound = f't["{name}.bound"]'
         self._factor = _factor_of(blamed, path)
         given = {f"{name}.{number}": value for number, value in self._call.call.tensors.items()}
-        self.tensors = given | {f"{name}.recorded": self.recorded, f"{name}.bound": result.bound}
+        self.tensors = given | {f"{name}.recorded": result.recorded, f"{name}.bound": result.bound}
+        self.tensors[self.compared_as] = compared.values
 
     def functions(self) -> Iterator[str]:
         """The call as it was recorded, and in float64."""
@@ -129,13 +132,13 @@ class _Side:
         name, who = self._name, self._name.upper()
         yield f"exact = wide({name}_in_float64(t64))"
         yield f'recorded = judgeable(t64["{name}.recorded"], exact)'
-        yield _show(f"{who} as recorded", "recorded", "exact", f't["{name}.bound"]')
+        yield _show(f"{who} as recorded", "recorded", "exact", self.bound)
         if self._factor is not None:
             yield "finite = recorded.isfinite() & exact.isfinite()"
             yield "factor = (recorded * exact)[finite].sum() / (exact * exact)[finite].sum()"
             yield _show(f"{who} as recorded, as a whole", "factor", "torch.ones_like(factor)", repr(self._factor))
         yield f"again = judgeable(wide({name}(t)), exact)"
-        yield _show(f"{who} with this PyTorch", "again", "exact", f't["{name}.bound"]', judged=False)
+        yield _show(f"{who} with this PyTorch", "again", "exact", self.bound, judged=False)
 
     def _text(self, arguments: CallArguments) -> str:
         call = self._call.call

@@ -19,7 +19,9 @@ def options_that_keep(places: Iterable[CallPlace], options: Sequence[str]) -> li
     """
     places = list(places)
     words = [*_others(options), "--ops", "--stacks", "--level", "full"]
-    for pattern in sorted({_pattern(place) for place in places}):
+    patterns = {_pattern(place) for place in places}
+    patterns |= {_pattern_of(place.view.call) for place in places if place.view is not None}
+    for pattern in sorted(patterns):
         words += ["--filter", pattern]
     passes, ranks = ({getattr(place, name) for place in places} for name in ("pass_number", "rank"))
     return [*words, "--steps", ",".join(map(str, sorted(passes))), "--ranks", ",".join(map(str, sorted(ranks)))]
@@ -28,7 +30,11 @@ def options_that_keep(places: Iterable[CallPlace], options: Sequence[str]) -> li
 def _pattern(place: CallPlace) -> str:
     if place.kind == "module":
         return rf"^{re.escape(place.call)}(\.|:|$)"
-    return rf"^{re.escape(place.call)}$"
+    return _pattern_of(place.call)
+
+
+def _pattern_of(call: str) -> str:
+    return rf"^{re.escape(call)}$"
 
 
 def _others(options: Sequence[str]) -> Iterator[str]:

@@ -17,6 +17,14 @@ _PLACE = re.compile(r"^ranks? (\d+).*, pass (\d+)$")
 
 
 @dataclass(frozen=True)
+class View:
+    """A tensor that shows a part of another, and the name of the call that gave it."""
+
+    key: str
+    call: str
+
+
+@dataclass(frozen=True)
 class CallPlace:
     """A tensor of one run, and where the call is that made it.
 
@@ -28,6 +36,8 @@ class CallPlace:
         The name of the call, `encoder.layer.0:aten::addmm` or a module's, and its kind.
     rank, pass_number, event
         Where in the run it is; `event` counts those of the pass.
+    view
+        What of the tensor was compared; None: all of it.
     """
 
     key: str
@@ -36,6 +46,7 @@ class CallPlace:
     rank: int
     pass_number: int
     event: int
+    view: View | None = None
 
 
 @dataclass(frozen=True)
@@ -94,9 +105,9 @@ def place_in(run: Run, where: str, key: str | None) -> CallPlace | None:
     """Where a run has this key, in the pass that a diff calls so: `rank 0, pass 3`."""
     for rank, number, kept in _passes(run, where) if key is not None else ():
         if key in kept and (event := kept.record(key).event) is not None:
-            key, event = _behind_views(kept, key, event)
-            made_by = kept.events[event]
-            return CallPlace(key, made_by.name, made_by.kind, rank, number, event)
+            made, by = _behind_views(kept, key, event)
+            view = None if made == key else View(key, kept.events[event].name)
+            return CallPlace(made, kept.events[by].name, kept.events[by].kind, rank, number, by, view)
     return None
 
 

@@ -108,6 +108,8 @@ def judged(
     side_a = side_of(run_a, pair.a, device, failed.get("a", ""))
     side_b = side_of(run_b, pair.b, device, failed.get("b", ""))
     a, b = call_again(run_a, pair.a, side_a.call, device), call_again(run_b, pair.b, side_b.call, device)
+    if a is not None and b is not None and pair.a is not None and pair.b is not None:
+        a, b = a.shaped_as(b, pair.b), b.shaped_as(a, pair.a)
     suspect = Suspect(pair.key, side_a, side_b)
     apart, path = _apart(a, b)
     for side in (side_a, side_b):
@@ -138,9 +140,9 @@ def _apart(a: CallAgain | None, b: CallAgain | None) -> tuple[float | None, str]
     for path in a.paths if a is not None and b is not None else []:
         assert a is not None
         assert b is not None
-        at_a, at_b = a.result(path), b.result(path)
-        if at_a is None or at_b is None or at_a.recorded.shape != at_b.recorded.shape or not at_a.recorded.numel():
+        at_a, at_b = a.compared(path), b.compared(path)
+        bound = None if at_a is None or at_b is None else at_a.bound_beside(at_b)
+        if at_a is None or at_b is None or bound is None or not bound.numel():
             continue
-        apart = distances(at_a.recorded, at_b.recorded) / (at_a.bound + at_b.bound)
-        found.append((float(apart.max()), path))
+        found.append((float((distances(at_a.values, at_b.values) / bound).max()), path))
     return max(found, default=(None, ""), key=lambda one: one[0])
