@@ -301,3 +301,9 @@ def test_output_that_is_cut_short_is_no_error(wrong_run):
     result = subprocess.run(["sh", "-c", words], capture_output=True, text=True)
     assert result.stdout.startswith("blamed: ")
     assert result.stderr == ""
+
+
+def test_memory_that_nothing_was_written_to_is_not_said_to_be_missing():
+    blamed, _ = blame_of(lambda: torch.empty(3).fill_(2) * 2)
+    assert blamed.nothing_to_judge["of memory that nothing was written to"] == 1
+    assert blamed.refused == []

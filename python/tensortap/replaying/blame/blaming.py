@@ -29,6 +29,7 @@ from tensortap.replaying.operators import (
     find_operator,
     is_determined,
     is_wait,
+    leaves_uninitialised,
     returns_view,
 )
 from tensortap.replaying.replay import prepared_call
@@ -171,9 +172,9 @@ def _nothing_to_judge(kept: Pass, name: OpName, event: EventRecord) -> str:
     if event.kind != "op" or not event.returned:
         return ""
     if is_wait(name) or _is_given_one_under_way(event):
-        return (
-            "waits for collectives"  # what they wait for is judged with its collective, and the operator beneath them
-        )
+        return "waits for collectives"  # which are judged by themselves, as is the operator beneath
+    if leaves_uninitialised(name):
+        return "of memory that nothing was written to"
     try:
         if returns_view(find_operator(name)):
             return "views"
