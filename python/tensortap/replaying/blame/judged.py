@@ -8,16 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from tensortap.literals import BlameKind
+from tensortap.replaying.blame.totals import Totals, totals_of
 from tensortap.replaying.bounds.double_call import DoubleCall
-from tensortap.replaying.bounds.rounding import (
-    computing_error,
-    half_steps,
-    is_bounded,
-    real_dtype,
-    step_of,
-    summing_step,
-    terms_of,
-)
+from tensortap.replaying.bounds.rounding import computing_error, half_steps, is_bounded, real_dtype, terms_of
 from tensortap.replaying.bounds.terms import Terms
 from tensortap.replaying.call_tensors import dtype_name
 
@@ -25,8 +18,6 @@ from tensortap.replaying.call_tensors import dtype_name
 LINE = 1.5
 # Where the terms are so many times what is left of them, most of its digits are rounding: docs/measures.md.
 _CANCELLATION = 16.0
-# Steps of the dtype of sums, in proportion to the result, that rounding of one direction may come to.
-_STEPS_IN_PROPORTION = 16.0
 # Where few factors are multiplied with many values, as in a rotary embedding, roundings hang together.
 _SPREADS = 12.0
 _FEW = 32  # values, too few to tell a factor from rounding
@@ -81,41 +72,32 @@ def judge(call: DoubleCall, number: int, recorded: torch.Tensor) -> TensorError 
     if not is_bounded(recorded.dtype) or exact.shape != recorded.shape or not recorded.numel():
         return None
     terms = terms_of(call, number)
-    wide = recorded.to(exact.dtype)
-    sound = exact.isfinite() & wide.isfinite()
-    error = (wide - exact).abs().where(sound, 0.0)
-    half = half_steps(exact.where(sound, 0.0), recorded.dtype)
-    ratio = error / (half + computing_error(terms, recorded.dtype))
-    kind: BlameKind = "rounding"
-    broken = _broken(wide, exact)
-    overflowed = broken & (exact.abs() > torch.finfo(real_dtype(recorded.dtype)).max)
-    bounds, factor = float(ratio.max()), 0.0
+    totals = totals_of(exact, recorded, terms)
+    assert totals.nonfinite is not None
+    assert totals.overflowed is not None
+    bounds, place, unequal = totals.bounds, totals.worst, totals.unequal
     if not recorded.is_complex():
-        bounds = max(
-            bounds,
-            _in_proportion((wide - exact).where(sound, 0.0), exact.where(sound, 0.0), half, terms, recorded.dtype),
-        )
-        factor = _factor((wide - exact).where(sound, 0.0), exact.where(sound, 0.0))
-    if bounds > LINE:
-        kind = "error"
-    if bool((broken & ~overflowed).any()):
-        kind, bounds, ratio = "nonfinite", math.inf, ratio.where(~broken | overflowed, math.inf)
-    elif bool(overflowed.any()) and kind == "rounding" and not _comes_from_mask(call):
-        kind, bounds, ratio = "overflow", math.inf, ratio.where(~overflowed, math.inf)
-    place = int(ratio.reshape(-1).argmax())
+        bounds = max(bounds, _in_proportion(totals, exact, recorded))
+    kind: BlameKind = "error" if bounds > LINE else "rounding"
+    if totals.nonfinite.count:
+        kind, bounds, place = "nonfinite", math.inf, totals.nonfinite.first
+        unequal += totals.nonfinite.count
+    elif totals.overflowed.count and kind == "rounding" and not _comes_from_mask(call):
+        kind, bounds, place = "overflow", math.inf, totals.overflowed.first
+        unequal += totals.overflowed.count
     return TensorError(
         path=call.call.event.uses[number].path,
         dtype=dtype_name(recorded.dtype),
         shape=tuple(recorded.shape),
         bounds=bounds,
         kind=kind,
-        factor=factor,
-        relative=_size(error) / max(_size(exact.abs().where(sound, 0.0)), 1e-300),
-        cancellation=_cancellation(terms, exact.where(sound, 0.0)),
+        factor=totals.product / totals.exact if totals.exact > 0 else 0.0,
+        relative=math.sqrt(totals.error) / max(math.sqrt(totals.exact), 1e-300),
+        cancellation=_cancellation(totals, terms),
         worst=tuple(int(i) for i in torch.unravel_index(torch.tensor(place), recorded.shape)),
-        got=wide.reshape(-1)[place].item(),
+        got=recorded.reshape(-1)[place].to(exact.dtype).item(),
         exact=exact.reshape(-1)[place].item(),
-        unequal=int((ratio > 1).sum()),
+        unequal=unequal,
         count=recorded.numel(),
     )
 
@@ -124,11 +106,6 @@ def rounding_bound(call: DoubleCall, number: int, dtype: torch.dtype) -> torch.T
     """What rounding may do to each element of a result of this dtype."""
     exact = call.exact[number]
     return half_steps(exact.where(exact.isfinite(), 0.0), dtype) + computing_error(terms_of(call, number), dtype)
-
-
-def _broken(wide: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
-    """NaN or Inf where the exact value is neither."""
-    return exact.isfinite() & ~wide.isfinite()
 
 
 def _comes_from_mask(call: DoubleCall) -> bool:
@@ -145,50 +122,31 @@ def _comes_from_mask(call: DoubleCall) -> bool:
     return any(abs(each) > 9999 for each in numbers)
 
 
-def _size(tensor: torch.Tensor) -> float:
-    return float(tensor.square().mean().sqrt())
-
-
-def _cancellation(terms: Terms, exact: torch.Tensor) -> float:
-    left, made_of = _size(exact.abs()), _size(terms.sizes.nan_to_num(nan=0.0, posinf=0.0)) / math.sqrt(terms.count)
+def _cancellation(totals: Totals, terms: Terms) -> float:
+    left, made_of = math.sqrt(totals.exact), math.sqrt(totals.sizes / terms.count)
     return max(1.0, made_of / left) if left > 0 else 1.0
 
 
-def _in_proportion(
-    error: torch.Tensor, exact: torch.Tensor, half: torch.Tensor, terms: Terms, dtype: torch.dtype
-) -> float:
+def _in_proportion(totals: Totals, exact: torch.Tensor, recorded: torch.Tensor) -> float:
     """The error's part in proportion to the values, in units of what rounding may come to.
 
     Roundings of many values go up and down, and cancel; what is cut off, or made with a wrong factor, does not.
     """
-    # Beside its own rounding each value counts as much, however large it is.
-    weights = 1 / half.square()
-    power = float((weights * exact.square()).sum())
+    power = totals.weighted_exact
     if power == 0:
         return 0.0
-    factor = float((weights * error * exact).sum()) / power
-    systematic = float((weights * exact.abs() * _of_one_direction(terms, dtype)).sum()) / power
-    independent = _SPREADS / math.sqrt(3) * math.sqrt(float((weights * exact.square()).sum())) / power
+    factor = totals.weighted_product / power
+    systematic = totals.one_direction / power
+    independent = _SPREADS / math.sqrt(3 * power)
     share = abs(factor) / (systematic + independent)
     if share > LINE:
         # The same value is rounded alike wherever it stands: it counts once.
-        different = int(torch.unique(exact.reshape(-1)[:_SAMPLE].abs()).numel())
-        seen = min(exact.numel(), _SAMPLE)
-        share = 0.0 if different < _FEW else abs(factor) / (systematic + independent * math.sqrt(seen / different))
+        sample, kept = exact.reshape(-1)[:_SAMPLE], recorded.reshape(-1)[:_SAMPLE]
+        different = int(torch.unique(sample.where(sample.isfinite() & kept.isfinite(), 0.0).abs()).numel())
+        share = 0.0 if different < _FEW else abs(factor) / (
+            systematic + independent * math.sqrt(sample.numel() / different)
+        )  # fmt: skip
     return share
-
-
-def _factor(error: torch.Tensor, exact: torch.Tensor) -> float:
-    size = float(exact.square().sum())
-    return float((error * exact).sum()) / size if size > 0 else 0.0
-
-
-def _of_one_direction(terms: Terms, dtype: torch.dtype) -> torch.Tensor:
-    """For each value the error that many may have in one direction."""
-    most: torch.Tensor = _STEPS_IN_PROPORTION * summing_step(dtype) * terms.sizes + terms.absolute
-    if terms.own is not None:
-        most = most + 0.5 * step_of(dtype) * terms.own
-    return most.nan_to_num(nan=0.0, posinf=0.0)
 
 
 def cancels(error: TensorError) -> bool:

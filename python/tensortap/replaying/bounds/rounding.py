@@ -14,6 +14,7 @@ from tensortap.replaying.bounds.sums import terms_of_sum
 from tensortap.replaying.bounds.terms import Terms
 
 _RULES = (terms_of_collective, terms_of_sum, terms_of_norm, terms_of_attention, terms_of_interpolation)
+_EXPONENT = 0x7FF << 52  # these bits of a float64
 _MOST_STEPS = 100.0  # however many terms: they do not all err alike
 _MANTISSA = {
     torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53,
@@ -49,10 +50,9 @@ def step_of(dtype: torch.dtype) -> float:
 def half_steps(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """What rounding each value to the dtype may change it by."""
     dtype = real_dtype(dtype)
-    least = torch.finfo(dtype).smallest_normal
-    exponent = torch.frexp(exact.abs().clamp(min=least, max=1e300)).exponent
-    ones = torch.ones(exact.shape, dtype=torch.float64, device=exact.device)
-    return torch.ldexp(ones, exponent - 1 - _MANTISSA[dtype])
+    sizes = exact.abs().clamp_(min=torch.finfo(dtype).smallest_normal, max=1e300)
+    sizes.view(torch.int64).bitwise_and_(_EXPONENT)  # the power of two that each is not below
+    return sizes.mul_(2.0 ** -_MANTISSA[dtype])
 
 
 def summing_step(dtype: torch.dtype) -> float:
@@ -63,7 +63,12 @@ def summing_step(dtype: torch.dtype) -> float:
 def computing_error(terms: Terms, dtype: torch.dtype) -> torch.Tensor:
     """What computing may add to the one rounding of the result."""
     steps = min(terms.steps + terms.count**0.5, _MOST_STEPS)
+    return weighed_terms(terms, dtype, steps)
+
+
+def weighed_terms(terms: Terms, dtype: torch.dtype, steps: float) -> torch.Tensor:
+    """So many steps of the dtype of sums of each element's terms, and what it may be off by besides."""
     error: torch.Tensor = steps * summing_step(dtype) * terms.sizes + terms.absolute
     if terms.own is not None:
         error = error + 0.5 * step_of(dtype) * terms.own
-    return error.nan_to_num(nan=0.0, posinf=0.0)
+    return error.nan_to_num_(nan=0.0, posinf=0.0)
