@@ -17,7 +17,7 @@ _EXPONENTIAL = 2.0**-13
 
 
 # So many scores are held at a time, some six times over in float64.
-_MOST_SCORES = 1 << 25
+_MOST_SCORES = 1 << 20
 
 
 def terms_of_attention(call: DoubleCall, number: int, path: str) -> Terms | None:

@@ -102,7 +102,7 @@ def _followed(call: DoubleCall, number: int, shift: Callable[[torch.Tensor], tor
     total = torch.zeros(exact.shape, dtype=torch.float64, device=exact.device)
     for group in call.groups():
         moved = call.changed(functools.partial(_moved, group, shift))[number]
-        total += ((moved - exact).abs() / _SHIFT).nan_to_num(nan=0.0, posinf=0.0)
+        total += (moved - exact).abs().div_(_SHIFT).nan_to_num_(nan=0.0, posinf=0.0)
     return total
 
 
