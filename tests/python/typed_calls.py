@@ -369,6 +369,8 @@ def hunt_calls() -> None:
         if (place := one.places[1]) is not None:
             assert_type((place.key, place.call, place.kind), tuple[str, str, tap.literals.EventKind])
             assert_type((place.rank, place.pass_number, place.event), tuple[int, int, int])
+            if (view := place.view) is not None:
+                assert_type((view.key, view.call), tuple[str, str])
     assert_type(found.first, tap.HuntedSuspect | None)
     assert_type(found.to_json(), dict[str, Any])
 
