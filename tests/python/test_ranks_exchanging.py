@@ -1,16 +1,13 @@
 """NaN and wrong values that collectives bring from one rank to others: `ttap check` and `ttap diff` name the rank."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import tensortap as tap
 import torch.distributed as dist
 from exchanging_ranks import BAD_RANK, CASES, CASES_OF_FOUR
+from rank_recordings import recordings_of
 from ttap_command import read_json, run
 
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this PyTorch has no distributed package")
@@ -36,21 +33,7 @@ BOTH = {"overflow", "inf_less_inf", "other_reduction"}
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """A function from the number of ranks to the folder of their recordings."""
-    folders = {}
-
-    def record(ranks):
-        if ranks not in folders:
-            folder = folders[ranks] = tmp_path_factory.mktemp(f"ranks{ranks}")
-            torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-            program = Path(__file__).with_name("exchanging_ranks.py")
-            environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-            found = subprocess.run(
-                [*torchrun, program, folder], env=environment, capture_output=True, text=True, timeout=600
-            )
-            assert found.returncode == 0, found.stdout + found.stderr
-        return folders[ranks]
-
-    return record
+    return recordings_of("exchanging_ranks.py", tmp_path_factory)
 
 
 def folder_of(case, recorded):

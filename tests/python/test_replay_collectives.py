@@ -1,15 +1,13 @@
 """Collectives made again from what all ranks gave to them, and those that are wrong."""
 
-import os
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import tensortap as tap
 import torch
 import torch.distributed as dist
+from rank_recordings import recordings_of
 from replayed_ranks import BAD_RANK, DTYPES, PROGRAMS, WRONG
 from tensortap.reading import pass_of
 from tensortap.replaying.operators import OpName, is_collective, is_wait
@@ -24,21 +22,7 @@ TRAINED = ("train", "train_views")
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """A function from the number of ranks to the folder of their recordings."""
-    folders = {}
-
-    def record(ranks):
-        if ranks not in folders:
-            folder = folders[ranks] = tmp_path_factory.mktemp(f"ranks{ranks}")
-            torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-            program = Path(__file__).with_name("replayed_ranks.py")
-            environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-            found = subprocess.run(
-                [*torchrun, program, folder], env=environment, capture_output=True, text=True, timeout=600
-            )
-            assert found.returncode == 0, found.stdout + found.stderr
-        return folders[ranks]
-
-    return record
+    return recordings_of("replayed_ranks.py", tmp_path_factory)
 
 
 def collectives(path):
