@@ -73,8 +73,6 @@ def judge(call: DoubleCall, number: int, recorded: torch.Tensor) -> TensorError 
         return None
     terms = terms_of(call, number)
     totals = totals_of(exact, recorded, terms)
-    assert totals.nonfinite is not None
-    assert totals.overflowed is not None
     bounds, place, unequal = totals.bounds, totals.worst, totals.unequal
     if not recorded.is_complex():
         bounds = max(bounds, _in_proportion(totals, exact, recorded))

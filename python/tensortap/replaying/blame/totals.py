@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -65,13 +65,13 @@ class Totals:
     weighted_exact: float = 0.0
     weighted_product: float = 0.0
     one_direction: float = 0.0
-    nonfinite: Place | None = None
-    overflowed: Place | None = None
+    nonfinite: Place = field(default_factory=Place)
+    overflowed: Place = field(default_factory=Place)
 
 
 def totals_of(exact: torch.Tensor, recorded: torch.Tensor, terms: Terms) -> Totals:
     """The recorded result of a dtype beside the exact one, in float64 and of the same shape."""
-    found = Totals(nonfinite=Place(), overflowed=Place())
+    found = Totals()
     flat, given = exact.reshape(-1), recorded.reshape(-1)
     parts = _flat_terms(terms, exact)
     for begin, end in _blocks(flat.numel()):
@@ -92,8 +92,6 @@ def _add_block(found: Totals, exact: torch.Tensor, recorded: torch.Tensor, terms
     if not bool((sound := error.isfinite()).all()):
         finite, held = exact.isfinite(), wide.isfinite()
         beyond = exact.abs() > torch.finfo(real_dtype(dtype)).max
-        assert found.nonfinite is not None
-        assert found.overflowed is not None
         found.nonfinite.add(finite & ~held & ~beyond, begin)
         found.overflowed.add(finite & ~held & beyond, begin)
         exact, error = exact.where(sound, 0.0), error.where(sound, 0.0)
